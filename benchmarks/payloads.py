@@ -1,0 +1,128 @@
+"""The request, the answers and the streams: deterministic, so that every runner's result can be checked."""
+
+import json
+from functools import cache
+from typing import Any, NamedTuple
+
+BESIDE_TEXT = 24  # chunks of a stream that hold no text: role, tool start, 20 fragments, finish, usage
+KEY = "bench-0123456789abcdef"  # as long as real ones are
+# One token each: English, Chinese as raw UTF-8, and a few that need JSON escapes.
+_TOKENS = ' the|我们| weather|需要| in|查询|。|\n\n| call|工具| "get|_weather|"| with|参数'.split("|")  # noqa: SIM905
+_ARGUMENTS = '{"city": "北京", "unit": "celsius", "days": 3, "fields": ["temp"], "note": "use \\"metric\\""}'
+_HEAD = (
+    '{"id":"930c60df-bf64-41c9-a88e-3ec75f81e00e","object":"chat.completion.chunk","created":1763650000,'
+    '"model":"bench","system_fingerprint":"fp_a49d71b8a1_prod0820_fp8_kvcache","choices":['
+)
+_USAGE = (
+    '],"usage":{"prompt_tokens":412,"completion_tokens":311,"total_tokens":723,"prompt_tokens_details":'
+    '{"cached_tokens":384},"completion_tokens_details":{"reasoning_tokens":180}}}'
+)
+_REASONING = "用户想知道北京的天气。I should call get_weather with city=北京, three days, celsius.\n" * 5
+_TEXT = "好的,我来查询北京未来三天的天气。Let me look that up with the weather tool.\n" * 4
+
+
+class Got(NamedTuple):
+    """What a runner has read: two lengths and the parsed arguments of the one tool call."""
+
+    reasoning: int
+    text: int
+    arguments: Any
+
+
+class Setting(NamedTuple):
+    """What a runner is told: where the stub is, and which stream to ask it for."""
+
+    port: int
+    mode: str  # how the stub frames a stream: c, m or o; for `parse` the cut of the bytes: whole, 16k, event
+    chunks: int  # text chunks of a stream; 0: an answer that is not streamed
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{self.mode}{self.chunks}/v1"
+
+    @property
+    def units(self) -> int:
+        return self.chunks + BESIDE_TEXT if self.chunks else 1
+
+    @property
+    def expected(self) -> Got:
+        reasoning, text = texts(self.chunks) if self.chunks else (_REASONING, _TEXT)
+        return Got(len("".join(reasoning)), len("".join(text)), json.loads(_ARGUMENTS))
+
+    def pieces(self) -> list[bytes]:
+        """The bytes of the stream, cut as a parser is to be fed."""
+        if self.mode == "event":
+            return events(self.chunks)
+        data = b"".join(events(self.chunks))
+        step = len(data) if self.mode == "whole" else 16384
+        return [data[i : i + step] for i in range(0, len(data), step)]
+
+
+def texts(n: int) -> tuple[list[str], list[str]]:
+    """The tokens of a stream: the first half is reasoning, the second text."""
+    tokens = [_TOKENS[i % len(_TOKENS)] for i in range(n)]
+    return tokens[: n // 2], tokens[n // 2 :]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _chunk(delta: object, finish: str | None = None) -> str:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return f'{_HEAD}{_json(choice)}],"usage":null}}'
+
+
+def _call(name: str | None, arguments: str) -> dict[str, Any]:
+    if not name:
+        return {"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}
+    function = {"name": name, "arguments": arguments}
+    return {"tool_calls": [{"index": 0, "id": "call_0_f2f3c4d5", "type": "function", "function": function}]}
+
+
+@cache
+def events(n: int, tool: bool = True) -> list[bytes]:
+    """The SSE events: role, n/2 of reasoning, n/2 of text, the tool call, finish, usage, [DONE]."""
+    reasoning, text = texts(n)
+    found = [_chunk({"role": "assistant", "content": None, "reasoning_content": ""})]
+    found += [_chunk({"content": None, "reasoning_content": token}) for token in reasoning]
+    found += [_chunk({"content": token, "reasoning_content": None}) for token in text]
+    if tool:
+        cuts = [len(_ARGUMENTS) * i // 20 for i in range(21)]
+        found.append(_chunk(_call("get_weather", "")))
+        found += [_chunk(_call(None, _ARGUMENTS[cuts[i] : cuts[i + 1]])) for i in range(20)]
+    found.append(_chunk({"content": "", "reasoning_content": None}, "tool_calls" if tool else "stop"))
+    return [f"data: {event}\n\n".encode() for event in [*found, _HEAD + _USAGE, "[DONE]"]]
+
+
+def full() -> bytes:
+    """The answer that is not streamed."""
+    message: dict[str, Any] = {"role": "assistant", "content": _TEXT, "reasoning_content": _REASONING}
+    message |= _call("get_weather", _ARGUMENTS)
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
+    return f"{_HEAD.replace('.chunk', '')}{_json(choice)}{_USAGE}".encode()
+
+
+_PARAMETERS = json.loads("""{"type": "object", "properties": {
+    "city": {"type": "string", "description": "City name, e.g. 北京"},
+    "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+    "days": {"type": "integer", "minimum": 1, "maximum": 14},
+    "fields": {"type": "array", "items": {"type": "string"}},
+    "note": {"type": "string", "description": "free text"}},
+    "required": ["city"], "additionalProperties": false}""")
+_WHAT = {"description": "Look up the weather forecast of one city.", "parameters": _PARAMETERS}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": name, **_WHAT}} for name in ("get_weather", "get_forecast")
+]
+_TURN = "北京的天气怎么样? Please answer briefly and say which tool you used. " * 2
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are a helpful assistant. Use the tools when they help. " * 4},
+    *({"role": role, "content": _TURN} for role in ("user", "assistant", "user")),
+]
+OPTIONS: dict[str, Any] = {"tools": TOOLS, "temperature": 0.2, "max_tokens": 512}
+
+
+def body(stream: bool) -> dict[str, Any]:
+    """The request as a dict, made anew for every call, as a client would."""
+    made = {"model": "bench", "messages": MESSAGES, **OPTIONS}
+    return {**made, "stream": True, "stream_options": {"include_usage": True}} if stream else made

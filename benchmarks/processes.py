@@ -1,0 +1,114 @@
+"""Starts what is measured: the stub, the workers, whole processes. The stub has a core of its own."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.payloads import KEY, Setting
+from benchmarks.venvs import ROOT, binary
+
+PATIENCE = 120.0  # seconds without an answer, after which a process counts as broken
+Command = Sequence[str | Path]
+
+
+class Broken(Exception):
+    """Something that could not be measured; the message is its last line, without paths."""
+
+    def __init__(self, said: str) -> None:
+        lines = said.strip().splitlines() or ["it said nothing"]
+        super().__init__(lines[-1].replace(f"{ROOT}{os.sep}", ""))
+
+
+class Sample(NamedTuple):
+    n: int
+    wall: float
+    cpu: float
+    peak: int = 0
+    growth: int = 0
+    held: int = 0
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Nothing of the caller's: no overlays, no keys, no proxies, no switched-off bytecode."""
+    made = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": str(home),
+        "BENCH_KEY": KEY,
+    }
+    return made | {f"XDG_{name}_HOME": str(home / name) for name in ("CONFIG", "CACHE", "DATA", "STATE")}
+
+
+@contextlib.contextmanager
+def stub() -> Iterator[int]:
+    """The running stub's port. This process and its later children keep to another core than the stub's."""
+    pipe, command = subprocess.PIPE, [str(binary()), "-m", "benchmarks.stub"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as server:
+        assert server.stdout
+        port = int(server.stdout.readline())
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        yield port
+        server.terminate()
+
+
+class Worker:
+    """One runner in its own process, made and checked; `run` times n calls in it."""
+
+    def __init__(self, peer: str, runner: str, task: str, setting: Setting, home: Path) -> None:
+        pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in close)
+        command: Command = [binary(peer=peer), "-m", "benchmarks.worker", runner, task, *map(str, setting)]
+        self.process = subprocess.Popen[str](
+            command, cwd=ROOT, env=environment(home), stdin=pipe, stdout=pipe, stderr=self.errors, text=True
+        )
+        self._answer()
+
+    def run(self, n: int) -> Sample:
+        assert self.process.stdin
+        self.process.stdin.write(f"{n}\n")
+        self.process.stdin.flush()
+        return Sample(**self._answer())
+
+    def close(self) -> None:
+        self.process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
+        self.errors.close()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        line = self.process.stdout.readline() if ready else ""
+        if line.startswith("{"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        self.errors.seek(0)
+        said = self.errors.read()
+        self.close()
+        raise Broken(said)
+
+
+def whole(command: Command, home: Path) -> Sample:
+    """One process from start to end, seen from outside."""
+    start, null = time.perf_counter(), subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=home, env=environment(home), stdin=null, stdout=null, stderr=null)
+    _, status, used = os.wait4(process.pid, 0)
+    wall, process.returncode = time.perf_counter() - start, os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise Broken(f"exit status {process.returncode}")
+    return Sample(1, wall, used.ru_utime + used.ru_stime)
+
+
+def output(command: Command, home: Path) -> str:
+    """What a process prints; it must end with 0."""
+    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Broken(done.stderr or f"exit status {done.returncode}")
+    return done.stdout

@@ -1,0 +1,49 @@
+"""The limit of parsing: bytes already received, split into lines, each decoded, nothing kept.
+
+`parse` decodes with orjson, `parse_typed` with msgspec, only the fields that a client needs.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import orjson
+
+from benchmarks.payloads import Setting
+
+
+class Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[dict[str, object]] | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    delta: Delta
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    choices: list[Choice]
+    usage: dict[str, object] | None = None
+
+
+def parse(setting: Setting, decode: Callable[[bytes], object] = orjson.loads) -> Callable[[], int]:
+    """One pass over all pieces; how many chunks were decoded."""
+    pieces = setting.pieces()
+
+    def one() -> int:
+        rest, chunks = b"", 0
+        for piece in pieces:
+            lines = (rest + piece).split(b"\n") if rest else piece.split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                if line.startswith(b"data: {"):
+                    decode(line[6:])
+                    chunks += 1
+        return chunks
+
+    return one
+
+
+def parse_typed(setting: Setting) -> Callable[[], int]:
+    return parse(setting, msgspec.json.Decoder(Chunk).decode)

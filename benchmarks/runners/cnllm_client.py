@@ -1,0 +1,77 @@
+"""cnllm through its public names only; a stream is read event by event, then its reply."""
+
+from collections.abc import Awaitable, Callable
+from functools import cache
+
+from benchmarks.payloads import KEY, MESSAGES, OPTIONS, TOOLS, Got, Setting
+from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, engine
+
+
+@cache
+def _client() -> Client:
+    return Client(api_key=KEY)
+
+
+@cache
+def _async_client() -> AsyncClient:
+    return AsyncClient(api_key=KEY)
+
+
+def _model(setting: Setting) -> Model:
+    return Registry.load().resolve("openai-compatible/bench", base_url=setting.base_url)
+
+
+def _got(reply: Reply) -> Got:
+    return Got(len(reply.reasoning), len(reply.text), reply.tool_calls[0].arguments)
+
+
+def _check_deltas(model: Model) -> None:
+    """Once, before anything is timed: the deltas add up to the reply."""
+    with _client().stream(model, MESSAGES, **OPTIONS) as run:
+        events = list(run)
+    text = "".join(e.text for e in events if isinstance(e, TextDelta))
+    reasoning = "".join(e.text for e in events if isinstance(e, ReasoningDelta))
+    if (text, reasoning, "tool_calls") != (run.reply.text, run.reply.reasoning, run.reply.finish):
+        raise SystemExit(f"wrong result: the deltas are not the reply, or {run.reply.finish!r} is not its finish")
+
+
+def call(setting: Setting) -> Callable[[], Got]:
+    client, model = _client(), _model(setting)
+    return lambda: _got(client.call(model, MESSAGES, **OPTIONS))
+
+
+def stream(setting: Setting) -> Callable[[], Got]:
+    client, model = _client(), _model(setting)
+    _check_deltas(_model(setting._replace(chunks=200)))
+
+    def one() -> Got:
+        with client.stream(model, MESSAGES, **OPTIONS) as run:
+            for _event in run:
+                pass
+        return _got(run.reply)
+
+    return one
+
+
+def astream(setting: Setting) -> Callable[[], Awaitable[Got]]:
+    client, model = _async_client(), _model(setting)
+
+    async def one() -> Got:
+        async with client.stream(model, MESSAGES, **OPTIONS) as run:
+            async for _event in run:
+                pass
+        return _got(run.reply)
+
+    return one
+
+
+def parse(setting: Setting) -> Callable[[], Got]:
+    model, pieces = _model(setting), setting.pieces()
+
+    def one() -> Got:
+        parser = engine.StreamParser(model, tools=TOOLS)
+        for piece in pieces:
+            parser.feed(piece)
+        return _got(parser.close())
+
+    return one

@@ -1,0 +1,94 @@
+"""Measures one runner in its own process: `python -m benchmarks.worker RUNNER TASK PORT MODE CHUNKS`.
+
+It makes the runner, checks its result and says so; then each line on stdin is a number of calls to time,
+answered by one line of JSON. A runner that drops data is not faster, it is wrong: so every round is checked.
+Tasks: `call`, `stream`, `parse` one after another; `astream` all at once; `memory` is `stream`, warmed up on
+a short one.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.payloads import Setting
+
+Many = Callable[[int], list[object]]  # makes n calls, returns (some of) their results
+
+
+def peak(forget: bool = False) -> int:
+    """The highest resident memory in bytes, since it was last forgotten if the system can forget."""
+    with contextlib.suppress(OSError, StopIteration):  # ru_maxrss is second best: it starts at the parent's
+        if forget:
+            with open("/proc/self/clear_refs", "w") as refs:
+                refs.write("5")
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def in_turn(call: Callable[[], object]) -> Many:
+    return lambda n: [call() for _ in range(n)][-1:]
+
+
+def at_once(call: Callable[[], Any]) -> Many:
+    import asyncio
+
+    async def gather(n: int) -> list[object]:
+        return list(await asyncio.gather(*(call() for _ in range(n))))
+
+    loop = asyncio.Runner()
+    return lambda n: loop.run(gather(n))
+
+
+def check(results: list[object], setting: Setting) -> None:
+    """What was read against what was sent; the bare decoders, which collect nothing, count chunks instead."""
+    for got in results:
+        if got not in (setting.expected, setting.units):
+            raise SystemExit(f"wrong result: got {got}, want {setting.expected}")
+
+
+def measure(many: Many, n: int, setting: Setting) -> dict[str, float]:
+    gc.collect()
+    before, start = peak(), peak(forget=True)
+    wall, cpu = time.perf_counter(), time.process_time()
+    results = many(n)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    top = peak()
+    check(results, setting)
+    return {"n": n, "wall": wall, "cpu": cpu, "peak": max(before, top), "growth": top - start}
+
+
+def held(many: Many) -> int:
+    """The peak of what one more call allocates in Python: growth can hide in memory that was freed before."""
+    tracemalloc.start()
+    many(1)
+    return tracemalloc.get_traced_memory()[1]
+
+
+def main() -> None:
+    runner, task, port, mode, chunks = sys.argv[1:]
+    setting = Setting(int(port), mode, int(chunks))
+    make = getattr(importlib.import_module(f"benchmarks.runners.{runner}"), task.replace("memory", "stream"))
+    warm = setting._replace(chunks=200) if task == "memory" else setting
+    many = at_once(make(setting)) if task == "astream" else in_turn(make(warm))
+    for _ in range(3):
+        check(many(1), warm)
+    if warm != setting:
+        many = in_turn(make(setting))
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        sample = measure(many, int(line), setting)
+        print(json.dumps(sample | {"held": held(many) if task == "memory" else 0}), flush=True)
+    os._exit(0)  # some peers leave threads behind
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""One client for every OpenAI-compatible model. What each endpoint does on the wire is data: see providers.toml.
+
+    import cnllm
+
+    reply = cnllm.call("glm-4.7", "Why is the sky blue?")
+    print(reply.text)
+
+Names are imported when they are first used, so that `import cnllm` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnllm import engine as engine
+    from cnllm.client import AsyncClient, AsyncStream, Client, Stream
+    from cnllm.engine.plan import Plan
+    from cnllm.errors import (
+        BadKey,
+        BadRequest,
+        CannotSend,
+        CnllmError,
+        ContentFiltered,
+        ContextTooLong,
+        EmptyReply,
+        EndpointError,
+        IdleTimeout,
+        KeyMissing,
+        LoopStopped,
+        Overloaded,
+        QuotaExceeded,
+        RateLimited,
+        RegistryError,
+        ReplayMissing,
+        StreamCut,
+        Timeout,
+        TransportError,
+        UnknownModel,
+        Untrusted,
+    )
+    from cnllm.model import Fact, Model
+    from cnllm.policy import Retry, Timeouts
+    from cnllm.registry import Registry
+    from cnllm.shortcuts import call, fit, stream
+    from cnllm.types import (
+        BlockEnd,
+        Cost,
+        Event,
+        Finished,
+        Media,
+        Message,
+        Note,
+        NoteAdded,
+        Opaque,
+        Part,
+        Reasoning,
+        ReasoningDelta,
+        Reply,
+        Restarted,
+        Seal,
+        Text,
+        TextDelta,
+        ToolCall,
+        ToolCallDelta,
+        ToolCallEnd,
+        ToolCallStart,
+        ToolResult,
+        Usage,
+        UsageSeen,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "cnllm.client": "AsyncClient AsyncStream Client Stream",
+    "cnllm.engine.plan": "Plan",
+    "cnllm.errors": (
+        "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
+        "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing StreamCut Timeout "
+        "TransportError UnknownModel Untrusted"
+    ),
+    "cnllm.model": "Fact Model",
+    "cnllm.policy": "Retry Timeouts",
+    "cnllm.registry": "Registry",
+    "cnllm.shortcuts": "call fit stream",
+    "cnllm.types": (
+        "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
+        "Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+__all__ = [
+    "AsyncClient",
+    "AsyncStream",
+    "BadKey",
+    "BadRequest",
+    "BlockEnd",
+    "CannotSend",
+    "Client",
+    "CnllmError",
+    "ContentFiltered",
+    "ContextTooLong",
+    "Cost",
+    "EmptyReply",
+    "EndpointError",
+    "Event",
+    "Fact",
+    "Finished",
+    "IdleTimeout",
+    "KeyMissing",
+    "LoopStopped",
+    "Media",
+    "Message",
+    "Model",
+    "Note",
+    "NoteAdded",
+    "Opaque",
+    "Overloaded",
+    "Part",
+    "Plan",
+    "QuotaExceeded",
+    "RateLimited",
+    "Reasoning",
+    "ReasoningDelta",
+    "Registry",
+    "RegistryError",
+    "ReplayMissing",
+    "Reply",
+    "Restarted",
+    "Retry",
+    "Seal",
+    "Stream",
+    "StreamCut",
+    "Text",
+    "TextDelta",
+    "Timeout",
+    "Timeouts",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallStart",
+    "ToolResult",
+    "TransportError",
+    "UnknownModel",
+    "Untrusted",
+    "Usage",
+    "UsageSeen",
+    "call",
+    "engine",
+    "fit",
+    "stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "engine":
+        return importlib.import_module("cnllm.engine")
+    if name not in _HOME:
+        raise AttributeError(f"module 'cnllm' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

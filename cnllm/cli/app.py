@@ -1,0 +1,109 @@
+"""The root of the command line, and where whatever goes wrong becomes words and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cnllm.cli import errors, streams
+
+__all__ = ["COMMANDS", "root", "run"]
+
+COMMANDS = {
+    "call": ("cnllm.cli.call:call", "Ask a model and print its answer."),
+    "models": ("cnllm.cli.models:models", "What models there are, and what is known of each."),
+    "registry": ("cnllm.cli.registry:registry", "Check and find the files that describe endpoints."),
+    "keys": ("cnllm.cli.keys:keys", "Keep API keys in a private file."),
+    "simulate": (
+        "cnllm.cli.simulate:simulate",
+        "Serve made-up answers on this machine, without key or network.",
+    ),
+    "completion": ("cnllm.cli.complete:completion", "Print what teaches your shell to complete cnllm."),
+}
+"""Name → where the command is, and its line in the listing, so that the listing imports none of them."""
+
+EXAMPLES = """\b
+Examples:
+  cnllm call --model glm-4.7 --simulate "Why is the sky blue?"
+  cnllm models list
+  cnllm COMMAND --help
+"""
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are needed and not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            if ctx.resilient_parsing:
+                return None
+            from difflib import get_close_matches
+
+            close = get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands"
+            raise errors.Wrong(f"there is no command {cmd_name}", hint)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"cnllm {version('cnllm')}")
+        ctx.exit()
+
+
+@click.group(cls=Lazy, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+@click.option(
+    "--debug", is_flag=True, expose_value=False, callback=errors.debug, help="Show a traceback of what fails."
+)
+def root() -> None:
+    """One client for every model endpoint; how each behaves on the wire is data."""
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs one command line. Only Ctrl-C before anything began gets past it."""
+    errors.forget()
+    try:
+        if not streams.prepare():
+            raise errors.Wrong("stdout is closed", "send it to a file, or to /dev/null")
+        if "_CNLLM_COMPLETE" in os.environ:
+            root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
+        status = _invoke(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = errors.INTERRUPTED
+    except BrokenPipeError:
+        status = errors.WHOLE  # whoever read stdout had enough (`| head`), and that is all right
+    except Exception as error:  # noqa: BLE001 - the last resort: told in words, and with --debug in full
+        if errors.shows_traceback():
+            errors.traceback(error)
+        status = errors.report(error)
+    streams.finish()
+    return status
+
+
+def _invoke(args: list[str]) -> int:
+    try:
+        with root.make_context("cnllm", args) as context:
+            result = root.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return result if isinstance(result, int) else errors.WHOLE

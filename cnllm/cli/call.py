@@ -1,0 +1,227 @@
+"""`cnllm call`: ask once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from cnllm.cli import errors, options, prompt, render, request, session, streams
+from cnllm.errors import CnllmError
+
+if TYPE_CHECKING:
+    from cnllm.client import Client
+    from cnllm.engine import Plan
+    from cnllm.model import Model
+    from cnllm.types import Message, Reply
+
+__all__ = ["call"]
+
+PLACEHOLDER = "{key}"
+SIMULATED = "simulated: this answer is made up on this machine; no model was asked"
+
+EXAMPLES = options.examples(
+    'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
+    "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
+    "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
+    "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
+)
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("text", required=False, metavar="[TEXT|-]")
+@options.model()
+@click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
+@click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
+@click.option(
+    "--reasoning",
+    type=options.Level(),
+    metavar="LEVEL",
+    help="off, on, minimal … max, or a number of tokens.",
+)
+@click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
+@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools the model may call. None is run.")
+@click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
+@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option("--extra-body", metavar="JSON", help="Goes into the body as it is. @FILE reads a file.")
+@click.option("--schema", metavar="FILE", type=click.Path(), help="JSON Schema that the answer is to follow.")
+@click.option("--image", "images", metavar="FILE", multiple=True, help="An image, or its URL. Repeatable.")
+@click.option("--base-url", metavar="URL", help="Another place that serves the model.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--protocol", metavar="P", help="Another wire of the endpoint.")
+@click.option("--stream/--no-stream", default=True, help="Take the answer as it comes, or whole.")
+@click.option("--json", "form", flag_value="json", help="Print one reply as JSON.")
+@click.option("--events", "form", flag_value="events", help="Print one event as JSON a line.")
+@click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
+@click.option("--curl", "form", flag_value="curl", help="Print the request as a curl command; send nothing.")
+@click.option("--record", metavar="FILE", type=click.Path(), help="Append the exchange to FILE, without secrets.")
+@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from such a FILE; send nothing.")
+@click.option(
+    "--raw-log",
+    metavar="FILE",
+    type=click.Path(),
+    help="Append every request and response, as --record does.",
+)
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to wait for the endpoint.",
+)
+@click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
+def call(**given: Any) -> int:
+    """Ask a model and print its answer.
+
+    The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-); what is
+    piped in beside TEXT is added to it.
+    """
+    return _Call(**given).run()
+
+
+class _Call:
+    """One invocation."""
+
+    def __init__(self, **given: Any) -> None:
+        from cnllm.registry import Registry
+
+        self.given = given
+        self.form: str | None = given["form"]
+        self.options = request.options(
+            given["parameters"],
+            given["extra_body"],
+            given["tools"],
+            given["schema"],
+            reasoning=given["reasoning"],
+            tool_choice=given["tool_choice"],
+        )
+        said = prompt.text(given["text"], needed=not given["images"])
+        self.messages: list[Message] = prompt.messages(said, given["system"], given["images"])
+        self.registry = Registry.load()
+        self.model = self._model()
+        self.plan = self._planned()
+
+    def _model(self) -> Model:
+        """The model that is named, or the first of a tier that will do."""
+        from cnllm import tiers
+
+        given = self.given
+        if not given["model"].startswith(tiers.PREFIX):
+            return self.registry.resolve(given["model"], protocol=given["protocol"], base_url=given["base_url"])
+        offline = given["simulate"] or given["replay"] is not None
+        model, note = tiers.chosen(given["model"], self.messages, self.options, self.registry, offline=offline)
+        streams.say(f"note: {note}")
+        return model
+
+    def _planned(self) -> Plan:
+        """The request. What is wrong about it is known before a key is looked for or anything is sent."""
+        from cnllm.engine import build_request
+
+        try:
+            return build_request(self.model, self.messages, stream=self.given["stream"], **self.options)
+        except (TypeError, ValueError) as error:
+            raise errors.Wrong(str(error)) from error
+        except LookupError as error:
+            raise errors.Wrong(f"{self.model.name} speaks {self.model.protocol}, which is not known here") from error
+
+    def run(self) -> int:
+        """Sends, or shows what would be sent."""
+        if self.form == "plan":
+            return self._show_plan()
+        if self.form == "curl":
+            return self._show_curl()
+        with self._client() as client:
+            if client.simulate:
+                streams.say(f"cnllm: {SIMULATED}")
+            return self._answer(client)
+
+    def _client(self) -> Client:
+        given = self.given
+        offline = given["simulate"] or given["replay"] is not None
+        return session.client(
+            self.registry,
+            api_key=session.key(self.model, given["key_env"], needed=not offline),
+            simulate=given["simulate"],
+            timeout=given["timeout"],
+            replay=given["replay"],
+            records=tuple(path for path in (given["record"], given["raw_log"]) if path),
+        )
+
+    # ── showing ──────────────────────────────────────────────────────────────
+    def _show_plan(self) -> int:
+        from cnllm import redact
+
+        plan, secrets = self.plan, errors.hide()
+        shown = {
+            "method": plan.method,
+            "url": redact.url(plan.url, secrets),
+            "headers": redact.headers(plan.headers, secrets),
+            "body": plan.body,
+            "notes": msgspec.to_builtins(plan.notes),
+        }
+        render.dump(shown)
+        return errors.WHOLE
+
+    def _show_curl(self) -> int:
+        from cnllm.cli import curl
+
+        plan, variable = self.plan, session.environment_name(self.model, self.given["key_env"])
+        headers = plan.headers
+        if variable is None:  # no key is known to be needed
+            headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
+        elif not session.is_set(variable):
+            errors.say(f"{variable} is not set in this shell", f"export {variable} before you paste this")
+        render.emit(
+            curl.command(plan.method, plan.url, headers, plan.body, placeholder=PLACEHOLDER, env=variable or "")
+        )
+        return errors.WHOLE
+
+    # ── sending ──────────────────────────────────────────────────────────────
+    def _answer(self, client: Client) -> int:
+        view = self._view()
+        try:
+            reply = self._streamed(client, view) if self.given["stream"] else self._whole(client, view)
+        except CnllmError as error:
+            view.end(error.reply if errors.came(error.reply) else None)
+            raise
+        view.end(reply)
+        return _told(reply)
+
+    def _view(self) -> render.View:
+        if self.form == "json":
+            return render.Silent()
+        if self.form == "events":
+            return render.Lines()
+        stream = self.model.flags.stream
+        anew = self.options.get("if_cut", stream.if_cut if stream else None) == "again-whole"
+        return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
+
+    def _streamed(self, client: Client, view: render.View) -> Reply:
+        with client.stream(self.model, self.messages, **self.options) as stream:
+            try:
+                for event in stream:
+                    view.event(event)
+            except KeyboardInterrupt:
+                view.interrupted(stream.stop())
+                raise
+            return stream.reply
+
+    def _whole(self, client: Client, view: render.View) -> Reply:
+        reply = client.call(self.model, self.messages, **self.options)
+        view.whole(reply)
+        return reply
+
+
+def _told(reply: Reply) -> int:
+    """Says so when the answer is not whole, and returns the exit status."""
+    reasons = {
+        "length": ("it reached the limit of tokens", "allow more: -p max_tokens=N"),
+        "content_filter": ("the endpoint withheld it", "ask differently, or ask another model"),
+        "cut": ("the stream ended without proof that it was complete", "ask again, or with --no-stream"),
+        "error": ("the endpoint failed in the middle", "ask again"),
+    }
+    if reply.finish not in reasons:
+        return errors.WHOLE
+    why, hint = reasons[reply.finish]
+    errors.say(f"the answer is not whole: {why} (finish {reply.finish})", hint)
+    return errors.PARTIAL

@@ -1,0 +1,106 @@
+"""What `cnllm registry check` finds, in tables and as JSON: faults, old sources, flags without one, disagreements."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cnllm.cli import columns, render, rows, streams, terminal
+
+if TYPE_CHECKING:
+    from cnllm.model import Fact
+    from cnllm.registry.check import Problem
+
+__all__ = ["compared", "counted", "faults", "old", "without_source"]
+
+
+def faults(found: Sequence[Problem], as_json: bool) -> None:
+    """Each fault with its place; how many there are goes to stderr when there are any."""
+    if as_json:
+        render.dump(rows.builtin(found))
+        return
+    for problem in found:
+        warning = "" if problem.severity == "error" else f"{problem.severity}: "
+        place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+        render.emit(terminal.escape(f"{place}: {warning}{problem.message}"))
+    wrong = sum(problem.severity == "error" for problem in found)
+    if wrong:
+        streams.say(_many(wrong, "fault"))
+
+
+def counted(paths: list[str] | None) -> None:
+    """That nothing is wrong, and how many flags have no source."""
+    from cnllm.registry import sources
+
+    bare = len(sources.unbacked_flags(sources.documents(paths)))
+    warning = f"; {_many(bare, 'flag')} without a source: --unbacked" if bare else ""
+    streams.say(f"no faults{warning}")
+
+
+def old(paths: list[str] | None, days: int, as_json: bool) -> None:
+    """The sources read more than so many days ago."""
+    from cnllm.registry import sources
+
+    found = sources.older(sources.documents(paths), days, datetime.date.today())
+    if as_json:
+        render.dump(rows.builtin(found))
+    elif found:
+        heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
+        cells = [(c.seen, str(c.days), c.how, _bare(c.source), c.where, ", ".join(c.backs)) for c in found]
+        give, right = {3: 24, 4: 20, 5: 12}, frozenset({1})
+        render.emit(columns.fitted(heads, cells, give=give, addresses=frozenset({3}), right=right))
+    if not as_json:
+        streams.say(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
+
+
+def without_source(paths: list[str] | None, as_json: bool) -> None:
+    """The flags that no source backs."""
+    from cnllm.registry import sources
+
+    found = sources.unbacked_flags(sources.documents(paths))
+    if as_json:
+        render.dump(rows.builtin(found))
+        return
+    for flag in found:
+        render.emit(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
+    streams.say(f"{_many(len(found), 'flag')} without a source")
+
+
+def compared(paths: list[str] | None, file: str, as_json: bool) -> None:
+    """Where a public file of limits and prices disagrees."""
+    from cnllm.registry import Registry, sources
+    from cnllm.registry.against import compare
+    from cnllm.registry.published import read_published
+
+    published = read_published(Path(file))
+    result = compare(Registry(sources.documents(paths)), published)
+    if as_json:
+        render.dump(rows.builtin(result.disagreements))
+        return
+    if result.disagreements:
+        heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
+        cells = [
+            (d.model, d.flag, rows.amount(d.ours), rows.amount(d.theirs), *_cited(d.fact)) for d in result.disagreements
+        ]
+        give, right = {0: 34, 4: 18}, frozenset({2, 3})
+        render.emit(
+            columns.fitted(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
+        )
+    found = f"{result.found} of {_many(result.models, 'model')} found there, {_many(result.numbers, 'number')} compared"
+    streams.say(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
+
+
+def _cited(fact: Fact | None) -> tuple[str, str]:
+    if fact is None:
+        return "", ""
+    return _bare(fact.source or fact.where), fact.seen or ""
+
+
+def _bare(source: str) -> str:
+    return source.removeprefix("https://").removeprefix("http://")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

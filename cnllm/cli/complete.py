@@ -1,0 +1,61 @@
+"""Completion in the shell: of models, of the names of keys, and the script that makes it work."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["completion", "key_names", "models"]
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Short names and PROVIDER/ID that begin so; none where the registry is broken, for `check` says so."""
+    from cnllm.errors import CnllmError
+    from cnllm.registry import Registry
+
+    try:
+        return Registry.load().complete(incomplete)
+    except CnllmError:
+        return []
+
+
+def key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Providers that begin so, and names that are kept."""
+    from cnllm import keys
+    from cnllm.errors import CnllmError
+    from cnllm.registry import Registry
+
+    try:
+        return [name for name in [*Registry.load().providers, *keys.names()] if name.startswith(incomplete)]
+    except CnllmError:
+        return []
+
+
+EPILOG = """\b
+To install:
+  bash   echo 'eval "$(cnllm completion bash)"' >> ~/.bashrc
+  zsh    echo 'eval "$(cnllm completion zsh)"' >> ~/.zshrc
+  fish   cnllm completion fish > ~/.config/fish/completions/cnllm.fish
+Then open a new shell.
+
+\b
+Example:
+  cnllm call --model glm<Tab>
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what teaches your shell to complete cnllm.
+
+    It knows commands, options, models and providers.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(ctx.find_root().command, {}, "cnllm", "_CNLLM_COMPLETE").source()
+    click.echo(script)

@@ -1,0 +1,104 @@
+"""`cnllm keys`: API keys in a private file. No value is ever shown."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cnllm.cli import complete, errors, options, render, streams
+from cnllm.cli.table import table
+
+__all__ = ["keys"]
+
+
+@click.group(cls=options.Group)
+def keys() -> None:
+    """Keep API keys in a private file.
+
+    A variable of the same name goes before what is kept.
+    """
+
+
+@keys.command(
+    "set",
+    epilog=options.examples(
+        "cnllm keys set ZAI_API_KEY", "cnllm keys set zai < key.txt", "pass show zai | cnllm keys set zai"
+    ),
+)
+@click.argument("name", shell_complete=complete.key_names)
+@click.argument("value", required=False)
+def set_(name: str, value: str | None) -> None:
+    """Keep a key under NAME, the name of a variable or of a provider.
+
+    The key is asked for, or read from stdin. As VALUE on the command line it works too, but stays in the
+    history of your shell.
+    """
+    from cnllm import keys as store
+
+    variable = _variable(name)
+    if value is None:
+        value = _asked(variable)
+    errors.hide(value)
+    try:
+        path = store.set(variable, value)
+    except ValueError as error:
+        raise errors.Wrong(f"{variable}: {error}", "nothing was kept") from None
+    except OSError as error:
+        raise errors.Wrong(f"{store.path()} cannot be written: {error.strerror}") from error
+    streams.say(f"{variable} is kept in {path}")
+
+
+@keys.command("list", epilog=options.examples("cnllm keys list"))
+@options.as_json("an array")
+def list_(as_json: bool) -> None:
+    """List the names that have a key in the file, and whether a variable goes before it. No key is shown."""
+    from cnllm import keys as store
+
+    rows = [{"name": name, "used": store.where(name)} for name in store.names()]
+    if as_json:
+        render.dump(rows)
+    elif rows:
+        used = {"environment": "the variable", "file": "this file"}
+        cells = [(str(row["name"]), used[str(row["used"])]) for row in rows]
+        render.emit(table(("NAME", "KEY TAKEN FROM"), cells))
+    else:
+        streams.say("no keys are kept; cnllm keys set NAME keeps one")
+
+
+@keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
+def path() -> None:
+    """Print where the file is, whether or not it exists."""
+    from cnllm import keys as store
+
+    render.emit(str(store.path()))
+
+
+def _variable(name: str) -> str:
+    """The variable that a name stands for: itself, or the first that a provider's key may be in."""
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    if name not in registry.providers:
+        from cnllm.keys import NAME
+
+        if NAME.fullmatch(name) and name == name.upper():
+            return name
+        raise errors.Wrong(
+            f"{name} is neither a variable's name nor a provider",
+            f"providers: {', '.join(registry.providers)}",
+        )
+    names = registry.resolve(f"{name}/any").flags.keys
+    if not names:
+        raise errors.Wrong(f"{name} needs no key")
+    return names[0]
+
+
+def _asked(variable: str) -> str:
+    if sys.stdin.isatty():
+        value: str = click.prompt(f"Key for {variable}", hide_input=True, err=True)
+        return value
+    try:
+        return sys.stdin.buffer.read().decode().strip()
+    except UnicodeDecodeError:
+        raise errors.Wrong("stdin is not UTF-8", "nothing was kept") from None

@@ -1,0 +1,39 @@
+"""`cnllm models`: what there is, and what is known of it. Each command is imported when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from cnllm.cli import options
+
+__all__ = ["models"]
+
+COMMANDS = {
+    "add": "cnllm.cli.models_add:add",
+    "diff": "cnllm.cli.models_diff:diff",
+    "list": "cnllm.cli.models_list:list_",
+    "matrix": "cnllm.cli.models_matrix:matrix",
+    "show": "cnllm.cli.models_show:show",
+}
+
+
+class Lazy(options.Group):
+    """A group that imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Lazy)
+def models() -> None:
+    """What models there are, and what is known of each."""

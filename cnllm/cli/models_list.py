@@ -1,0 +1,199 @@
+"""`cnllm models list`: the models that have what is asked for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import errors, options, render, rows, streams, terminal
+from cnllm.cli.table import table
+
+if TYPE_CHECKING:
+    from cnllm.model import Model
+
+__all__ = ["list_"]
+
+EXAMPLES = options.examples(
+    "cnllm models list glm",
+    "cnllm models list --can tools,reasoning-off --max-price 3 --currency USD",
+    "cnllm models list --provider zai --provider deepseek --context 200000 --maybe",
+    "cnllm models list --can images --json | jq -r '.[].name'",
+)
+HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (IN / OUT)")
+
+
+class Listing(options.Command):
+    """A command whose help says what each capability means."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from cnllm.registry.capabilities import KINDS
+
+        with formatter.section("Capabilities"):
+            formatter.write_dl([(kind.name, kind.says) for kind in KINDS.values()])
+        super().format_epilog(ctx, formatter)
+
+
+def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Capabilities that go on from what is typed, after those before the last comma."""
+    from cnllm.registry.capabilities import KINDS
+
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in KINDS if name.startswith(begun)]
+
+
+def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from cnllm.errors import CnllmError
+    from cnllm.registry import Registry
+
+    try:
+        return [name for name in Registry.load().providers if name.startswith(incomplete)]
+    except CnllmError:
+        return []
+
+
+@click.command("list", cls=Listing, epilog=EXAMPLES)
+@click.argument("part", required=False)
+@click.option(
+    "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Of P. Repeatable."
+)
+@click.option("--can", "wanted", metavar="C,…", multiple=True, shell_complete=_words, help="What all of them can do.")
+@click.option(
+    "--max-price", metavar="N", type=click.FloatRange(min=0), help="At most N per million output tokens, its currency."
+)
+@click.option("--currency", metavar="CODE", help="Priced in CODE: USD, CNY, …")
+@click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
+@click.option("--maybe", is_flag=True, help="Where it is unknown, too.")
+@options.as_json("an array")
+def list_(part: str | None, as_json: bool, **filters: Any) -> None:
+    """List the models that the registry describes, or those whose name holds PART.
+
+    A filter takes what is known to fit. What is unknown is neither yes nor no: --maybe takes it too.
+    """
+    with _uncollected():
+        _list(part, as_json, filters)
+
+
+def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    short = rows.short_names(registry)
+    asked = _Asked(registry.providers, **filters)
+    part_ = (part or "").casefold()
+    names = [n for n in registry.names() if any(part_ in x.casefold() for x in (n, *short.get(n, [])))]
+    judged = [(model, asked.fits(model)) for model in map(registry.resolve, names) if asked.is_of(model)]
+    chosen = [model for model, fits in judged if fits or (fits is None and asked.maybe)]
+    unknown = 0 if asked.maybe else sum(fits is None for _, fits in judged)
+    if as_json:
+        render.dump([rows.row(model, short.get(model.name, [])) for model in chosen])
+    elif chosen:
+        heads = (*HEADS, *(word.upper() for word in asked.wanted))
+        render.emit(table(heads, [_cells(model, short, asked.wanted) for model in chosen], frozenset({2, 3})))
+    elif not asked.filters:
+        streams.say(f"no model is called anything like {terminal.escape(part or '')}")
+    if asked.filters:
+        more = f"; of {unknown} more it is not known: --maybe" if unknown else ""
+        streams.say(f"{len(chosen)} of {len(names)} models{more}")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nothing here is garbage before the end, and looking for it takes a fifth of the time."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+class _Asked:
+    """The filters of one call. Raises `errors.Wrong` for a word that means nothing."""
+
+    def __init__(
+        self,
+        known: list[str],
+        *,
+        providers: tuple[str, ...],
+        wanted: tuple[str, ...],
+        max_price: float | None,
+        currency: str | None,
+        context: int | None,
+        maybe: bool,
+    ) -> None:
+        self.providers = {_one_of(p.casefold(), known, "provider", "cnllm models list lists them") for p in providers}
+        self.wanted = tuple(dict.fromkeys(_capability(word) for word in ",".join(wanted).split(",") if word.strip()))
+        self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
+        self.filters = bool(providers or self.wanted or currency) or max_price is not None or context is not None
+
+    def is_of(self, model: Model) -> bool:
+        """Is it of one of the providers?"""
+        return not self.providers or model.provider in self.providers
+
+    def fits(self, model: Model) -> bool | None:
+        """Does a model have all that is asked for? None where that is not known."""
+        states = [self._context(model), self._price(model), self._currency(model), *_states(model, self.wanted)]
+        return False if False in states else None if None in states else True
+
+    def _context(self, model: Model) -> bool | None:
+        if self.context is None:
+            return True
+        limits = model.flags.limits
+        return None if limits is None or limits.context is None else limits.context >= self.context
+
+    def _price(self, model: Model) -> bool | None:
+        if self.max_price is None:
+            return True
+        price = model.flags.price
+        return None if price is None or price.output is None else price.output <= self.max_price
+
+    def _currency(self, model: Model) -> bool | None:
+        if not self.currency:
+            return True
+        price = model.flags.price
+        return None if price is None or price.currency is None else price.currency == self.currency
+
+
+def _capability(word: str) -> str:
+    from cnllm.registry.capabilities import KINDS
+
+    return _one_of(word.strip().casefold(), list(KINDS), "capability", f"--can takes {', '.join(KINDS)}")
+
+
+def _one_of(word: str, known: list[str], what: str, hint: str) -> str:
+    found = next((name for name in known if name.casefold() == word), None)
+    if found is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(word, known, n=1)
+        raise errors.Wrong(f"there is no {what} {word}", f"did you mean {close[0]}?" if close else hint)
+    return found
+
+
+def _states(model: Model, wanted: tuple[str, ...]) -> list[bool | None]:
+    if not wanted:
+        return []
+    from cnllm.registry.capabilities import capabilities
+
+    found = capabilities(model)
+    return [found[word].value for word in wanted]
+
+
+def _cells(model: Model, short: dict[str, list[str]], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    flags = model.flags
+    limits, status = flags.limits, flags.status
+    return (
+        model.name + (" (retired)" if status and status.is_ == "retired" else ""),
+        ", ".join(short.get(model.name, [])),
+        rows.count(limits.context if limits else None),
+        rows.count(limits.output if limits else None),
+        ", ".join(flags.input or [rows.UNKNOWN]),
+        (flags.reasoning.mode if flags.reasoning else None) or rows.UNKNOWN,
+        rows.price(flags.price),
+        *(rows.state(value) for value in _states(model, wanted)),
+    )

@@ -1,0 +1,42 @@
+"""`cnllm models matrix`: every model and what it can do, as one page for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cnllm.cli import errors, options, render, streams, terminal
+
+__all__ = ["matrix"]
+
+EXAMPLES = options.examples(
+    "cnllm models matrix --html matrix.html",
+    "cnllm models matrix --html - | ssh server 'cat > public/matrix.html'",
+)
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.option("--html", "file", metavar="FILE", type=click.Path(), required=True, help="Where to; - is stdout.")
+def matrix(file: str) -> None:
+    """Write one page with every model and what it can do, its limits and its price.
+
+    The page needs nothing else. It is searched, filtered and sorted in the browser, and tells the source of each cell.
+    """
+    from cnllm.cli.matrix_page import page
+    from cnllm.cli.rows import short_names
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    names = registry.names()
+    text = page([registry.resolve(name) for name in names], short_names(registry))
+    if file == "-":
+        render.emit(text)
+        return
+    try:
+        Path(file).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise errors.Wrong(
+            f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
+        ) from error
+    streams.say(terminal.escape(f"{len(names)} models are in {file}"))

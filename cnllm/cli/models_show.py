@@ -1,0 +1,136 @@
+"""`cnllm models show`: what is known of one model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import complete, options, render, rows
+from cnllm.cli.table import fields
+
+if TYPE_CHECKING:
+    from cnllm.flags import Price, Reasoning
+    from cnllm.model import Fact, Model
+
+__all__ = ["show"]
+
+EXAMPLES = options.examples(
+    "cnllm models show glm-4.7",
+    "cnllm models show zai/glm-4.7 --explain",
+    "cnllm models show zai/glm-4.7 --explain --json | jq '.[] | select(.source == null)'",
+)
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("model", shell_complete=complete.models)
+@click.option("--explain", is_flag=True, help="Every flag, with the line that set it and where the fact is from.")
+@click.option("--protocol", metavar="P", help="As it is over another wire of the endpoint.")
+@click.option("--base-url", metavar="URL", help="As it is at another place.")
+@options.as_json("it")
+def show(model: str, explain: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
+    """Show what is known of one model.
+
+    --explain shortens what is long to keep a flag on a line; with --json nothing is shortened.
+    """
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    found = registry.resolve(model, protocol=protocol, base_url=base_url)
+    if explain and as_json:
+        render.dump([fact_row(fact) for fact in found.explain()])
+    elif explain:
+        from cnllm.cli.explained import explained
+
+        render.emit(explained(found))
+    elif as_json:
+        short = rows.short_names(registry).get(found.name, [])
+        render.dump(rows.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)})
+    else:
+        render.emit(_card(found))
+
+
+def fact_row(fact: Fact) -> dict[str, Any]:
+    """A fact as JSON."""
+    return {
+        "flag": fact.flag,
+        "value": rows.builtin(fact.value),
+        "layer": fact.layer,
+        "where": fact.where,
+        "source": fact.source,
+        "seen": None if fact.seen is None else str(fact.seen),
+        "how": fact.how,
+    }
+
+
+# ── one model in short ───────────────────────────────────────────────────────
+def _card(model: Model) -> str:
+    flags = model.flags
+    limits = flags.limits
+    url = f"{(flags.base_url or '').rstrip('/')}{flags.path or ''}".replace("{model}", model.id)
+    status = flags.status
+    since = f" since {status.since}" if status and status.since else ""
+    use = f"; use {status.use}" if status and status.use else ""
+    choice = flags.tool_choice
+    pairs = [
+        ("endpoint", url),
+        ("wire", model.protocol),
+        ("keys", _keys(flags.keys)),
+        ("context", rows.count(limits.context if limits else None)),
+        ("output", rows.count(limits.output if limits else None)),
+        ("input", ", ".join(flags.input or [rows.UNKNOWN])),
+        ("reasoning", _reasoning(flags.reasoning)),
+        ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else rows.UNKNOWN),
+        ("price", _price(flags.price)),
+        ("status", f"{status.is_}{since}{use}" if status and status.is_ else ""),
+        *_states(model),
+        *[("note", f"{note.said}: {note.did}") for note in model.notes],
+    ]
+    title = f" · {flags.title}" if flags.title else ""
+    return f"{model.name}{title}\n{fields(pairs)}"
+
+
+def _states(model: Model) -> list[tuple[str, str]]:
+    from cnllm.registry.capabilities import capabilities
+
+    found = capabilities(model)
+    words = {True: "can", False: "cannot", None: "unknown"}
+    return [(word, ", ".join(n for n, one in found.items() if one.value is value)) for value, word in words.items()]
+
+
+def _keys(names: list[str] | None) -> str:
+    from cnllm import keys
+
+    if not names:
+        return "none needed"
+    return ", ".join(f"{name} (set)" if keys.where(name) else name for name in names)
+
+
+def _reasoning(reasoning: Reasoning | None) -> str:
+    if reasoning is None or reasoning.mode is None:
+        return rows.UNKNOWN
+    words: list[str] = [reasoning.mode]
+    if reasoning.default:
+        words.append(f"{reasoning.default} unless told otherwise")
+    if reasoning.effort is not None:
+        from cnllm.flags import LEVELS
+
+        levels = [level for level in LEVELS if getattr(reasoning.effort, level) is not None]
+        words += [f"levels {' '.join(levels)}"] if levels else []
+    if reasoning.budget is not None:
+        words.append("or a number of tokens")
+    return ", ".join(words)
+
+
+def _price(price: Price | None) -> str:
+    if price is None:
+        return rows.UNKNOWN
+    parts = [
+        ("in", price.input),
+        ("out", price.output),
+        ("cached", price.cached),
+        ("cache write", price.cache_write),
+    ]
+    known = [f"{rows.amount(value)} {word}" for word, value in parts if value is not None]
+    tiers = "; other prices for long input" if price.tiers else ""
+    return f"{', '.join(known)} {price.currency or ''} per million tokens{tiers}" if known else rows.UNKNOWN

@@ -1,0 +1,88 @@
+"""What the commands' declarations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import complete, errors
+from cnllm.flags import LEVELS
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[str | int]
+else:  # older clicks' is not generic
+    _ParamType = click.ParamType
+
+__all__ = ["Command", "Group", "Level", "as_json", "examples", "model"]
+
+Decorator = Callable[[Any], Any]
+
+
+class Command(click.Command):
+    """A command that takes `--debug` beside its own options."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params.append(
+            click.Option(
+                ["--debug"],
+                is_flag=True,
+                expose_value=False,
+                callback=errors.debug,
+                help="Show a traceback of what fails.",
+            )
+        )
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class Level(_ParamType):
+    """How much a model shall think: a word, or a number of tokens."""
+
+    name = "level"
+    words = ("off", "on", *LEVELS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        if isinstance(value, int):
+            return value
+        if value in self.words:
+            return str(value)
+        if value.isdecimal() and value.isascii():
+            return int(value)
+        raise errors.Wrong(
+            f"--reasoning {value!r} is no level",
+            f"it is one of {', '.join(self.words)}, or a number of tokens",
+        )
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+
+
+def examples(*lines: str) -> str:
+    """An epilog that click leaves as it is."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
+
+
+def model(required: bool = True) -> Decorator:
+    """`--model M`, completed with the registry's names."""
+    return click.option(
+        "-m",
+        "--model",
+        metavar="M",
+        required=required,
+        shell_complete=complete.models,
+        help="A short name, or PROVIDER/ID.",
+    )
+
+
+def as_json(what: str) -> Decorator:
+    """`--json` of a listing."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print {what} as JSON.")

@@ -1,0 +1,89 @@
+"""`cnllm registry`: the files that say how each endpoint behaves."""
+
+from __future__ import annotations
+
+import click
+
+from cnllm.cli import errors, options, render, streams, terminal
+
+__all__ = ["registry"]
+
+
+@click.group(cls=options.Group)
+def registry() -> None:
+    """Check and find the files that describe endpoints."""
+
+
+@registry.command(
+    epilog=options.examples(
+        "cnllm registry check",
+        "cnllm registry check ~/.config/cnllm/providers.toml",
+        "cnllm registry check --older 90",
+        "cnllm registry check --against api.json",
+    )
+)
+@click.argument("files", nargs=-1, type=click.Path())
+@click.option("--older", metavar="DAYS", type=click.IntRange(min=0), help="List sources read more than DAYS ago.")
+@click.option("--unbacked", is_flag=True, help="List flags that no source backs.")
+@click.option("--against", metavar="FILE", type=click.Path(), help="Compare limits and prices with a public FILE.")
+@options.as_json("an array of faults, or of what is listed,")
+def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: str | None, as_json: bool) -> int:
+    """Check the files in use, or FILEs on top of the built-in one.
+
+    The exit status is 0 when nothing is wrong, else 2. A flag without a source, an old source and a disagreement are
+    counted, but are no faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
+    """
+    from cnllm.cli import checked
+    from cnllm.registry.check import check as problems
+
+    if (older is not None) + unbacked + (against is not None) > 1:
+        raise errors.Wrong("--older, --unbacked and --against list different things", "give one of them")
+    paths = list(files) or None
+    found = problems(paths)
+    wrong = sum(problem.severity == "error" for problem in found)
+    if wrong:
+        checked.faults(found, as_json)
+    elif older is not None:
+        checked.old(paths, older, as_json)
+    elif unbacked:
+        checked.without_source(paths, as_json)
+    elif against is not None:
+        checked.compared(paths, against, as_json)
+    else:
+        checked.faults(found, as_json)
+        if not as_json:
+            checked.counted(paths)
+    return errors.WRONG if wrong else errors.WHOLE
+
+
+@registry.command(epilog=options.examples("cnllm registry schema > providers.schema.json"))
+def schema() -> None:
+    """Print the JSON Schema of a registry file, from which editors complete and explain."""
+    import json
+
+    from cnllm.registry.schema import json_schema
+
+    render.emit(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
+@options.as_json("an array")
+def path(as_json: bool) -> None:
+    """Print the files in use, later ones over earlier; the first came with the program."""
+    from cnllm.registry import Registry
+
+    files = Registry.load().files
+    if as_json:
+        render.dump(files)
+    else:
+        render.emit("\n".join(files))
+
+
+@registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))
+@click.argument("file", type=click.Path())
+def trust(file: str) -> None:
+    """Let FILE, as it is now, send keys of built-in providers to the addresses it names. Read it first."""
+    from cnllm.registry.trust import trust as vouch
+
+    vouch(file)
+    streams.say(f"{terminal.escape(file)} may name where keys go, until it changes")

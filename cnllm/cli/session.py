@@ -1,0 +1,77 @@
+"""The client of one command: its key, where it sends, and what is written down of it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from cnllm.cli import errors
+from cnllm.errors import KeyMissing
+
+if TYPE_CHECKING:
+    from cnllm.client import Client
+    from cnllm.model import Model
+    from cnllm.registry import Registry
+
+__all__ = ["client", "environment_name", "is_set", "key"]
+
+
+def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None:
+    """The key in the variable that the user named, which must hold one if it is needed.
+
+    Whatever keys there are for the model will be shown by nothing from here on.
+    """
+    from cnllm import keys
+
+    names = [key_env] if key_env is not None else list(model.flags.keys or ())
+    errors.hide(*[value for name in names if (value := keys.find([name]))])
+    found = keys.find([key_env]) if key_env is not None else None
+    if found is None and key_env is not None and needed:
+        raise KeyMissing(f"{key_env} holds no key", env=[key_env])
+    return found
+
+
+def environment_name(model: Model, key_env: str | None) -> str | None:
+    """The variable that a pasted command takes the key from: the first that is set, or the best."""
+    names = [key_env] if key_env is not None else list(model.flags.keys or ())
+    return next((name for name in names if is_set(name)), names[0] if names else None)
+
+
+def is_set(name: str) -> bool:
+    """Does this variable hold anything?"""
+    return bool(os.environ.get(name, "").strip())
+
+
+def client(
+    registry: Registry,
+    *,
+    api_key: str | None,
+    simulate: bool,
+    timeout: float | None,
+    replay: str | None,
+    records: tuple[str, ...],
+) -> Client:
+    """A client that sends where it is told to and writes down what it is told to."""
+    from cnllm.client import Client
+
+    transport: Any = None
+    if replay is not None:
+        from cnllm.cassette import Player
+
+        transport = Player(replay, errors.hide())
+        api_key = api_key or "none-is-needed-to-replay"
+    for path in records:
+        from cnllm.cassette import Recorder
+
+        transport = Recorder(transport or _default(registry, simulate), path, errors.hide())
+    return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
+
+
+def _default(registry: Registry, simulate: bool) -> Any:
+    if simulate:
+        from cnllm.simulator import SimTransport
+
+        return SimTransport(registry)
+    from cnllm.transport import default_transport
+
+    return default_transport()

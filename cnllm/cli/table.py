@@ -1,0 +1,30 @@
+"""Columns for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cnllm.cli import terminal
+
+__all__ = ["fields", "table"]
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
+    """Rows under their heads, as wide as they need to be; the columns in `right` end together."""
+    cells = [[terminal.escape(cell.replace("\n", " ")) for cell in row] for row in [heads, *rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    lines = []
+    for row in cells:
+        padded = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, one a line, without those that have no value."""
+    there = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in there), default=0)
+    return "\n".join(f"  {name.ljust(width)}  {terminal.escape(value)}" for name, value in there)

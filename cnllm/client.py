@@ -1,0 +1,446 @@
+"""Client and AsyncClient: two thin drivers of the steps in `cnllm.engine.steps`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
+
+from cnllm import tiers
+from cnllm.engine.plan import Plan, build_request
+from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Send, Sleep
+from cnllm.errors import CnllmError, StreamCut, TransportError
+from cnllm.model import Model
+from cnllm.policy import Retry, Timeouts
+from cnllm.registry import Registry
+from cnllm.secrets import cleaned, key_for, sealed, without
+from cnllm.settings import from_environment
+from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
+from cnllm.types import Event, Note, Reply
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["AsyncClient", "AsyncStream", "Client", "Stream"]
+
+_SIMULATED = Note(
+    "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
+)
+
+
+_NO_KEY = "sk-no-key-is-needed-here"
+
+
+class _Base:
+    """What both clients do before anything is sent."""
+
+    def __init__(
+        self,
+        registry: Registry | None,
+        simulate: bool,
+        api_key: str | None,
+        timeout: float | Timeouts | None,
+        retry: Retry | None,
+    ) -> None:
+        self.registry = registry or Registry.load()
+        self.simulate = simulate
+        self._key = api_key
+        settings = from_environment()
+        self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
+        self._retry = retry or settings.retry
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {'simulated, ' if self.simulate else ''}{len(self.registry.providers)} providers>"
+        )
+
+    def plan(self, model: str | Model, messages: Any, *, stream: bool = False, **options: Any) -> Plan:
+        """The request that would be sent, with every change to what was asked. No key is needed."""
+        notes: list[Note] = []
+        if isinstance(model, str) and model.startswith(tiers.PREFIX):
+            found, note = tiers.chosen(model, messages, options, self.registry, offline=self.simulate)
+            notes.append(note)
+        else:
+            found = self.registry.resolve(model) if isinstance(model, str) else model
+        plan = build_request(found, messages, stream=stream, **options)
+        timeout = options.get("timeout")
+        plan = replace(plan, timeouts=self._timeouts if timeout is None else Timeouts.of(timeout))
+        if self.simulate:  # nobody is paid for it
+            return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
+        return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
+
+    def _begin(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, str | None]:
+        plan = self.plan(model, messages, stream=stream, **options)
+        given = options.get("api_key") or self._key
+        key = given or _NO_KEY if self.simulate else key_for(plan, given, self.registry)
+        call = Call(
+            plan,
+            retry=self._retry,
+            timeouts=plan.timeouts,
+            again=lambda: self.plan(plan.model, messages, stream=False, **options),
+        )
+        return call, key
+
+
+class Client(_Base):
+    """Calls models. Safe to share between threads; close it, or use `with`.
+
+    `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
+    the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
+    from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`; what is not given comes from
+    CNLLM_TIMEOUT, CNLLM_ATTEMPTS and the like (see `cnllm.settings`).
+    """
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        transport: Transport | httpx.BaseTransport | None = None,
+        simulate: bool = False,
+        api_key: str | None = None,
+        *,
+        timeout: float | Timeouts | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(registry, simulate, api_key, timeout, retry)
+        if simulate and transport is None:
+            from cnllm.simulator.transport import SimTransport
+
+            transport = SimTransport(self.registry)
+        elif hasattr(transport, "handle_request"):
+            transport = Httpx(transport)  # type: ignore[arg-type]
+        self._transport: Any = transport or Httpx()
+
+    def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
+        """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
+        call, key = self._begin(model, messages, False, options)
+        run = _Run(self._transport, call.whole(), key)
+        for _ in run.events():
+            pass
+        assert run.finished is not None
+        return run.finished
+
+    def stream(self, model: str | Model, messages: Any, **options: Any) -> Stream:
+        """A context manager over the reply's events; nothing is sent before it is entered or iterated."""
+        call, key = self._begin(model, messages, True, options)
+        return Stream(call, _Run(self._transport, call.stream(), key))
+
+    def close(self) -> None:
+        """Close the connections."""
+        close = getattr(self._transport, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Run:
+    """Does what a call's steps ask for, one after another."""
+
+    def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
+        self._transport = transport
+        self._steps = steps
+        self._key = key
+        self._body: Any = None
+        self.finished: Reply | None = None
+
+    def events(self) -> Iterator[Event]:
+        send = self._steps.send
+        done: Any = None
+        try:
+            while True:
+                step = send(done)
+                kind = type(step)
+                if kind is list:
+                    yield from step
+                    done = self._next()
+                elif kind is Last:
+                    yield from step
+                    done = None
+                else:
+                    done = self._do(step)
+        except StopIteration as stop:
+            self.finished = stop.value
+        except CnllmError as error:
+            raise cleaned(error, self._key) from error.__cause__
+        finally:
+            self.close()
+
+    def _do(self, step: Any) -> Any:
+        match step:
+            case Send():
+                return self._send(step.plan)
+            case ReadAll():
+                return self._read_all()
+            case Hurry() if hasattr(self._body, "hurry"):
+                self._body.hurry(step.seconds)
+            case Drain() if hasattr(self._body, "drain"):
+                self._body.drain()
+            case Sleep():
+                import time
+
+                time.sleep(step.seconds)
+        return None
+
+    def _send(self, plan: Plan) -> Any:
+        self.close()
+        try:
+            status, headers, body = self._transport.send(sealed(plan, self._key))
+        except TransportError as error:
+            return error
+        self._body = iter(body)
+        return status, headers
+
+    def _next(self) -> Any:
+        try:
+            return next(self._body, None) if self._body is not None else None
+        except TransportError as error:
+            return error
+
+    def _read_all(self) -> Any:
+        try:
+            return without(self._key, b"".join(self._body))
+        except TransportError as error:
+            return error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        body, self._body = self._body, None
+        if hasattr(body, "close"):
+            body.close()
+
+
+def _left(call: Call) -> Reply:
+    raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())
+
+
+class Stream:
+    """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
+
+    def __init__(self, call: Call, run: _Run) -> None:
+        self._call = call
+        self._run = run
+        self._events = run.events()
+
+    @property
+    def plan(self) -> Plan:
+        """The request, and what was changed in it."""
+        return self._call.plan
+
+    @property
+    def reply(self) -> Reply:
+        """The reply; what has not been read yet is read first. Raises `StreamCut` when the call was left early."""
+        for _ in self._events:
+            pass
+        return self._run.finished or _left(self._call)
+
+    def stop(self) -> Reply | None:
+        """End the call here. What came so far, with finish `cut` (None before anything came)."""
+        self.close()
+        return self._call.so_far()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        """End the call, wherever it is."""
+        close = getattr(self._events, "close", None)
+        if close is not None:
+            close()
+        self._run.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(_Base):
+    """The same verbs as `Client`, awaited; on asyncio or trio."""
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        transport: AsyncTransport | httpx.AsyncBaseTransport | None = None,
+        simulate: bool = False,
+        api_key: str | None = None,
+        *,
+        timeout: float | Timeouts | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(registry, simulate, api_key, timeout, retry)
+        if simulate and transport is None:
+            from cnllm.simulator.transport import AsyncSimTransport
+
+            transport = AsyncSimTransport(self.registry)
+        elif hasattr(transport, "handle_async_request"):
+            transport = AsyncHttpx(transport)  # type: ignore[arg-type]
+        self._transport: Any = transport or AsyncHttpx()
+
+    async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
+        """The whole reply. Raises as `Client.call` does."""
+        call, key = self._begin(model, messages, False, options)
+        run = _AsyncRun(self._transport, call.whole(), key)
+        async for _ in run.events():
+            pass
+        assert run.finished is not None
+        return run.finished
+
+    def stream(self, model: str | Model, messages: Any, **options: Any) -> AsyncStream:
+        """An async context manager over the reply's events."""
+        call, key = self._begin(model, messages, True, options)
+        return AsyncStream(call, _AsyncRun(self._transport, call.stream(), key))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        close = getattr(self._transport, "aclose", None)
+        if close is not None:
+            await close()
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _AsyncRun:
+    """Does what a call's steps ask for, awaiting."""
+
+    def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
+        self._transport = transport
+        self._steps = steps
+        self._key = key
+        self._body: Any = None
+        self.finished: Reply | None = None
+
+    async def events(self) -> AsyncIterator[Event]:
+        send = self._steps.send
+        done: Any = None
+        try:
+            while True:
+                try:
+                    step = send(done)
+                except StopIteration as stop:
+                    self.finished = stop.value
+                    return
+                kind = type(step)
+                if kind is list:
+                    for event in step:
+                        yield event
+                    done = await self._next()
+                elif kind is Last:
+                    for event in step:
+                        yield event
+                    done = None
+                else:
+                    done = await self._do(step)
+        except CnllmError as error:
+            raise cleaned(error, self._key) from error.__cause__
+        finally:
+            await self.close()
+
+    async def _do(self, step: Any) -> Any:
+        match step:
+            case Send():
+                return await self._send(step.plan)
+            case ReadAll():
+                return await self._read_all()
+            case Hurry() if hasattr(self._body, "hurry"):
+                self._body.hurry(step.seconds)
+            case Drain() if hasattr(self._body, "drain"):
+                await self._body.drain()
+            case Sleep():
+                import anyio
+
+                await anyio.sleep(step.seconds)
+        return None
+
+    async def _send(self, plan: Plan) -> Any:
+        await self.close()
+        try:
+            status, headers, body = await self._transport.send(sealed(plan, self._key))
+        except TransportError as error:
+            return error
+        self._body = body.__aiter__()
+        return status, headers
+
+    async def _next(self) -> Any:
+        try:
+            return await self._body.__anext__() if self._body is not None else None
+        except StopAsyncIteration:
+            return None
+        except TransportError as error:
+            return error
+
+    async def _read_all(self) -> Any:
+        try:
+            return without(self._key, b"".join([chunk async for chunk in self._body]))
+        except TransportError as error:
+            return error
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        body, self._body = self._body, None
+        if hasattr(body, "aclose"):
+            await body.aclose()
+
+
+class AsyncStream:
+    """The events of one call, asynchronously; `reply` once they have been read."""
+
+    def __init__(self, call: Call, run: _AsyncRun) -> None:
+        self._call = call
+        self._run = run
+        self._events = run.events()
+
+    @property
+    def plan(self) -> Plan:
+        """The request, and what was changed in it."""
+        return self._call.plan
+
+    @property
+    def reply(self) -> Reply:
+        """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
+        return self._run.finished or _left(self._call)
+
+    async def stop(self) -> Reply | None:
+        """End the call here. What came so far, with finish `cut` (None before anything came)."""
+        await self.aclose()
+        return self._call.so_far()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        """End the call, wherever it is."""
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()
+        await self._run.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

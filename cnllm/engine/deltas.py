@@ -1,0 +1,141 @@
+"""What deltas say: pieces or snapshots, said once or mirrored, fragments of one item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Deltas", "Mirror", "joined", "pack"]
+
+_SNAPSHOT = 24  # characters; a shorter repetition may be chance
+_PROOFS = 3  # snapshots in a row before deltas are taken to be cumulative
+
+
+class Deltas:
+    """Tells pieces from snapshots of everything so far, as far as the endpoint's habit is declared.
+
+    `either`: the second delta decides, and a later one that contradicts it sets everything right. Not declared: only
+    long snapshots in a row are believed. Both may have to begin again, with what `restart` says.
+    """
+
+    __slots__ = ("_all", "_hits", "_last", "half", "mode", "restart")
+
+    def __init__(self, mode: str | None) -> None:
+        self.mode = mode
+        self.restart: str | None = None
+        self.half = ""  # of a character, at the end of the newest snapshot
+        self._last = ""
+        self._hits = 0
+        self._all: list[str] = []
+
+    def new(self, text: str) -> str:
+        """What is new in a delta. Where `restart` is set then, everything so far was misread and is that."""
+        if self.mode == "incremental":
+            return text
+        match self.mode:
+            case "cumulative":
+                return self._snapshot(text)
+            case "either":
+                return self._either(text)
+            case _:
+                return self._undeclared(text)
+
+    def _snapshot(self, text: str) -> str:
+        last = self._last
+        whole, text = text, _without_half(text)
+        self.half = whole[len(text) :]  # the next snapshot has it whole
+        if last.startswith(text):
+            return ""
+        self._last = text
+        return text[len(last) :] if text.startswith(last) else text
+
+    def _either(self, text: str) -> str:
+        self._all.append(text)
+        last, safe = self._last, _without_half(text)
+        self.half = text[len(safe) :]
+        if not last or safe.startswith(last):
+            self._last = safe
+            return safe[len(last) :]
+        self.mode, self.half = "incremental", ""
+        if len(self._all) > 2 or "".join(self._all[:-1]) != last:  # it looked like snapshots until now
+            self.restart = "".join(self._all)
+        self._all = []
+        return text
+
+    def _undeclared(self, text: str) -> str:
+        last, self._last = self._last, text
+        if len(last) >= _SNAPSHOT and len(text) > len(last) and text.startswith(last):
+            self._hits += 1
+            if self._hits == _PROOFS:
+                self.mode, self.restart = "cumulative", text
+        elif text:
+            self._hits = 0
+        return text
+
+
+def _without_half(text: str) -> str:
+    """A text without the first half of a character at its end."""
+    return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
+
+
+class Mirror:
+    """Follows how much of what one field said another field has repeated. Linear: nothing is compared twice."""
+
+    __slots__ = ("_offset", "_piece", "_said")
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+        self._piece = self._offset = 0
+
+    def packed(self, start: int) -> None:
+        """The pieces from `start` on are about to become one."""
+        if self._piece > start:
+            self._offset += sum(len(piece) for piece in self._said[start : self._piece])
+            self._piece = start
+
+    def repeats(self, text: str) -> bool:
+        """Does `text` say again what comes next in the mirrored field?"""
+        piece, offset = self._piece, self._offset
+        while text:
+            if piece >= len(self._said):
+                return False
+            rest = self._said[piece][offset:]
+            if text.startswith(rest):
+                text, piece, offset = text[len(rest) :], piece + 1, 0
+            elif rest.startswith(text):
+                text, offset = "", offset + len(text)
+            else:
+                return False
+        self._piece, self._offset = piece, offset
+        return True
+
+
+def pack(pieces: list[str], start: int) -> int:
+    """Join the pieces from `start` on, in place; the new start."""
+    joined = "".join(pieces[start:])
+    del pieces[start:]
+    pieces.append(joined)
+    return len(pieces)
+
+
+def joined(details: list[Any], snapshots: bool) -> list[Any]:
+    """Fragments of one item back together: neighbours of the same type and index, as their endpoints ask."""
+    out: list[Any] = []
+    for item in details:
+        last = out[-1] if out else None
+        if (
+            type(item) is dict
+            and type(last) is dict
+            and item.get("type") == last.get("type")
+            and item.get("index") == last.get("index")
+            and (item.get("id") is None or last.get("id") in (None, item.get("id")))
+            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in ("text", "summary"))
+        ):
+            merged = {**last, **{k: v for k, v in item.items() if v is not None}}
+            for key in ("text", "summary"):
+                if type(last.get(key)) is str and type(item.get(key)) is str:
+                    again = snapshots and item[key].startswith(last[key])
+                    merged[key] = item[key] if again else last[key] + item[key]
+            out[-1] = merged
+        else:
+            out.append(item)
+    return out

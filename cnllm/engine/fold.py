@@ -1,0 +1,321 @@
+"""Happenings → events and, at the end, the Reply. The same for a stream and for a whole body, on every wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cnllm.engine.cost import cost_of
+from cnllm.engine.decode import Halves
+from cnllm.engine.decode import whole as _whole
+from cnllm.engine.deltas import Deltas, Mirror, joined, pack
+from cnllm.engine.tags import TagSplitter
+from cnllm.flags import Flags
+from cnllm.model import Model
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finish,
+    Finished,
+    Message,
+    Note,
+    NoteAdded,
+    Opaque,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    Seal,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallEnd,
+    Usage,
+    UsageSeen,
+)
+from cnllm.wires.calls import Call, Calls, decode_arguments
+
+__all__ = ["Fold"]
+
+_MANY = 1024  # pieces that are kept apart
+
+
+class Fold:
+    """Gathers one reply. The wires tell it what happened (see `cnllm.wires.sink`); it answers with events."""
+
+    def __init__(self, model: Model, flags: Flags, renamed: dict[str, str]) -> None:
+        self.of = model
+        self.flags = flags
+        self.renamed = renamed
+        self.id: str | None = None
+        self.model: str | None = None
+        self.raw_finish: str | None = None
+        self.finished = False
+        self.answered = False
+        self.refused = False
+        self.fault: Any = None
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+        self.usage = Usage()
+        self.notes: list[Note] = []
+        self.raw: Any = None
+        self.odd: Any = None  # a chunk that held no choice: all there is to show of an empty reply
+        self.whole = False  # one body, not a stream of fragments
+        self.finish: Finish | None = None
+        self._calls = Calls()
+        self._done: list[ToolCall] = []
+        self._places: list[int] = []  # which of the calls that began each whole one is
+        self._message: tuple[Part, ...] = ()
+        self._incomplete: list[ToolCall] = []
+        self._details: list[Any] = []
+        self._opaque: list[Any] = []
+        self.source: str | None = None
+        self._mirror = Mirror(self.thoughts)
+        reasoning = flags.reasoning
+        tags = reasoning.tags if reasoning else None
+        self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
+        self._packed_texts = self._packed_thoughts = 0
+        deltas = flags.stream.deltas if flags.stream else None
+        self._halves = {"text": Halves(), "thought": Halves()}
+        self._said = {"text": Deltas(deltas), "thought": Deltas(deltas)}
+
+    @property
+    def wrote(self) -> bool:
+        return bool(self.texts) or (self.splitter is not None and bool(self.splitter.raw))
+
+    @property
+    def plain_deltas(self) -> bool:
+        """Are deltas what is new, as far as anyone knows, with no half of a character held?"""
+        if any(halves.held for halves in self._halves.values()):
+            return False
+        return not any(said.mode in ("cumulative", "either") for said in self._said.values())
+
+    @property
+    def called(self) -> bool:
+        return bool(self._calls.all)
+
+    # ── happenings ───────────────────────────────────────────────────────────
+
+    def text(self, text: str) -> list[Event]:
+        said = self._said["text"]
+        new = said.new(text)
+        if said.restart is not None:
+            return self._restart("text", said)
+        return self._write(self._halves["text"].mend(new))
+
+    def _write(self, new: str) -> list[Event]:
+        """New text of the answer, thinking between tags told apart."""
+        out: list[Event] = []
+        if self.splitter is None or self.splitter.plain:
+            self._add(False, new, out)
+        else:
+            for inside, piece in self.splitter.feed(new):
+                self._add(inside, piece, out)
+        return out
+
+    def think(self, text: str, field: str) -> list[Event]:
+        out: list[Event] = []
+        if self.source is None:
+            self.source = field
+        elif field != self.source and self._mirror.repeats(text):
+            return out
+        said = self._said["thought"]
+        new = said.new(text)
+        if said.restart is not None:
+            return self._restart("thought", said)
+        self._add(True, self._halves["thought"].mend(new), out)
+        return out
+
+    def details(self, items: list[Any]) -> None:
+        self._details += _whole(items)
+
+    def opaque(self, data: Any) -> None:
+        self._opaque.append(_whole(data))
+
+    def call_pieces(self, items: Any, whole: bool) -> list[Event]:
+        out: list[Event] = []
+        for event in self._calls.feed(_whole(items), whole=whole):
+            out.append(self._named(event))
+        return out
+
+    def count(self, usage: Usage) -> list[Event]:
+        if usage == Usage() or usage == self.usage:
+            return []
+        self.usage = usage
+        return [UsageSeen(usage)]
+
+    def note(self, code: str, flag: str, said: str, did: str, where: str = "") -> list[Event]:
+        note = Note(code, flag, said, did, where)
+        if note in self.notes:
+            return []
+        self.notes.append(note)
+        return [NoteAdded(note)]
+
+    def _add(self, inside: bool, text: str, out: list[Event]) -> None:
+        if not text:
+            return
+        if inside:
+            self.thoughts.append(text)
+            out.append(ReasoningDelta(text))
+        else:
+            self.texts.append(text)
+            out.append(TextDelta(text))
+
+    def _named(self, event: Event) -> Event:
+        name = getattr(event, "name", None)
+        if name in self.renamed:
+            return msgspec.structs.replace(event, name=self.renamed[name])
+        return event
+
+    def _restart(self, kind: str, said: Deltas) -> list[Event]:
+        """Pieces were taken for snapshots, or the reverse: begin again with what it all comes to."""
+        snapshot, said.restart = said.restart or "", None
+        out: list[Event] = [Restarted()]
+        other = self.thoughts if kind == "text" else self.texts
+        kept = "".join(other)
+        mine = self.texts if kind == "text" else self.thoughts
+        self._mirror.packed(0)
+        mine.clear()
+        other.clear()
+        self._halves[kind].held = ""
+        self._packed_texts = self._packed_thoughts = 0
+        if kind == "text" and self.splitter is not None:
+            reasoning = self.flags.reasoning
+            tags = reasoning.tags if reasoning else None
+            if self.splitter.raw:
+                kept = ""  # it came out of the text that begins again
+            self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
+        self._add(kind == "text", kept, out)
+        for call in self._calls.all:
+            if call.started:
+                self._calls.start(call, out)
+        out = [self._named(event) for event in out]
+        out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {said.mode}")
+        if kind == "text" and self.splitter is not None:
+            for inside, piece in self.splitter.feed(self._halves[kind].mend(snapshot)):
+                self._add(inside, piece, out)
+        else:
+            self._add(kind != "text", self._halves[kind].mend(snapshot), out)
+        return out
+
+    def compact(self) -> None:
+        """A long stream is mostly the overhead of its many short strings: join them by the thousand."""
+        if len(self.texts) - self._packed_texts > _MANY:
+            self._packed_texts = pack(self.texts, self._packed_texts)
+        if len(self.thoughts) - self._packed_thoughts > _MANY:
+            self._mirror.packed(self._packed_thoughts)
+            self._packed_thoughts = pack(self.thoughts, self._packed_thoughts)
+
+    # ── the end ──────────────────────────────────────────────────────────────
+
+    def end(self, *, proven: bool) -> list[Event]:
+        """Everything has been read; `proven`: and it was all there is."""
+        out: list[Event] = []
+        self._add(True, self._halves["thought"].rest() + _whole(self._said["thought"].half), out)
+        out += self._write(self._halves["text"].rest() + _whole(self._said["text"].half))
+        if self.splitter is not None:
+            for inside, piece in self.splitter.close():
+                self._add(inside, piece, out)
+        for event in self._calls.finish():
+            out.append(self._named(event))
+        self._settle(proven, out)
+        self._message = tuple(self._parts())
+        for index, part in enumerate(self._message):
+            if type(part) is not ToolCall:
+                out.append(BlockEnd(index, part))
+        for index, call in zip(self._places, self._done, strict=True):
+            out.append(ToolCallEnd(index, call))
+        assert self.finish is not None
+        out.append(Finished(self.finish, self.raw_finish))
+        return out
+
+    def _settle(self, proven: bool, out: list[Event]) -> None:
+        """Decide the finish from what arrived, and which calls are whole."""
+        finish = self.flags.finish or {}
+        self.raw_finish = _whole(self.raw_finish)
+        said = finish.get(self.raw_finish or "", None) if self.raw_finish is not None else None
+        broken = self.fault is not None or said == "error"
+        for index, call in enumerate(self._calls.all):
+            self._sort(index, call, broken=broken or not proven, cut_off=said == "length")
+        if broken:
+            self.finish = "error"
+        elif not proven:
+            self.finish = "cut"
+        elif self.refused or said == "content_filter":
+            self.finish = "content_filter"
+        elif said == "length":
+            self.finish = "length"
+        else:
+            self.finish = "tool_calls" if self._done or self._incomplete else "stop"
+            if self.raw_finish is not None and said != self.finish:
+                where = self.of.where(f"finish.{self.raw_finish}") if said else ""
+                code = "finish-follows" if said else "finish-unknown"
+                out += self.note(code, "finish", self.raw_finish, self.finish, where)
+        if self.finish == "length" and self.thoughts and not self.texts and not self._done:
+            out += self.note(
+                "budget-spent-on-reasoning",
+                "limits.output",
+                "length",
+                "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
+            )
+
+    def _sort(self, index: int, call: Call, *, broken: bool, cut_off: bool) -> None:
+        raw = call.raw
+        arguments, problem = decode_arguments(raw)
+        empty = raw.strip() in ("", "null")
+        extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
+        name = self.renamed.get(call.name, call.name)
+        whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
+        if whole:
+            self._places.append(index)
+            self._done.append(ToolCall(call.id, name, arguments, raw, "wire", problem, extra))
+        elif call.name or raw:
+            self._incomplete.append(ToolCall(call.id, name, None, raw, "wire", problem or "it was cut off", extra))
+
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
+        thought = "".join(self.thoughts)
+        if thought or self._details:
+            parts.append(Reasoning(thought, self._seal()))
+        text = "".join(self.texts)
+        if text:
+            parts.append(Text(text))
+        origin = Seal(self.of.protocol, self.of.provider, self.of.id)
+        parts += [Opaque(data, origin) for data in self._opaque]
+        return [*parts, *self._done]
+
+    def _seal(self) -> Seal | None:
+        snapshots = self._said["thought"].mode in ("cumulative", "either")
+        data: Any = (self._details if self.whole else joined(self._details, snapshots)) or None
+        if data is None and self.splitter is not None and self.splitter.raw:
+            data = self.splitter.raw
+        return None if data is None else Seal(self.of.protocol, self.of.provider, self.of.id, data)
+
+    def reply(self, notes: list[Note]) -> Reply:
+        """What it all came to; `notes` are the request's, which come first."""
+        assert self.finish is not None, "end() comes first"
+        return Reply(
+            text="".join(self.texts),
+            reasoning="".join(self.thoughts),
+            tool_calls=self._done,
+            finish=self.finish,
+            raw_finish=self.raw_finish,
+            usage=self.usage,
+            cost=cost_of(self.usage, self.flags.price),
+            model=_whole(self.model),
+            id=_whole(self.id),
+            notes=[*notes, *self.notes],
+            message=Message("assistant", self._message, by=self.of.name),
+            incomplete=self._incomplete,
+            raw=self.raw,
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Nothing came that anyone could use or that explains why."""
+        explained = self.finish in ("length", "content_filter")
+        return not (
+            self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained
+        )

@@ -1,0 +1,188 @@
+"""What a caller asks for, in one shape, whatever spelling it came in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+
+from cnllm.flags import LEVELS
+
+__all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
+
+OnUnsupported = Literal["adjust", "error", "send"]
+_PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
+_TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that one set of options serves both
+
+
+class Function(Struct, frozen=True):
+    """A tool as offered. `definition` is set for what is not a function (an endpoint's own tool), sent as it is."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    definition: dict[str, Any] | None = None
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool."""
+
+    reasoning: str | int | None = None
+    tools: tuple[Function, ...] = ()
+    choice: Literal["auto", "none", "required", "named"] | None = None
+    chosen: str | None = None
+    parallel_tool_calls: bool | None = None
+    params: dict[str, Any] = {}
+    schema: dict[str, Any] | None = None
+    schema_name: str = "answer"
+    extra_body: dict[str, Any] = {}
+    extra_headers: dict[str, str] = {}
+    on_unsupported: OnUnsupported = "adjust"
+    if_cut: Literal["error", "again-whole", "keep"] | None = None
+
+
+_KNOWN = {*Asked.__struct_fields__, "tool_choice", *_PARAMS, *_TRANSPORT} - {
+    "choice",
+    "chosen",
+    "params",
+    "schema_name",
+}
+
+
+def asked_for(options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Asked:
+    """Options by name → Asked; `defaults` are the model's own. Raises `TypeError` or `ValueError` naming the option."""
+    given = {**(defaults or {}), **{k: v for k, v in options.items() if v is not None}}
+    for name in given:
+        if name not in _KNOWN:
+            raise TypeError(
+                f"unknown option {name!r}{_did_you_mean(name, _KNOWN)}; what only the endpoint knows is for extra_body"
+            )
+    choice, chosen = _choice(given.get("tool_choice"))
+    schema, schema_name = _schema(given.get("schema"))
+    return Asked(
+        reasoning=_reasoning(given.get("reasoning")),
+        tools=_tools(given.get("tools")),
+        choice=choice,
+        chosen=chosen,
+        parallel_tool_calls=given.get("parallel_tool_calls"),
+        params={name: _listed(given[name]) for name in _PARAMS if name in given},
+        schema=schema,
+        schema_name=schema_name,
+        extra_body=_mapping(given, "extra_body"),
+        extra_headers={str(k): str(v) for k, v in _mapping(given, "extra_headers").items()},
+        on_unsupported=_one_of(given, "on_unsupported", get_args(OnUnsupported)) or "adjust",
+        if_cut=_one_of(given, "if_cut", ("error", "again-whole", "keep")),
+    )
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if type(value) is tuple else value
+
+
+def _reasoning(value: Any) -> str | int | None:
+    if value is None or (type(value) is int and value >= 0) or value in ("off", "on", *LEVELS):
+        return value  # type: ignore[no-any-return]
+    if value is True or value is False:
+        return "on" if value else "off"
+    if value == "none":
+        return "off"
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    raise ValueError(f"reasoning={value!r}; it is one of off, on, {', '.join(LEVELS)}, or a number of tokens")
+
+
+def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
+    """Strings, OpenAI's and Anthropic's objects."""
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        function = value.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else value.get("name")
+        if isinstance(name, str) and name:
+            return "named", name
+        value = kind
+    match value:
+        case None:
+            return None, None
+        case "auto":
+            return "auto", None
+        case "none":
+            return "none", None
+        case "required" | "any":
+            return "required", None
+        case str():
+            return "named", value
+        case _:
+            raise ValueError(f"tool_choice={value!r}; it is auto, none, required, or a tool's name")
+
+
+def _tools(value: Any) -> tuple[Function, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise TypeError(f"tools is {type(value).__name__}, a list is meant")
+    return tuple(_tool(tool, index) for index, tool in enumerate(value))
+
+
+def _tool(tool: Any, index: int) -> Function:
+    """An OpenAI function tool, a bare function definition, or an MCP definition (`inputSchema`)."""
+    if type(tool) is Function:
+        return tool
+    if type(tool) is not dict and not isinstance(tool, Mapping):
+        raise TypeError(f"tools[{index}] is {type(tool).__name__}, a dict is meant")
+    said = tool.get("function", tool)
+    if not (type(said) is dict or isinstance(said, Mapping)) or not isinstance(said.get("name"), str):
+        if isinstance(tool.get("type"), str) and tool["type"] != "function":
+            return Function(tool["type"], definition=dict(tool))
+        raise ValueError(f"tools[{index}] has no function name")
+    if tool.get("type", "function") not in ("function", "custom") and "function" not in tool:
+        return Function(said["name"], definition=dict(tool))
+    schema = said.get("parameters")
+    if schema is None:
+        schema = said.get("inputSchema", said.get("input_schema"))  # as MCP and Anthropic write it
+    if schema is not None and type(schema) is not dict and not isinstance(schema, Mapping):
+        raise TypeError(f"tools[{index}].parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
+    return Function(said["name"], said.get("description"), None if schema is None else dict(schema), said.get("strict"))
+
+
+def _schema(value: Any) -> tuple[dict[str, Any] | None, str]:
+    """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name)."""
+    if value is None:
+        return None, "answer"
+    maker = getattr(value, "model_json_schema", None)
+    if callable(maker):
+        return dict(maker()), _name(value.__name__)
+    if isinstance(value, Mapping):
+        inner = value.get("json_schema", value)
+        if isinstance(inner, Mapping) and isinstance(inner.get("schema"), Mapping):
+            return dict(inner["schema"]), _name(inner.get("name"))
+        return dict(value), _name(value.get("title"))
+    raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is meant")
+
+
+def _name(title: Any) -> str:
+    """Names of schemas may hold letters, digits, - and _ only."""
+    cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in str(title or ""))
+    return cleaned.strip("_")[:64] or "answer"
+
+
+def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = given.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {type(value).__name__}, a dict is meant")
+    return dict(value or {})
+
+
+def _one_of(given: Mapping[str, Any], name: str, words: Sequence[str]) -> Any:
+    value = given.get(name)
+    if value is not None and value not in words:
+        raise ValueError(f"{name}={value!r}; it is one of {', '.join(words)}")
+    return value
+
+
+def _did_you_mean(word: str, known: set[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f". Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,98 @@
+"""Sampling parameters and limits → the body, by the flags: renamed, dropped, clamped, fixed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.engine.ledger import Ledger
+from cnllm.flags import Flags, Param
+from cnllm.wires.paths import put
+
+__all__ = ["apply"]
+
+
+def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
+    """Put each parameter where the endpoint takes it. One it is not known to refuse is sent under its own name."""
+    rules = flags.params or {}
+    for name, value in asked.items():
+        _one(body, name, value, rules.get(name, name), flags, ledger)
+    for name, rule in rules.items():
+        if type(rule) is Param and rule.default is not None and name not in asked:
+            put(body, rule.as_ or name, rule.default)
+            ledger.note(
+                "param-default",
+                f"params.{name}.default",
+                "not given",
+                f"{rule.default} is sent: it is required",
+            )
+
+
+def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, flags: Flags, ledger: Ledger) -> None:
+    flag = f"params.{name}"
+    if rule is False:
+        if ledger.may_change("param-dropped", flag, value, "left out: the endpoint does not take it"):
+            return
+        rule = name
+    elif rule is True:
+        rule = name
+    ceiling = flags.limits.output if flags.limits and name == "max_tokens" else None
+    above = ceiling is not None and _number(value) and value > ceiling
+    if above and ledger.may_change("param-clamped", "limits.output", f"{name}={value}", f"{ceiling}"):
+        value = ceiling
+    if type(rule) is Param:
+        value = _fitted(name, value, rule, flag, ledger)
+        if value is None:
+            return
+        rule = rule.as_ or name
+    put(body, str(rule), value)
+
+
+def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> Any:
+    """The value as the rule allows it; None to leave it out."""
+    if rule.fixed is not None:
+        if value == rule.fixed:
+            return value
+        fixed = ledger.may_change("param-fixed", flag, f"{name}={value}", f"left out: it is fixed at {rule.fixed}")
+        return None if fixed else value
+    if rule.items is not None and type(value) is list and len(value) > rule.items:
+        kept = ", ".join(repr(v) for v in value[: rule.items])
+        if ledger.may_change("param-clamped", flag, f"{len(value)} items", f"the first {rule.items}: {kept}"):
+            value = value[: rule.items]
+    if not _number(value):
+        return value
+    nearest = _nearest(value, rule)
+    if nearest == value:
+        return value
+    match rule.outside or "clamp":
+        case "error":
+            ledger.cannot("param-range", flag, f"{name}={value}", "out of range")
+        case "drop":
+            if ledger.may_change("param-dropped", flag, f"{name}={value}", "left out: out of range"):
+                return None
+        case _:
+            if ledger.may_change("param-clamped", flag, f"{name}={value}", f"{nearest}"):
+                return nearest
+    return value
+
+
+def _nearest(value: float, rule: Param) -> float:
+    """The legal value nearest to one; just inside an open bound by the declared step."""
+    step = rule.step if rule.step is not None else 0.01
+    if rule.min is not None and value < rule.min:
+        value = _whole(rule.min)
+    if rule.max is not None and value > rule.max:
+        value = _whole(rule.max)
+    if rule.above is not None and value <= rule.above:
+        value = _whole(rule.above + step)
+    if rule.below is not None and value >= rule.below:
+        value = _whole(rule.below - step)
+    return value
+
+
+def _whole(value: float) -> float:
+    """TOML's 1 and 1.0 are one value; counts stay whole numbers."""
+    return int(value) if value == int(value) else round(value, 10)
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float)

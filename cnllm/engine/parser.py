@@ -1,0 +1,331 @@
+"""Bytes → events → Reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cnllm.engine import faults
+from cnllm.engine.decode import Unreadable, lenient, quick
+from cnllm.engine.fold import Fold
+from cnllm.engine.sse import Frames
+from cnllm.errors import StreamCut
+from cnllm.flags import Flags
+from cnllm.model import Model
+from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
+from cnllm.wires import quick_names, reader
+
+if TYPE_CHECKING:
+    from cnllm.engine.plan import Plan
+
+__all__ = ["StreamParser", "parse_response"]
+
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_PATIENCE = 8  # chunks that are read in full although nothing but text is in them
+_LONGEST_FIELD = max(len(field) for field in _FIELDS)
+_BOM = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n"
+
+
+class StreamParser:
+    """Reads one reply as it arrives: `feed` bytes in any pieces, then `close`.
+
+    `plan` carries what the request decided; without it the model's flags hold as they are. `status` and `headers` are
+    the response's: a status of 400 or more makes the body an error. With `keep_raw` the decoded chunks end up in
+    `Reply.raw`. A body that is JSON although a stream was asked for is read as a whole reply.
+    """
+
+    __slots__ = (
+        "_damaged",
+        "_done",
+        "_fast",
+        "_fold",
+        "_frames",
+        "_head",
+        "_headers",
+        "_mode",
+        "_plan",
+        "_raw",
+        "_read",
+        "_reply",
+        "_said",
+        "_slow",
+        "_status",
+        "_thoughts",
+    )
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Sequence[Any] | None = None,
+        *,
+        plan: Plan | None = None,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        keep_raw: bool = False,
+    ) -> None:
+        flags = plan.flags if plan is not None else model.flags
+        self._plan = plan
+        self._status = status
+        self._headers = {k.lower(): v for k, v in (headers or {}).items()}
+        self._fold = Fold(model, flags, plan.renamed if plan is not None else {})
+        self._frames = Frames()
+        self._head: list[bytes] = []
+        self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
+        self._read = reader(model.protocol)
+        self._raw: list[Any] | None = [] if keep_raw else None
+        self._done = False
+        self._damaged = False
+        self._said = False
+        self._slow = 0
+        self._reply: Reply | None = None
+        self._thoughts: frozenset[str | None] = frozenset()
+        self._fast: Any = None
+
+    # ── reading ──────────────────────────────────────────────────────────────
+
+    @property
+    def finished(self) -> bool:
+        """The model has said why it ended; only usage may still come."""
+        return self._fold.finished
+
+    @property
+    def done(self) -> bool:
+        """The stream has said that it is over: no need to read on."""
+        return self._done
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes cause. Never raises; after the end, bytes are ignored."""
+        if self._mode != "sse" or self._done:
+            return self._begin(chunk)
+        out: list[Event] = []
+        fold = self._fold
+        fast = self._fast
+        for data in self._frames.feed(chunk):
+            if fast is not None and (found := fast(data)) is not None:
+                text, field = found
+                # The full reader goes first with every kind of piece: it settles id, model, source and tags.
+                if field in self._thoughts and len(text) < 25:
+                    if field is None:
+                        fold.texts.append(text)
+                        out.append(TextDelta(text))
+                    else:
+                        fold.thoughts.append(text)
+                        out.append(ReasoningDelta(text))
+                    continue
+            self._frame(data, out)
+            if self._done:
+                break
+        if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
+            fold.compact()
+        return out
+
+    def _begin(self, chunk: bytes) -> list[Event]:
+        """The first bytes tell whether events come or one body."""
+        if self._done:
+            return []
+        if self._mode == "" and not self._head and not chunk.strip(_BLANK):
+            return []  # blank lines that keep a connection alive, before anything else
+        self._head.append(chunk)
+        if self._mode == "whole":
+            return []
+        head = b"".join(self._head)
+        mode = _looks(head)
+        if mode is None:
+            self._head = [head]
+            return []
+        self._mode = mode
+        if mode == "whole":
+            return []
+        self._begin_events()
+        return self.feed(head)
+
+    def _begin_events(self) -> None:
+        self._head = []
+        if self._raw is None:
+            self._fast = _fast(self._fold.of.protocol, self._fold.flags)
+
+    def _frame(self, data: bytes, out: list[Event]) -> None:
+        """One event's data, read in full."""
+        if data.strip() == b"[DONE]":
+            self._finish(out, said=True)
+            return
+        try:
+            decoded = lenient(data)
+        except Unreadable as error:
+            self._unreadable(data, error, out)
+            return
+        if type(decoded) is not dict:
+            out += self._fold.note("odd-chunk", "stream", _short(data), "skipped: not an object")
+            return
+        if self._raw is not None:
+            self._raw.append(decoded)
+        out += self._read(decoded, self._fold.flags, self._fold)
+        if not self._fold.answered:
+            self._fold.odd = decoded
+        self._settle()
+
+    def _settle(self) -> None:
+        """Which kinds of piece the fast way may take from now on."""
+        fold = self._fold
+        if (fold.id is None or fold.model is None) and self._slow < _PATIENCE:
+            self._slow += 1  # they may come with a later chunk
+            return
+        kinds: set[str | None] = set()
+        if fold.texts and (fold.splitter is None or fold.splitter.plain) and fold.plain_deltas:
+            kinds.add(None)
+        if fold.thoughts and fold.source is not None and fold.plain_deltas:
+            kinds.add(fold.source)
+        self._thoughts = frozenset(kinds)
+
+    def _unreadable(self, data: bytes, error: Unreadable, out: list[Event]) -> None:
+        """Several chunks may have been written without the blank line between them."""
+        lines = data.split(b"\n")
+        if len(lines) > 1:
+            for line in lines:
+                if not self._done and line.strip():
+                    self._frame(line, out)
+            return
+        if data.lstrip()[:1] in (b"{", b"["):
+            self._damaged = True  # something was said that nobody can read: the reply is not whole
+            did = f"skipped: {error}; the reply is not whole"
+        else:
+            did = "skipped: not JSON"
+        out += self._fold.note("unreadable-chunk", "stream", _short(data), did)
+
+    # ── the end ──────────────────────────────────────────────────────────────
+
+    def end(self) -> list[Event]:
+        """The input is over: the last events."""
+        if self._done:
+            return []
+        out: list[Event] = []
+        if self._mode == "":
+            head = b"".join(self._head)
+            self._mode = _looks(head, over=True) or "whole"
+            if self._mode == "sse":
+                self._begin_events()
+                out += self.feed(head)
+        if self._mode == "whole":
+            self._whole(b"".join(self._head), out)
+            self._head = []
+        elif not self._done:
+            for data in self._frames.end():
+                # a chunk without its blank line counts if it is complete; a torn one is what a cut leaves
+                for chunk in [data] if _complete(data) else data.split(b"\n"):
+                    if not self._done and _complete(chunk):
+                        self._frame(chunk, out)
+        self._finish(out, said=False)
+        return out
+
+    def _whole(self, body: bytes, out: list[Event]) -> None:
+        fold = self._fold
+        if self._status >= 300:
+            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            return
+        body = body.removeprefix(_BOM)
+        if not body.strip():
+            fold.whole, fold.fault = True, faults.NOTHING
+            return
+        try:
+            decoded = lenient(body)
+        except Unreadable:
+            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            return
+        if type(decoded) is not dict:
+            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            return
+        fold.whole = True
+        fold.raw = decoded
+        out += self._read(decoded, fold.flags, fold, whole=True)
+        fold.finished = fold.finished or fold.answered
+        if not fold.answered and fold.fault is None:
+            fold.fault = decoded
+
+    def _finish(self, out: list[Event], *, said: bool) -> None:
+        if self._done:
+            return
+        self._done = True
+        self._said = said
+        fold = self._fold
+        proof = (fold.flags.stream.proof if fold.flags.stream else None) or "finish"
+        proven = fold.whole or (
+            (fold.finished if proof == "finish" else said if proof == "done" else said or fold.finished)
+            and not self._damaged
+        )
+        out += fold.end(proven=proven)
+        if not fold.whole:
+            fold.raw = self._raw
+
+    def close(self) -> Reply:
+        """The reply. Raises `StreamCut` when the end is not proven, `EndpointError` for what the endpoint reported."""
+        if not self._done:
+            self.end()
+        if self._reply is None:
+            notes = self._plan.notes if self._plan is not None else list(self._fold.of.notes)
+            self._reply = self._fold.reply(notes)
+        reply, fold = self._reply, self._fold
+        if reply.finish == "error":
+            raise faults.error(self._status, self._headers, fold, reply)
+        if reply.finish == "cut" and not (fold.empty and self._said):
+            raise StreamCut(
+                "the stream ended without proof that it is complete",
+                hint="what came is in .reply; if_cut='again-whole' asks again, 'keep' returns it",
+                reply=reply,
+            )
+        if fold.empty:
+            raise faults.empty(self._status, fold, reply)
+        return reply
+
+
+def parse_response(
+    model: Model,
+    status: int,
+    headers: Mapping[str, str] | None,
+    content: bytes,
+    tools: Sequence[Any] | None = None,
+    plan: Plan | None = None,
+) -> Reply:
+    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut)."""
+    parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
+    parser.feed(content)
+    return parser.close()
+
+
+def _fast(protocol: str, flags: Flags) -> Any:
+    """The fast way for a chat stream; other wires and unusual flags have none."""
+    names = quick_names(protocol)
+    return None if names is None else quick(*names(flags))
+
+
+def _looks(head: bytes, *, over: bool = False) -> str | None:
+    """What the first bytes are: "sse", "whole", or None while they could be either."""
+    if head[:3] == _BOM:
+        bare = head[3:].lstrip(_BLANK)
+    elif not over and _BOM.startswith(head[:3]):
+        return None
+    else:
+        bare = head.lstrip(_BLANK)
+    if not bare:
+        return "whole" if over else None
+    if bare.startswith(_FIELDS):
+        return "sse"
+    undecided = not over and len(bare) < _LONGEST_FIELD and any(f.startswith(bare) for f in _FIELDS)
+    return None if undecided else "whole"
+
+
+def _complete(data: bytes) -> bool:
+    """Is it a whole chunk (or the closing word), although its blank line never came?"""
+    text = data.strip()
+    if text == b"[DONE]":
+        return True
+    try:
+        lenient(text)
+    except Unreadable:
+        return False
+    return True
+
+
+def _short(data: bytes) -> str:
+    text = data.decode("utf-8", "replace").strip()
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,387 @@
+"""Model + messages + options → the request, and every change it took."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.engine import dialect, history, params, thinking
+from cnllm.engine.decode import whole
+from cnllm.engine.ledger import Ledger
+from cnllm.engine.options import Asked, Function, asked_for
+from cnllm.flags import Flags, Tools
+from cnllm.messages import as_messages
+from cnllm.model import Model, conditions
+from cnllm.policy import Timeouts
+from cnllm.types import Media, Message, Note, Text, ToolResult
+from cnllm.wires import writer
+from cnllm.wires.paths import blend, cut, put
+
+__all__ = ["Plan", "build_request"]
+
+_encode = msgspec.json.Encoder().encode
+_SECRET = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization")
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A request, ready but for the key, and what it decided.
+
+    `headers` hold the key as the placeholder `{key}`. `flags` are those of the request's mode, which the reply is read
+    by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
+    wire back to the caller's; `timeouts` are for the transport.
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    content: bytes
+    notes: list[Note]
+    model: Model
+    flags: Flags
+    stream: bool
+    asked_stream: bool
+    tools: tuple[Function, ...] = ()
+    renamed: dict[str, str] = {}
+    schema: dict[str, Any] | None = None
+    if_cut: str = "error"
+    timeouts: Timeouts = Timeouts()
+
+    def shown_headers(self) -> dict[str, str]:
+        """The headers as they may be shown: what a caller put where keys go is not for show."""
+        return {k: v if "{key}" in v or k.lower() not in _SECRET else "[redacted]" for k, v in self.headers.items()}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan {self.method} {self.url} {self.shown_headers()} {len(self.content)} bytes, {len(self.notes)} notes>"
+        )
+
+
+def build_request(model: Model, messages: Any, *, stream: bool = False, **options: Any) -> Plan:
+    """The request for a conversation. Pure: the same input gives the same bytes; the caller's objects stay as they are.
+
+    Options are those of the README. Raises `TypeError` or `ValueError` for an option or message that means nothing,
+    `CannotSend` for what the endpoint cannot take and the caller does not want adjusted.
+    """
+    asked = asked_for(options, model.flags.call)
+    turns = as_messages(messages)
+    if not turns:
+        raise ValueError("messages is empty; there is nothing to send")
+    ledger = Ledger(model, asked.on_unsupported)
+    asked = _tools_possible(asked, model.flags, ledger)
+    mode = _mode(asked, turns, model, stream)
+    flags = model.under(mode)
+    ledger.mode = mode
+    before = asked
+    asked, tools = _chosen(asked, flags, ledger)
+    if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
+        mode, flags, ledger.mode = changed, model.under(changed), changed
+    wire = writer(model.protocol)
+    renamed = _shortened(tools, flags, ledger)
+    names = {long: short for short, long in renamed.items()}
+    thought = thinking.planned(asked.reasoning, flags.reasoning, ledger)
+    on = thinking.is_on(asked.reasoning, flags.reasoning)
+
+    body: dict[str, Any] = {"model": model.id}
+    turns, schema_body = _structured(turns, asked, flags, ledger, wire)
+    fitted = history.fit(turns, model, flags, on, ledger)
+    body["messages"] = wire.write(fitted, flags, names)
+    if tools:
+        body["tools"] = wire.tools(_offered(tools, flags, ledger), flags, names)
+        if asked.choice is not None:
+            chosen = None if asked.chosen is None else names.get(asked.chosen, asked.chosen)
+            body["tool_choice"] = wire.choice(asked.choice, chosen)
+    body.update(schema_body)
+    wanted = dict(asked.params)
+    if asked.parallel_tool_calls is not None and tools and _takes_parallel(asked, flags, ledger):
+        wanted["parallel_tool_calls"] = asked.parallel_tool_calls
+    params.apply(body, wanted, flags, ledger)
+    streams = _streams(stream, bool(tools), flags, ledger)
+    if streams:
+        body["stream"] = True
+    _patch(body, thought, flags, asked, fitted, ledger)
+    blend(body, asked.extra_body)
+    try:
+        content = _encode(body)
+    except UnicodeEncodeError:
+        ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
+        body = whole(body)
+        content = _encode(body)
+    return Plan(
+        method="POST",
+        url=_url(model, flags, streams, ledger),
+        headers=_headers(flags, asked, streams),
+        body=body,
+        content=content,
+        notes=ledger.notes,
+        model=model,
+        flags=flags,
+        stream=streams,
+        asked_stream=stream,
+        tools=asked.tools,
+        renamed=renamed,
+        schema=asked.schema,
+        if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
+    )
+
+
+def _mode(asked: Asked, turns: list[Message], model: Model, stream: bool) -> frozenset[str]:
+    return conditions(
+        reasoning=thinking.is_on(asked.reasoning, model.flags.reasoning),
+        tools=bool(asked.tools),
+        stream=stream,
+        schema=asked.schema is not None,
+        strict=any(t.strict for t in asked.tools),
+        forced=asked.choice in ("required", "named"),
+        images=_pictures(turns),
+    )
+
+
+def _pictures(turns: list[Message]) -> bool:
+    for turn in turns:
+        for part in turn.parts:
+            if type(part) is Media or (type(part) is ToolResult and part.media):
+                return True
+    return False
+
+
+# ── tools ────────────────────────────────────────────────────────────────────
+
+
+def _tools_possible(asked: Asked, flags: Flags, ledger: Ledger) -> Asked:
+    """No tools where the model takes none; no choice where there are no tools."""
+    refused = bool(asked.tools) and flags.tools is not None and flags.tools.supported is False
+    if refused and ledger.may_change("tools-unsupported", "tools.supported", f"{len(asked.tools)} tools", "left out"):
+        return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None)
+    if asked.choice is None:
+        return asked
+    if not asked.tools:
+        if asked.choice in ("required", "named"):
+            said = asked.chosen or asked.choice
+            ledger.refuse("tool-choice-alone", "tool_choice", f"{said} without tools", "nothing could be called")
+        return msgspec.structs.replace(asked, choice=None)
+    if asked.choice == "named" and asked.chosen not in {t.name for t in asked.tools}:
+        offered = ", ".join(t.name for t in asked.tools)
+        raise ValueError(f"tool_choice={asked.chosen!r} is not among the tools: {offered}")
+    return asked
+
+
+def _chosen(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, tuple[Function, ...]]:
+    """The choice the endpoint takes, and the tools to offer with it."""
+    rules = flags.tool_choice
+    allowed = rules.allowed if rules else None
+    if asked.choice is None or allowed is None or asked.choice in allowed:
+        return asked, asked.tools
+    said = asked.chosen or asked.choice
+    flag = "tool_choice.allowed"
+    if asked.choice == "none":
+        if ledger.may_change("tool-choice", flag, said, "no tools are offered"):
+            return msgspec.structs.replace(asked, choice=None), ()
+        return asked, asked.tools
+    otherwise = (rules.otherwise if rules else None) or "auto"
+    if otherwise == "error":
+        ledger.cannot("tool-choice", flag, said, f"it takes {', '.join(allowed)}")
+    if otherwise == "reasoning-off":
+        if ledger.may_change("tool-choice", flag, said, "kept, with reasoning off for this call"):
+            return msgspec.structs.replace(asked, reasoning="off"), asked.tools
+        return asked, asked.tools
+    tools = asked.tools
+    if asked.choice == "named" and "required" in allowed:
+        if ledger.may_change("tool-choice", flag, said, "required, with that tool alone"):
+            only = tuple(t for t in tools if t.name == asked.chosen)
+            return msgspec.structs.replace(asked, choice="required", chosen=None), only
+        return asked, tools
+    did = "auto"
+    if otherwise == "narrow" and asked.choice == "named":
+        did = "auto, with that tool alone"
+    if not ledger.may_change("tool-choice", flag, said, did):
+        return asked, tools
+    if otherwise == "narrow" and asked.choice == "named":
+        tools = tuple(t for t in tools if t.name == asked.chosen)
+    return msgspec.structs.replace(asked, choice="auto" if "auto" in allowed else None, chosen=None), tools
+
+
+def _takes_parallel(asked: Asked, flags: Flags, ledger: Ledger) -> bool:
+    if flags.tools is None or flags.tools.parallel is not False:
+        return True
+    said, did = f"parallel_tool_calls={asked.parallel_tool_calls}", "left out: the endpoint does not take it"
+    return not ledger.may_change("param-dropped", "tools.parallel", said, did)
+
+
+def _shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
+    """Names the endpoint finds too long: name on the wire → the caller's. The same each time, so that caches hit."""
+    longest = flags.tools.names_max if flags.tools else None
+    out: dict[str, str] = {}
+    for tool in tools:
+        if longest is not None and len(tool.name) > longest and tool.definition is None:
+            digest = hashlib.sha256(tool.name.encode()).hexdigest()[:8]
+            short = f"{tool.name[: longest - 9]}_{digest}" if longest > 9 else digest[:longest]
+            if ledger.may_change("tool-renamed", "tools.names_max", tool.name, short):
+                out[short] = tool.name
+    return out
+
+
+def _offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
+    """The tools without `strict` where that is refused, their schemas in the subset the endpoint takes."""
+    rules = flags.tools
+    if rules is None:
+        return tools
+    if (
+        rules.strict is False
+        and any(t.strict for t in tools)
+        and ledger.may_change("strict-dropped", "tools.strict", "strict tools", "sent without strict")
+    ):
+        tools = tuple(msgspec.structs.replace(t, strict=None) for t in tools)
+    if rules.schema or rules.schema_drop:
+        tools = tuple(_in_dialect(t, rules, ledger) for t in tools)
+    return tools
+
+
+def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
+    if not tool.parameters:
+        return tool
+    schema = dialect.adapted(tool.parameters, rules.schema or (), rules.schema_drop or ())
+    if schema == tool.parameters:
+        return tool
+    did = "put into the subset of JSON Schema that the endpoint takes"
+    flag = "tools.schema" if rules.schema else "tools.schema_drop"
+    if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
+        return tool
+    return msgspec.structs.replace(tool, parameters=schema)
+
+
+# ── structured output ────────────────────────────────────────────────────────
+
+
+def _structured(
+    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any
+) -> tuple[list[Message], dict[str, Any]]:
+    """How an answer by a schema is asked for: the first method that the endpoint has."""
+    if asked.schema is None:
+        return turns, {}
+    methods = (flags.schema.methods if flags.schema else None) or ["json_schema"]
+    method = methods[0]
+    if method != "json_schema":
+        ledger.note("schema-in-prompt", "schema.methods", "a JSON Schema", f"{method}, with the schema in the prompt")
+        turns = _instructed(turns, asked.schema)
+    return turns, wire.schema_format(method, asked.schema, asked.schema_name)
+
+
+def _instructed(turns: list[Message], schema: dict[str, Any]) -> list[Message]:
+    """The schema as a system message, or at the end of the leading one. It holds the word JSON, which some demand."""
+    text = (
+        "Answer with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
+        + msgspec.json.encode(schema).decode()
+    )
+    if turns and turns[0].role in ("system", "developer"):
+        head = turns[0]
+        return [msgspec.structs.replace(head, parts=(*head.parts, Text("\n\n" + text))), *turns[1:]]
+    return [Message("system", (Text(text),)), *turns]
+
+
+# ── the rest of the body ─────────────────────────────────────────────────────
+
+
+def _streams(stream: bool, tools: bool, flags: Flags, ledger: Ledger) -> bool:
+    """What goes over the wire, whatever the caller iterates over."""
+    rules = flags.stream
+    if rules is None:
+        return stream
+    if stream and tools and rules.tools is False:
+        ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
+        return False
+    if not stream and rules.required:
+        ledger.note("stream-collected", "stream.required", "a whole reply", "streamed, and collected")
+        return True
+    return stream
+
+
+def _patch(
+    body: dict[str, Any],
+    thought: thinking.Thinking,
+    flags: Flags,
+    asked: Asked,
+    fitted: list[Message],
+    ledger: Ledger,
+) -> None:
+    """The endpoint's standing patches, then those for reasoning."""
+    if flags.body is not None:
+        blend(body, flags.body.set or {})
+        for path in flags.body.drop or ():
+            cut(body, path)
+    reasoning = flags.reasoning
+    patches = list(thought.patches)
+    if reasoning is not None and reasoning.keep is not None and _replays(fitted):
+        patches.append(reasoning.keep)
+    for patch in patches:
+        blend(body, patch.set or {})
+        for path in patch.drop or ():
+            cut(body, path)
+    for path, value in thought.puts:
+        put(body, path, value)
+    if thought.budget is not None:
+        _budget(body, thought.budget, flags, ledger)
+
+
+def _replays(messages: list[Message]) -> bool:
+    return any(m.role == "assistant" and m.reasoning for m in messages)
+
+
+def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:
+    """A token budget, below the parameter it must stay below."""
+    path, tokens = budget
+    under = flags.reasoning.budget.under if flags.reasoning and flags.reasoning.budget else None
+    if under is not None:
+        rule = (flags.params or {}).get(under, under)
+        where = rule if type(rule) is str else getattr(rule, "as_", None) or under
+        ceiling: Any = body
+        for key in str(where).split("."):
+            ceiling = ceiling.get(key) if type(ceiling) is dict else None
+        if type(ceiling) is int and tokens >= ceiling:
+            fitted = max(ceiling - 1, 0)
+            if ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
+                tokens = fitted
+    put(body, path, tokens)
+
+
+def _url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> str:
+    if not flags.base_url:
+        ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
+    if not _address_ok(flags.base_url or ""):
+        ledger.refuse("bad-base-url", "base_url", flags.base_url, "it is no http address")
+    path = (flags.stream_path if stream else None) or flags.path or ""
+    return _address(flags.base_url or "", path, model.id)
+
+
+@lru_cache(maxsize=256)
+def _address_ok(base: str) -> bool:
+    try:
+        parts = urlsplit(base)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket left open
+        return False
+
+
+@lru_cache(maxsize=256)
+def _address(base: str, path: str, id: str) -> str:
+    return base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
+
+
+def _headers(flags: Flags, asked: Asked, stream: bool) -> dict[str, str]:
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream" if stream else "application/json",
+    }
+    if flags.auth is not None and flags.auth.header and flags.auth.value:
+        headers[flags.auth.header.lower()] = flags.auth.value
+    return {**headers, **_lower(flags.headers), **_lower(asked.extra_headers)}
+
+
+def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
+    return {name.lower(): value for name, value in (headers or {}).items()}

@@ -1,0 +1,198 @@
+"""What can go wrong, as a tree.
+
+    CnllmError
+    ├── RegistryError            a registry file is wrong: file, line
+    ├── UnknownModel             no such model: close
+    ├── KeyMissing               no API key: env
+    ├── Untrusted                a key would go where it does not belong: origin
+    ├── CannotSend               the request cannot be made as asked: note
+    ├── StreamCut                the stream ended without proof that it was complete
+    ├── LoopStopped              a tool loop ended before its time: run
+    ├── EndpointError            the endpoint said no: status, message, code, body, retry_after, retryable
+    │   ├── BadKey  QuotaExceeded  RateLimited  Overloaded
+    │   └── ContextTooLong  ContentFiltered  ReplayMissing  BadRequest  EmptyReply
+    └── TransportError           the network failed
+        └── Timeout
+            └── IdleTimeout      bytes or progress stopped in the middle
+
+Whatever arrived before the error is in `.reply` (or None). No message, repr or attribute holds a key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnllm.types import Note, Reply
+
+__all__ = [
+    "BadKey",
+    "BadRequest",
+    "CannotSend",
+    "CnllmError",
+    "ContentFiltered",
+    "ContextTooLong",
+    "EmptyReply",
+    "EndpointError",
+    "IdleTimeout",
+    "KeyMissing",
+    "LoopStopped",
+    "Overloaded",
+    "QuotaExceeded",
+    "RateLimited",
+    "RegistryError",
+    "ReplayMissing",
+    "StreamCut",
+    "Timeout",
+    "TransportError",
+    "UnknownModel",
+    "Untrusted",
+]
+
+
+class CnllmError(Exception):
+    """The root of all. `reply` holds what arrived before it, `hint` what to do next."""
+
+    def __init__(self, message: str, *, hint: str | None = None, reply: Reply | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.reply = reply
+
+
+class RegistryError(CnllmError):
+    """A registry file is wrong. `file` and `line` (1-based, None when no line is to blame) say where."""
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
+    ) -> None:
+        place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+        super().__init__(place + message, hint=hint)
+        self.file = file
+        self.line = line
+
+
+class UnknownModel(CnllmError):
+    """No model goes by that name. `close` lists names that are near it, nearest first."""
+
+    def __init__(self, message: str, *, close: list[str] | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.close = close or []
+
+
+class KeyMissing(CnllmError):
+    """No key was found. `env` lists the environment variables that would have held one, best first."""
+
+    def __init__(self, message: str, *, env: list[str], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.env = env
+
+
+class Untrusted(CnllmError):
+    """A key would have gone to an origin that nobody vouched for. `origin` is scheme, host and port."""
+
+    def __init__(self, message: str, *, origin: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.origin = origin
+
+
+class CannotSend(CnllmError):
+    """The request cannot be made as it was asked for. `note` says what stands in the way, and the line that says so."""
+
+    def __init__(self, message: str, *, note: Note, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.note = note
+
+
+class StreamCut(CnllmError):
+    """The stream ended without proof that it was complete; `reply` holds what came, with finish `cut`."""
+
+
+class LoopStopped(CnllmError):
+    """A tool loop ended before the model was done; `run` holds its messages and steps."""
+
+    def __init__(self, message: str, *, run: Any, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.run = run
+
+
+class EndpointError(CnllmError):
+    """The endpoint refused, or reported a failure.
+
+    `status` is the HTTP status (200 when the error hid in a body or a stream); `message` the endpoint's own sentence;
+    `code` its code, as text; `body` what it sent, as text; `retry_after` seconds; `retryable` whether the same request
+    may succeed later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str | None = None,
+        body: str = "",
+        retry_after: float | None = None,
+        retryable: bool = False,
+        reply: Reply | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, reply=reply)
+        self.status = status
+        self.code = code
+        self.body = body
+        self.retry_after = retry_after
+        self.retryable = retryable
+
+
+class BadKey(EndpointError):
+    """The key is missing, wrong, expired or not allowed to do this."""
+
+
+class QuotaExceeded(EndpointError):
+    """The balance or a plan's allowance is spent; waiting a few seconds will not help."""
+
+
+class RateLimited(EndpointError):
+    """Too many requests for now."""
+
+
+class Overloaded(EndpointError):
+    """The endpoint is too busy or broken for now."""
+
+
+class ContextTooLong(EndpointError):
+    """The conversation does not fit into the model's window."""
+
+
+class ContentFiltered(EndpointError):
+    """A moderation rule refused the request."""
+
+
+class ReplayMissing(EndpointError):
+    """The endpoint misses reasoning that must be sent back with an earlier turn."""
+
+
+class BadRequest(EndpointError):
+    """The endpoint does not take this request; sending it again will not help."""
+
+
+class EmptyReply(EndpointError):
+    """Nothing came: no text, no reasoning, no call, no refusal, and no length finish to explain it."""
+
+
+class TransportError(CnllmError):
+    """The network failed before or while a reply was coming. `retryable`: nothing had come, another try may help."""
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, hint: str | None = None, reply: Reply | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, reply=reply)
+        self.retryable = retryable
+
+
+class Timeout(TransportError):
+    """No connection, or no first byte, in time."""
+
+
+class IdleTimeout(Timeout):
+    """A reply was coming and then stopped: no bytes, or no progress, for too long."""

@@ -1,0 +1,269 @@
+"""Messages in and out of dicts: OpenAI's shape, and ours beside it where that would lose something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+__all__ = ["as_messages", "from_dict", "to_dict"]
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_KNOWN = {
+    "role",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "name",
+    "reasoning",
+    "reasoning_content",
+    "by",
+    "parts",
+}
+_KNOWN |= {"refusal", "error"}
+
+
+def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
+    """A string, messages, dicts, or a mixture → messages. Raises `TypeError` or `ValueError` naming the message."""
+    if isinstance(given, str):
+        return [Message("user", (Text(given),))]
+    if isinstance(given, Message | Mapping):
+        given = [given]
+    out: list[Message] = []
+    for index, item in enumerate(given):
+        if type(item) is Message:
+            out.append(item)
+        elif isinstance(item, str):
+            out.append(Message("user", (Text(item),)))
+        elif type(item) is dict or isinstance(item, Mapping):
+            try:
+                out.append(from_dict(item))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"messages[{index}]: {error}") from error
+        else:
+            raise TypeError(f"messages[{index}] is {type(item).__name__}; a string, Message or dict is meant")
+    return out
+
+
+def from_dict(data: Mapping[str, Any]) -> Message:
+    """See `Message.from_dict`."""
+    role = data.get("role")
+    if role not in _ROLES:
+        raise ValueError(f"role {role!r} is none of {', '.join(_ROLES)}")
+    by, name = data.get("by"), data.get("name")
+    for key, value in (("by", by), ("name", name)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{key} is {type(value).__name__}, a string is meant")
+    extra = None if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
+    parts = _flat_parts(role, data)
+    if data.get("parts") is not None:
+        parts = _edited(role, msgspec.convert(data["parts"], list[Part]), parts, data)
+    return Message(role, tuple(parts), by, name, extra)
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """See `Message.to_dict`."""
+    out = _flat(message)
+    if _flat_parts(message.role, out) != list(message.parts):
+        out["parts"] = msgspec.to_builtins(message.parts)
+    if message.name is not None:
+        out["name"] = message.name
+    return out
+
+
+def _flat(message: Message) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": message.role}
+    if message.role == "tool":
+        results = [p for p in message.parts if type(p) is ToolResult]
+        if results:
+            out["tool_call_id"] = results[0].id
+            if results[0].name:
+                out["name"] = results[0].name
+            out["content"] = _content([Text(results[0].text), *results[0].media])
+            if results[0].error:
+                out["error"] = True
+        return {**out, **_tail(message)}
+    if message.name is not None:
+        out["name"] = message.name
+    if reasoning := message.reasoning:
+        out["reasoning"] = reasoning
+    calls = message.tool_calls
+    content = _content([p for p in message.parts if type(p) in (Text, Media)])
+    out["content"] = content if content or not calls else None
+    if calls:
+        out["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.raw or _dumps(c)}}
+            for c in calls
+        ]
+    return {**out, **_tail(message)}
+
+
+def _tail(message: Message) -> dict[str, Any]:
+    return {**({"by": message.by} if message.by is not None else {}), **(message.extra or {})}
+
+
+def _dumps(call: ToolCall) -> str:
+    return msgspec.json.encode(call.arguments or {}).decode()
+
+
+def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
+    """A string where all is plain text, else a list of content parts."""
+    if all(type(p) is Text and p.extra is None for p in parts) and len(parts) < 2:
+        return "".join(p.text for p in parts)
+    return [content_part(p) for p in parts]
+
+
+def content_part(part: Text | Media) -> dict[str, Any]:
+    """An OpenAI content part."""
+    if type(part) is Text:
+        return {"type": "text", "text": part.text} | _beside(part.extra, "type", "text")
+    media = cast(Media, part)
+    extra = media.extra or {}
+    if media.type.startswith("audio/") and media.data is not None:
+        sound = {"data": media.data, "format": media.type.partition("/")[2]}
+        return {"type": "input_audio", "input_audio": sound | _beside(extra, *sound)}
+    url = media.url if media.url is not None else f"data:{media.type};base64,{media.data}"
+    kind = "video_url" if media.type.startswith("video") else "image_url"
+    return {"type": kind, kind: {"url": url} | _beside(extra, "url")}
+
+
+def _beside(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
+    """Further keys of a part, those aside that it has itself."""
+    return {k: v for k, v in (extra or {}).items() if k not in own}
+
+
+def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
+    """What the flat keys say, as parts."""
+    content = data.get("content")
+    if type(content) is str and role in ("user", "system"):
+        return [Text(content)] if content else []
+    if role == "tool":
+        texts = _parts_of(content)
+        return [
+            ToolResult(
+                _string(data, "tool_call_id"),
+                "".join(p.text for p in texts if type(p) is Text),
+                data.get("name"),
+                bool(data.get("error", False)),
+                tuple(p for p in texts if type(p) is Media),
+            )
+        ]
+    parts: list[Part] = []
+    reasoning = data.get("reasoning") or data.get("reasoning_content")
+    if isinstance(reasoning, str) and reasoning:
+        parts.append(Reasoning(reasoning))
+    parts += _parts_of(content)
+    if isinstance(data.get("refusal"), str) and data["refusal"] and not parts:
+        parts.append(Text(data["refusal"]))
+    calls = data.get("tool_calls")
+    if calls is not None and not isinstance(calls, list):
+        raise TypeError(f"tool_calls is {type(calls).__name__}, a list is meant")
+    return [*parts, *(_call(c, i) for i, c in enumerate(calls or ()))]
+
+
+def _parts_of(content: Any) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(content)] if content else []
+    if not isinstance(content, list):
+        raise TypeError(f"content is {type(content).__name__}; a string, None or a list of parts is meant")
+    return [_part(item) for item in content]
+
+
+def _part(item: Any) -> Part:
+    if isinstance(item, str):
+        return Text(item)
+    if not isinstance(item, Mapping):
+        raise TypeError(f"a content part is {type(item).__name__}, a dict is meant")
+    kind = item.get("type")
+    if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
+        return Text(item["text"], None, {k: v for k, v in item.items() if k not in ("type", "text")} or None)
+    if kind in ("image_url", "video_url"):
+        inner = item.get(kind)
+        where = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
+        if isinstance(where, str):
+            extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
+            return _media(where, kind.removesuffix("_url"), extra or None)
+    if kind == "input_audio" and isinstance(sound := item.get("input_audio"), Mapping) and "data" in sound:
+        extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
+        return Media(f"audio/{sound.get('format', 'wav')}", sound["data"], None, None, extra or None)
+    return Opaque(dict(item))
+
+
+def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return Media(head[5:-7], data, None, None, extra)
+    return Media(kind, None, url, None, extra)
+
+
+def _call(data: Any, index: int) -> ToolCall:
+    if not isinstance(data, Mapping):
+        raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is meant")
+    function = data.get("function", data)
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError(f"tool_calls[{index}] has no function name")
+    arguments = function.get("arguments")
+    if isinstance(arguments, Mapping):
+        return ToolCall(_string(data, "id"), function["name"], dict(arguments), "")
+    raw = arguments if isinstance(arguments, str) else ""
+    from cnllm.wires.calls import decode_arguments
+
+    decoded, problem = decode_arguments(raw)
+    return ToolCall(_string(data, "id"), function["name"], decoded, raw, "wire", problem)
+
+
+def _string(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _edited(role: str, kept: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:
+    """`kept`, except that what a flat key says differently was edited and is as the key says, without a seal."""
+    now = _flat_parts(role, _flat(Message(role, tuple(kept))))
+    if role == "tool":  # the flat keys tell of the first result alone
+        first = next((i for i, p in enumerate(kept) if type(p) is ToolResult), None)
+        if first is None or flat == now:
+            return kept if flat == now else [*flat, *kept]
+        return [*kept[:first], *flat, *kept[first + 1 :]]
+    out = _swapped(kept, flat, now, (Reasoning,), ("reasoning", "reasoning_content"), data)
+    out = _swapped(out, flat, now, (Text, Media), ("content",), data)
+    return _calls_swapped(out, flat, now) if "tool_calls" in data else out
+
+
+def _swapped(
+    kept: list[Part],
+    flat: list[Part],
+    now: list[Part],
+    kinds: tuple[type, ...],
+    keys: tuple[str, ...],
+    data: Mapping[str, Any],
+) -> list[Part]:
+    """The parts of some kinds replaced together, if one of their flat keys is there and says something else."""
+    said = [p for p in flat if type(p) in kinds]
+    if not any(key in data for key in keys) or said == [p for p in now if type(p) in kinds]:
+        return kept
+    place = next((i for i, p in enumerate(kept) if type(p) in kinds), None)
+    if place is None:
+        calls = (i for i, p in enumerate(kept) if type(p) is ToolCall)
+        place = 0 if Reasoning in kinds else next(calls, len(kept))
+    before = [p for p in kept[:place] if type(p) not in kinds]
+    return [*before, *said, *(p for p in kept[place:] if type(p) not in kinds)]
+
+
+def _calls_swapped(kept: list[Part], flat: list[Part], now: list[Part]) -> list[Part]:
+    """Each call as its flat form says; one that was not edited stays as it is."""
+    said = [p for p in flat if type(p) is ToolCall]
+    derived = [p for p in now if type(p) is ToolCall]
+    if said == derived:
+        return kept
+    whole = [p for p in kept if type(p) is ToolCall]
+    if len(whole) != len(derived):  # a role whose flat keys tell of no calls
+        return kept
+    same = {id(new): old for old, form in zip(whole, derived, strict=True) for new in said if new == form}
+    rest = [p for p in kept if type(p) is not ToolCall]
+    return [*rest, *(same.get(id(call), call) for call in said)]

@@ -1,0 +1,122 @@
+"""One model at one endpoint, over one wire: every flag that holds, and who said so."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from cnllm.flags import Flags
+from cnllm.types import Note
+
+__all__ = ["ATOMS", "Fact", "Model", "conditions"]
+
+ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images")
+"""What a `when` may ask about, each also as `no-…`."""
+
+
+class Fact(Struct, frozen=True):
+    """One effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source behind it."""
+
+    flag: str
+    value: object
+    layer: str
+    where: str
+    source: str | None = None
+    seen: str | None = None
+    how: str | None = None
+
+
+def conditions(**atoms: bool | None) -> frozenset[str]:
+    """The atoms that hold: `conditions(reasoning=True, tools=False)` → {"reasoning", "no-tools"}; None: neither."""
+    return frozenset(a if on else f"no-{a}" for a, on in atoms.items() if on is not None)
+
+
+class Model:
+    """What `Registry.resolve` returns. Immutable; hash and equality are by identity.
+
+    `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those that hold whatever the
+    mode; `under` adds what a mode changes. `notes` say what resolving had to assume (unknown id, retired).
+    `trusts(env, origin)`: may the key kept in that variable go to that origin?
+    """
+
+    __slots__ = (
+        "_explain",
+        "_layer",
+        "_modes",
+        "_notes",
+        "_under",
+        "_where",
+        "flags",
+        "id",
+        "protocol",
+        "provider",
+        "trusts",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        provider: str,
+        protocol: str,
+        flags: Flags,
+        notes: Callable[[], Iterable[Note]] = tuple,
+        trusts: Callable[[str, str], bool] = lambda env, origin: True,
+        under: Callable[[frozenset[str]], Flags],
+        where: Callable[[str, frozenset[str]], str],
+        layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
+        explain: Callable[[], list[Fact]],
+    ) -> None:
+        self.id = id
+        self.provider = provider
+        self.protocol = protocol
+        self.flags = flags
+        self._notes: tuple[Note, ...] | Callable[[], Iterable[Note]] = notes
+        self.trusts = trusts
+        self._under = under
+        self._where = where
+        self._layer = layer
+        self._explain = explain
+        self._modes: dict[frozenset[str], Flags] = {}
+
+    @property
+    def name(self) -> str:
+        """ "provider/id", which names it without doubt and goes into `Message.by`."""
+        return f"{self.provider}/{self.id}"
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What resolving had to assume. Their lines are looked up when somebody asks."""
+        if callable(self._notes):
+            self._notes = tuple(self._notes())
+        return self._notes
+
+    def under(self, mode: frozenset[str]) -> Flags:
+        """The flags in a mode (see `conditions`): each `when` table whose atoms all hold is laid over `flags`."""
+        found = self._modes.get(mode)
+        if found is None:
+            found = self._modes[mode] = self._under(mode)
+        return found
+
+    def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
+        """ "providers.toml:97", the line that set a flag (dotted) in a mode; "" when none did."""
+        return self._where(flag, mode)
+
+    def layer(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
+        """ "providers.zai", the layer that set a flag (dotted) in a mode; "" when none did. Looks no line up."""
+        return self._layer(flag, mode)
+
+    def explain(self) -> list[Fact]:
+        """Every effective flag with its layer, line and source, those under a `when` too."""
+        return self._explain()
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name} over {self.protocol}>"
+
+
+def modes() -> Iterable[frozenset[str]]:
+    """Every complete mode: all atoms decided, for tests and listings."""
+    for values in itertools.product((True, False), repeat=len(ATOMS)):
+        yield conditions(**dict(zip(ATOMS, values, strict=True)))

@@ -1,0 +1,148 @@
+"""Takes secrets out of whatever is shown or stored."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from urllib.parse import quote, quote_plus
+
+__all__ = ["MARK", "data", "headers", "redact", "spans", "url"]
+
+MARK = "[redacted]"
+SHORTEST = 4
+"""Shorter secrets are left alone in running text, which they would tear up. Headers are hidden by name."""
+_SHORTEST_CORE = 8
+
+_SECRET_WORDS = {"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"}
+_SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
+_QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
+_USERINFO = re.compile(r"(?<=://)[^/?#@]+@")
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """The text with `[redacted]` for each secret, escaped for JSON or a URL or in base64 too."""
+    hidden = secrets if type(secrets) is tuple else tuple(secrets)
+    if not hidden:
+        return text
+    found = spans(text, hidden)
+    if not found:
+        return text
+    pieces, at = [], 0
+    for start, end in found:
+        pieces += [text[at:start], MARK]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def spans(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Where secrets stand in a text, as (start, end) in order, none touching another."""
+    found: list[tuple[int, int]] = []
+    for form, in_base64 in _forms(tuple(secrets)):
+        at = text.find(form)
+        while at >= 0:
+            start, end = at, at + len(form)
+            if in_base64:
+                start, end = _run(text, start, end)
+            found.append((start, end))
+            at = text.find(form, end)
+    if len(found) < 2:
+        return found
+    found.sort()
+    joined = [found[0]]
+    for start, end in found[1:]:
+        last = joined[-1]
+        if start < last[1]:
+            joined[-1] = (last[0], max(end, last[1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """The headers with every value hidden that stands under an auth-like name; a scheme (`Bearer`) stays."""
+    hidden = tuple(secrets)
+    return {
+        name: _hidden_value(value) if is_secret_name(name) else redact(value, hidden) for name, value in fields.items()
+    }
+
+
+def url(address: str, secrets: Iterable[str] = ()) -> str:
+    """The address without a password and without the values of auth-like query parameters."""
+    if "@" in address:
+        address = _USERINFO.sub("redacted@", address)
+    if "?" in address:
+        address = _QUERY.sub(lambda m: m[1] + MARK if is_secret_name(m[2]) else m[0], address)
+    return redact(address, secrets)
+
+
+def data(value: object, secrets: Iterable[str]) -> object:
+    """What JSON can hold, with every string in it redacted, keys too."""
+    hidden = tuple(secrets)
+    if not hidden:
+        return value
+    if isinstance(value, str):
+        return redact(value, hidden)
+    if isinstance(value, dict):
+        return {redact(str(key), hidden): data(item, hidden) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [data(item, hidden) for item in value]
+    return value
+
+
+def is_secret_name(name: str) -> bool:
+    """Does a header or parameter of this name carry a secret? `x-api-key` does, `x-limit-tokens` does not."""
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))
+
+
+def _hidden_value(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    return f"{scheme[1]} {MARK}" if scheme else MARK
+
+
+@lru_cache(maxsize=8)
+def _forms(secrets: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """Every spelling to look for, longest first; True marks the inside of a longer base64 text."""
+    forms: dict[str, bool] = {}
+    for secret in secrets:
+        if len(secret) < SHORTEST:
+            continue
+        for core in _base64_cores(secret.encode("utf-8", "surrogatepass")):
+            forms.setdefault(core, True)
+        escaped = json.dumps(secret)[1:-1]
+        spellings = [
+            secret,
+            escaped,
+            escaped.replace("/", "\\/"),
+            json.dumps(secret, ensure_ascii=False)[1:-1],
+        ]
+        if secret.isprintable():
+            encoded = [quote(secret, safe=""), quote(secret), quote_plus(secret)]
+            spellings += encoded + [re.sub("%..", lambda m: m[0].lower(), one) for one in encoded]
+        forms.update(dict.fromkeys(spellings, False))
+    return tuple(sorted(forms.items(), key=lambda item: -len(item[0])))
+
+
+def _base64_cores(secret: bytes) -> Iterable[str]:
+    """The characters that encode this secret and nothing beside it, wherever it stood."""
+    for before in range(3):
+        padded = b"\0" * before + secret
+        padded = padded[: len(padded) // 3 * 3]  # the last incomplete triple mixes with what follows
+        core = base64.b64encode(padded).decode()[4 if before else 0 :]
+        if len(core) >= _SHORTEST_CORE:
+            yield core
+            if not core.isalnum():
+                yield core.replace("+", "-").replace("/", "_")
+
+
+def _run(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widens to the whole base64 text around: its rest is the secret's end, or a user's name."""
+    while start and text[start - 1] in _BASE64:
+        start -= 1
+    while end < len(text) and (text[end] in _BASE64 or text[end] == "="):
+        end += 1
+    return start, end

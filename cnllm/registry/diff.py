@@ -1,0 +1,58 @@
+"""What differs between two models, flag by flag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.flags import Flags
+from cnllm.model import Fact, Model
+from cnllm.registry.check import _bare
+
+__all__ = ["Difference", "differences", "in_order"]
+
+
+class Difference(Struct, frozen=True):
+    """A flag that two models do not share: what is known of it for each, None where nothing is."""
+
+    flag: str
+    a: Fact | None
+    b: Fact | None
+
+
+def differences(a: Model, b: Model) -> list[Difference]:
+    """Every effective flag whose value differs, those of a mode (`when`) too, in the order of the flags."""
+    left = {fact.flag: fact for fact in a.explain()}
+    right = {fact.flag: fact for fact in b.explain()}
+    flags = [fact.flag for fact in in_order([*left.values(), *(right[f] for f in right if f not in left)])]
+    return [Difference(f, left.get(f), right.get(f)) for f in flags if not _same(left.get(f), right.get(f))]
+
+
+def in_order(facts: Iterable[Fact]) -> list[Fact]:
+    """Facts as the flags are listed, those of one table together, those of a mode last."""
+    order = {flag: place for place, flag in enumerate(_flags(Flags))}
+
+    def rank(fact: Fact) -> tuple[bool, str, int, int, list[str], int]:
+        keys = fact.flag.split(".")
+        mode = ".".join(keys[:2]) if keys[0] == "when" else ""
+        inner = keys[2:] if mode else keys
+        first, second, third = (order.get(".".join(inner[:length]), len(order)) for length in (1, 2, 3))
+        return bool(mode), mode, first, second, [] if second < len(order) else inner[1:2], third
+
+    return sorted(facts, key=rank)
+
+
+def _flags(table: type[Struct], prefix: str = "") -> Iterator[str]:
+    """Every flag and table of flags, dotted, as the classes list them."""
+    for field in msgspec.structs.fields(table):
+        name = f"{prefix}{field.encode_name}"
+        yield name
+        kind = _bare(field.type)
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            yield from _flags(kind, f"{name}.")
+
+
+def _same(a: Fact | None, b: Fact | None) -> bool:
+    return a is not None and b is not None and a.value == b.value

@@ -1,0 +1,205 @@
+"""Registry files: found, read, checked, and kept parsed in a cache.
+
+The cache is plain data keyed by the file's content, so an edited file never meets an old entry; an entry that is
+damaged is read as absent. It only saves time: everything works without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cnllm import paths
+from cnllm.errors import RegistryError
+from cnllm.registry.lines import Lines, key_lines, line_of
+
+__all__ = ["Document", "builtin_path", "overlay_paths", "read"]
+
+_SECTIONS = ("protocols", "families", "providers", "models")
+_FORMAT = b"cnllm-registry-6"  # a change of what is cached, or of what the checks accept, changes this
+_FEW = 8  # so many lines are looked for one by one; for more, all are found at once
+_log = logging.getLogger("cnllm.registry")
+
+
+class Document:
+    """One registry file: its data, and on demand the line of every key. `shown` is what messages call it."""
+
+    def __init__(self, path: Path, shown: str, text: bytes, data: dict[str, Any], *, builtin: bool) -> None:
+        self.path = path
+        self.shown = shown
+        self.text = text
+        self.data = data
+        self.builtin = builtin
+        self._sought = 0
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The line of every key."""
+        return key_lines(self._source)
+
+    @cached_property
+    def _source(self) -> str:
+        return self.text.decode().replace("\r\n", "\n")
+
+    @cached_property
+    def digest(self) -> str:
+        """Names this very content (for trust)."""
+        return hashlib.blake2b(self.text, digest_size=32).hexdigest()
+
+    def line(self, path: list[str]) -> int | None:
+        """The line of a key, or of the nearest table around it."""
+        self._sought += 1
+        if self._sought <= _FEW:
+            return line_of(self._source, path)
+        lines = self.lines
+        return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
+
+
+class Tables(Mapping[str, Any]):
+    """A section of a cached file: tables by name, each decoded when it is first asked for.
+
+    A call needs half a dozen of the file's hundreds of tables.
+    """
+
+    def __init__(self, packed: dict[str, msgspec.Raw]) -> None:
+        self._packed = packed
+        self._tables: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = msgspec.msgpack.decode(self._packed[name])
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._packed
+
+
+def builtin_path() -> Path:
+    """The providers.toml that came with the package: inside it, or beside it in a checkout."""
+    inside = Path(__file__).parent.parent / "providers.toml"
+    return inside if inside.exists() else Path(__file__).parent.parent.parent / "providers.toml"
+
+
+def overlay_paths() -> list[Path]:
+    """The user's registry files: those CNLLM_PROVIDERS lists, else providers.toml in the config folder if it exists."""
+    named = os.environ.get("CNLLM_PROVIDERS")
+    if named is not None:
+        return [Path(p) for p in named.split(os.pathsep) if p]
+    own = paths.config_dir() / "providers.toml"
+    return [own] if own.exists() else []
+
+
+def read(path: Path, *, builtin: bool = False) -> Document:
+    """A registry file, parsed and (unless built in) checked. Raises `RegistryError` with file and line."""
+    shown = "providers.toml" if builtin else str(path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise RegistryError(
+            f"cannot be read: {error.strerror}", file=shown, hint="name a registry file that exists"
+        ) from error
+    entry = _entry(text, builtin)
+    data = _recall(entry)
+    if data is None:
+        data = parse(text, shown)
+        if not builtin:  # the built-in file is checked by the tests, not by every user again
+            from cnllm.registry.check import demand_valid
+
+            demand_valid(Document(path, shown, text, data, builtin=False))
+        _remember(entry, data)
+    return Document(path, shown, text, data, builtin=builtin)
+
+
+def parse(text: bytes, shown: str) -> dict[str, Any]:
+    """TOML text as plain data (dates as text)."""
+    import tomllib
+
+    try:
+        source = text.decode()
+        data = tomllib.loads(source.replace("\r\n", "\n"))
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise RegistryError("is not UTF-8", file=shown, line=line, hint="save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        line = _line_of(error, source)
+        said = str(error).split(" (at ")[0]
+        raise RegistryError(f"not TOML: {said}", file=shown, line=line, hint="mend the line") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand brackets
+        raise RegistryError(f"cannot be read: {error}", file=shown, hint="mend the file") from error
+    try:
+        plain: dict[str, Any] = msgspec.to_builtins(data)
+        msgspec.msgpack.encode(plain)
+    except (OverflowError, RecursionError) as error:
+        raise RegistryError(f"cannot be kept: {error}", file=shown, hint="mend the file") from error
+    return plain
+
+
+def _line_of(error: Exception, source: str) -> int:
+    import re
+
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else source.count("\n") + 1
+
+
+def _entry(text: bytes, builtin: bool) -> Path | None:
+    """Where a file of this content is kept; apart for the built-in one, which nobody checked."""
+    try:
+        folder = paths.cache_dir()
+    except OSError as error:
+        _log.debug("no cache folder: %s", error)
+        return None
+    name = hashlib.blake2b(text, digest_size=16, key=_FORMAT, person=b"built-in" if builtin else b"").hexdigest()
+    return folder / f"registry-{name}.bin"
+
+
+def _seal(entry: Path, payload: bytes | memoryview) -> bytes:
+    """A digest of an entry that is that of no other."""
+    return hashlib.blake2b(payload, digest_size=32, key=entry.name.encode()).digest()
+
+
+def _recall(entry: Path | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    try:
+        blob = entry.read_bytes()
+    except OSError:
+        return None  # the usual first time
+    if _seal(entry, memoryview(blob)[32:]) != blob[:32]:
+        _log.debug("damaged cache entry %s", entry)
+        return None
+    top = msgspec.msgpack.decode(memoryview(blob)[32:], type=dict[str, msgspec.Raw])
+    return {
+        key: Tables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
+        if key in _SECTIONS
+        else msgspec.msgpack.decode(packed)
+        for key, packed in top.items()
+    }
+
+
+def _remember(entry: Path | None, data: dict[str, Any]) -> None:
+    if entry is None:
+        return
+    payload = msgspec.msgpack.encode(data)
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=entry.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(_seal(entry, payload) + payload)
+        os.replace(name, entry)
+    except OSError as error:
+        _log.debug("cache entry %s not written: %s", entry, error)

@@ -1,0 +1,110 @@
+"""Layers into one table, without forgetting who said what.
+
+A layer is a table of one file. Values are merged when a model is resolved; where a value came from is looked up only
+when somebody asks, by walking the same layers backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.registry.load import Document
+
+__all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "stack", "unset_path"]
+
+_RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
+META = ("match", "extends", "unset", "on", "when", "families", "sources")
+
+
+class Layer(Struct, frozen=True):
+    """`name` is what `explain` calls it; `path` where its table is in the document; `table` its content."""
+
+    name: str
+    document: Document
+    path: tuple[str, ...]
+    table: dict[str, Any]
+
+
+def canonical(condition: str) -> str:
+    """A `when` key with its atoms in order, so that "tools+stream" and "stream+tools" are the same."""
+    return "+".join(sorted(atom.strip() for atom in condition.split("+")))
+
+
+def lay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """A new table: `over` on `under`; tables merge, everything else replaces."""
+    out = dict(under)
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = lay(old, value) if type(value) is dict and type(old) is dict else value
+    return out
+
+
+def stack(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
+    rules = {key: [*over[key], *under.get(key, ())] for key in _RULES if key in over}
+    return lay(under, {**over, **rules})
+
+
+def merged(layers: Iterable[Layer]) -> dict[str, Any]:
+    """All layers in one table, `when` included (its keys canonical), the rest of what is no flag left out."""
+    out: dict[str, Any] = {}
+    for layer in layers:
+        table = layer.table
+        for path in table.get("unset", ()):
+            out = _without(out, unset_path(path))
+        flags = {k: v for k, v in table.items() if k not in META}
+        if when := table.get("when"):
+            below = out.get("when", {})
+            said = ((canonical(key), value) for key, value in when.items())
+            flags["when"] = {key: stack(below.get(key, {}), value) for key, value in said}
+        out = stack(out, flags)
+    return out
+
+
+def unset_path(path: str) -> list[str]:
+    """The keys of an `unset` path; a condition in it is made canonical."""
+    keys = path.split(".")
+    if keys[0] == "when" and len(keys) > 1:
+        keys[1] = canonical(keys[1])
+    return keys
+
+
+def _without(table: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    head, rest = keys[0], keys[1:]
+    if head not in table:
+        return table
+    out = dict(table)
+    if not rest:
+        del out[head]
+    elif type(out[head]) is dict:
+        out[head] = _without(out[head], rest)
+    return out
+
+
+def find(table: Any, keys: list[str]) -> list[str] | None:
+    """The path of keys as this table spells it (conditions may have their atoms in another order), or None."""
+    spelled: list[str] = []
+    for place, key in enumerate(keys):
+        if not isinstance(table, Mapping):
+            return None
+        if key not in table:
+            if place != 1 or keys[0] != "when":
+                return None
+            key = next((k for k in table if canonical(k) == key), "")
+            if not key:
+                return None
+        spelled.append(key)
+        table = table[key]
+    return spelled
+
+
+def flatten(table: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every leaf of a table with its path; lists are leaves."""
+    for key, value in table.items():
+        if type(value) is dict and value:
+            yield from flatten(value, (*path, key))
+        else:
+            yield (*path, key), value

@@ -1,0 +1,520 @@
+"""Names → Models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cnllm.errors import RegistryError, UnknownModel
+from cnllm.flags import Flags
+from cnllm.model import Fact, Model
+from cnllm.registry import merge
+from cnllm.registry.load import Document, builtin_path, overlay_paths, read
+from cnllm.registry.merge import Layer
+from cnllm.types import Note
+
+__all__ = ["Registry"]
+
+_HOPS = 2  # how many `extends` may follow one another
+_AIM = ("base_url", "path", "stream_path", "keys")
+
+
+class Registry:
+    """Every registry file in force, the built-in one first."""
+
+    def __init__(
+        self, documents: list[Document], *, overlays: Sequence[Path] | None = None, watch: bool = False
+    ) -> None:
+        self._overlays = overlays  # None: the user's, wherever they are by then
+        self._watch = watch
+        self._take(documents)
+
+    def _take(self, documents: list[Document]) -> None:
+        """These files are in force from now on; what was derived from others is forgotten."""
+        self._documents = documents
+        self._models: dict[tuple[str, str | None, str | None], Model] = {}
+        self._sections: dict[str, dict[str, None]] = {}
+        self._families: dict[str, str | None] = {}
+        self._bases: dict[tuple[str, str | None, str | None], list[Layer]] = {}
+        for derived in ("_globs", "_homes"):  # cached properties
+            self.__dict__.pop(derived, None)
+        self._seen = self._stamps() if self._watch else ()
+
+    @staticmethod
+    def load(*overlays: str | os.PathLike[str], watch: bool = False) -> Registry:
+        """The built-in file with the user's overlays on it, or with the given ones instead, later files over earlier.
+
+        With `watch` an edited overlay is noticed at the next `resolve`; otherwise `reload` takes it up. Raises
+        `RegistryError` (file, line) when a file is missing, is not TOML, or says something no flag can say.
+        """
+        chosen = [Path(p) for p in overlays] if overlays else None
+        return Registry(_read_all(chosen), overlays=chosen, watch=watch)
+
+    def reload(self) -> None:
+        """Read the files again; models resolved from now on are as they say. If one is broken, all stays as it was.
+
+        Raises `RegistryError` as `load` does.
+        """
+        self._take(_read_all(self._overlays))
+
+    def _stamps(self) -> tuple[tuple[str, int, int], ...]:
+        """What an edit of an overlay changes."""
+        paths = overlay_paths() if self._overlays is None else self._overlays
+        found = ((str(p), p.stat()) for p in paths if p.exists())
+        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
+
+    # ── what there is ────────────────────────────────────────────────────────
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the files in force, the built-in one first."""
+        return [str(d.path) for d in self._documents]
+
+    @property
+    def providers(self) -> list[str]:
+        """The ids of all providers, sorted."""
+        return sorted(self._names("providers"))
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Short names → "provider/id"."""
+        return self._section("aliases")
+
+    def names(self) -> list[str]:
+        """Every model described, as "provider/id", sorted."""
+        return sorted(self._names("models"))
+
+    @property
+    def tiers(self) -> dict[str, list[str]]:
+        """Ordered lists of models by what they are good for: "fast" → names, best first."""
+        return self._section("tiers")
+
+    def complete(self, prefix: str) -> list[str]:
+        """Names and aliases that begin with `prefix`."""
+        return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
+
+    def _names(self, section: str) -> dict[str, None]:
+        """What a section's tables are called, in every file."""
+        found = self._sections.get(section)
+        if found is None:
+            found = {name: None for document in self._documents for name in document.data.get(section, ())}
+            self._sections[section] = found
+        return found
+
+    def _section(self, name: str) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for document in self._documents:
+            out.update(document.data.get(name, {}))
+        return out
+
+    # ── names ────────────────────────────────────────────────────────────────
+
+    def resolve(self, name: str, *, protocol: str | None = None, base_url: str | None = None) -> Model:
+        """The model that goes by `name`: an alias, an id that one provider serves, or "provider/id-on-the-wire".
+
+        `protocol` picks another wire of the endpoint, `base_url` another place. Reads no environment. Raises
+        `UnknownModel` with near names; an id its provider does not list is taken, with a note.
+        """
+        if self._watch and self._stamps() != self._seen:
+            self.reload()
+        key = (name, protocol, base_url)
+        found = self._models.get(key)
+        if found is None:
+            found = self._models[key] = self._resolve(name, protocol, base_url)
+        return found
+
+    def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
+        provider, id = self._endpoint(name)
+        layers = self._layers(provider, id, None)
+        spoken = _spoken(layers)
+        wanted = protocol or spoken
+        if not isinstance(wanted, str):
+            raise self._error(["providers", provider], f"providers.{provider} names no protocol")
+        if wanted == spoken and wanted not in self._names("protocols"):
+            raise self._no_protocol(wanted, layers)
+        self._demand_protocol(provider, wanted, spoken)
+        layers = self._layers(provider, id, wanted)
+        asked = {} if base_url is None else {"base_url": base_url}
+        if asked:
+            layers = [*layers, Layer("the call", self._documents[0], (), asked)]
+        table = merge.merged(layers)
+        when: dict[str, Any] = table.pop("when", {})
+        flags = msgspec.convert(table, Flags)
+
+        def under(mode: frozenset[str]) -> Flags:
+            held = _held(when, mode)
+            if not held:
+                return flags
+            laid = table
+            for key in held:
+                laid = merge.stack(laid, when[key])
+            changed = {top: laid[top] for key in held for top in when[key] if top not in asked}
+            part = msgspec.convert(changed, Flags)
+            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in changed})
+
+        def path(flag: str, mode: frozenset[str]) -> list[str]:
+            keys = flag.split(".")
+            for key in () if flag in asked else reversed(_held(when, mode)):
+                if merge.find(when[key], keys) is not None:
+                    return ["when", key, *keys]
+            return keys
+
+        return Model(
+            id=id,
+            provider=provider,
+            protocol=wanted,
+            flags=flags,
+            notes=lambda: self._assumptions(provider, id, flags, layers),
+            trusts=lambda env, origin: self._trusts(layers, env, origin),
+            under=under,
+            where=lambda flag, mode: _place(layers, path(flag, mode)),
+            layer=lambda flag, mode: _setter(layers, path(flag, mode)),
+            explain=lambda: list(_facts(layers, table, when)),
+        )
+
+    def _endpoint(self, name: str) -> tuple[str, str]:
+        """(provider, id on the wire) of a name."""
+        models = self._names("models")
+        providers = self._names("providers")
+        for document, spelled in zip(reversed(self._documents), self._spellings, strict=True):
+            aliases = document.data.get("aliases", {})
+            alias = name if name in aliases else spelled.get(name.casefold())
+            if alias is not None:
+                target = aliases[alias]
+                if _split(target)[0] not in providers:
+                    raise self._error(["aliases", alias], f"alias '{alias}' names no model: '{target}'")
+                return self._preferred(target, models) if document.builtin else _split(target)
+        provider, slash, id = name.partition("/")
+        provider = _spelled(providers, provider) or provider
+        if slash and id and provider in providers:
+            return _split(_spelled(models, name) or f"{provider}/{id}")
+        serving = [m for m in models if _split(m)[1].casefold() == name.casefold()]
+        if len(serving) == 1:
+            return _split(serving[0])
+        if len(serving) > 1:
+            for wanted in self._prefer():
+                if match := [m for m in serving if _split(m)[0] == wanted]:
+                    return _split(match[0])
+            raise UnknownModel(
+                f"{name} is served by several: {', '.join(sorted(serving))}",
+                close=sorted(serving),
+                hint="name one",
+            )
+        close = self._close(name, [*self.aliases, *models])
+        hint = f"did you mean {', '.join(close[:3])}?" if close else "`cnllm models list` shows all"
+        if slash and provider not in providers:
+            hint += f" No provider is called {provider}; an undescribed endpoint: openai-compatible/ID with a base URL."
+        raise UnknownModel(f"no model is called {name}", close=close, hint=hint)
+
+    @cached_property
+    def _spellings(self) -> list[dict[str, str]]:
+        """The aliases of each file as it spells them, by what they are in small letters, the last file first."""
+        tables = [document.data.get("aliases", {}) for document in reversed(self._documents)]
+        return [{alias.casefold(): alias for alias in reversed(table)} for table in tables]
+
+    def _preferred(self, target: str, models: dict[str, None]) -> tuple[str, str]:
+        provider, id = _split(target)
+        for wanted in self._prefer():
+            if f"{wanted}/{id}" in models:
+                return wanted, id
+        return provider, id
+
+    def _prefer(self) -> list[str]:
+        for document in reversed(self._documents):
+            if "prefer" in document.data:
+                chosen: list[str] = document.data["prefer"]
+                return chosen
+        return []
+
+    def _close(self, name: str, names: list[str]) -> list[str]:
+        import difflib
+
+        folded = {n.casefold(): n for n in names}
+        short = {n.partition("/")[2]: n for n in folded if "/" in n}
+        out: list[str] = []
+        for candidate in difflib.get_close_matches(name.casefold(), [*folded, *short], n=6, cutoff=0.6):
+            full = folded.get(candidate) or folded[short[candidate]]
+            if full not in out:
+                out.append(full)
+        return out[:5]
+
+    # ── layers ───────────────────────────────────────────────────────────────
+
+    def _layers(self, provider: str, id: str, protocol: str | None) -> list[Layer]:
+        """The tables that speak about a model, the most general first; without a protocol, all but the wires'."""
+        layers = [*self._shared(provider, self._family(id), protocol)]
+        for name in reversed(self._lineage("models", f"{provider}/{id}")):
+            layers += self._table(("models", name), protocol)
+        return layers
+
+    def _shared(self, provider: str, family: str | None, protocol: str | None) -> list[Layer]:
+        """The layers that all models of a family at a provider have in common."""
+        key = (provider, family, protocol)
+        if key in self._bases:
+            return self._bases[key]
+        layers = list(self._table(("defaults",), protocol))
+        if protocol is not None:
+            layers += self._table(("protocols", protocol), protocol)
+        if family is not None:
+            layers += self._table(("families", family), protocol)
+        for name in reversed(self._lineage("providers", provider)):
+            layers += self._table(("providers", name), protocol)
+            if family is not None:
+                layers += self._table(("providers", name, "families", family), protocol)
+        self._bases[key] = layers
+        return layers
+
+    def _table(self, path: tuple[str, ...], protocol: str | None) -> Iterator[Layer]:
+        """One table in every file that has it, then what each says for this wire alone."""
+        for extra in [()] if protocol is None else [(), ("on", protocol)]:
+            for document in self._documents:
+                table: Any = document.data
+                for key in (*path, *extra):
+                    table = table.get(key) if isinstance(table, Mapping) else None
+                if table:
+                    yield Layer(".".join((*path, *extra)), document, (*path, *extra), table)
+
+    def _family(self, id: str) -> str | None:
+        """The family with the pattern that says most (the longest literal start) of an id."""
+        folded = id.casefold()
+        if folded not in self._families:
+            self._families[folded] = next((name for glob, name in self._globs if _matches(glob, folded)), None)
+        return self._families[folded]
+
+    @cached_property
+    def _globs(self) -> list[tuple[str, str]]:
+        """Each family's patterns, those that say most first."""
+        found: list[tuple[int, int, str, str]] = []
+        for name in self._names("families"):
+            said = [d.data.get("families", {}).get(name, {}).get("match") for d in self._documents]
+            for pattern in next((match for match in reversed(said) if match is not None), ()):
+                glob = pattern.casefold()
+                found.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
+        return [(glob, name) for _, _, name, glob in sorted(found, reverse=True)]
+
+    def _lineage(self, section: str, name: str) -> list[str]:
+        """A provider or model and those it extends, nearest first."""
+        chain = [name]
+        while True:
+            parent = None
+            for document in self._documents:
+                parent = document.data.get(section, {}).get(chain[-1], {}).get("extends", parent)
+            if parent is None:
+                return chain
+            place = [section, chain[-1], "extends"]
+            if parent in chain or len(chain) > _HOPS:
+                said = "extends itself" if parent in chain else f"extends more than {_HOPS} others in a row"
+                raise self._error(place, f'{section}."{name}" {said}: {" → ".join([*chain, parent])}')
+            if not any(parent in d.data.get(section, {}) for d in self._documents):
+                raise self._error(place, f'{section}."{chain[-1]}" extends {parent}, which is not there')
+            chain.append(parent)
+
+    def _error(self, path: list[str], message: str) -> RegistryError:
+        for document in reversed(self._documents):
+            if merge.find(document.data, path) is not None:
+                return RegistryError(message, file=document.shown, line=document.line(path), hint="mend the line")
+        return RegistryError(message)
+
+    def _no_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
+        from cnllm.registry.check import did_you_mean, dotted
+
+        layer = next(la for la in reversed(layers) if "protocol" in la.table)
+        near = did_you_mean(name, self._names("protocols"))
+        return self._error(
+            [*layer.path, "protocol"], f"{dotted(list(layer.path))}: no protocol is called '{name}'{near}"
+        )
+
+    def _demand_protocol(self, provider: str, wanted: str, spoken: object) -> None:
+        if wanted == spoken:
+            return
+        known = self._names("protocols")
+        tables = [t for name in self._lineage("providers", provider) for t in self._table(("providers", name), None)]
+        spoken_too = {
+            p
+            for layer in tables
+            for p, said in layer.table.get("on", {}).items()
+            if "base_url" in said or "path" in said
+        }
+        anything = not any("base_url" in layer.table for layer in tables)
+        if wanted in known and (wanted in spoken_too or anything):
+            return
+        speaks = ", ".join(sorted({str(spoken), *spoken_too}))
+        raise UnknownModel(f"{provider} does not speak {wanted}", hint=f"it speaks {speaks}")
+
+    # ── what was assumed ─────────────────────────────────────────────────────
+
+    def _assumptions(self, provider: str, id: str, flags: Flags, layers: list[Layer]) -> Iterator[Note]:
+        if f"{provider}/{id}" not in self._names("models"):
+            yield Note(
+                "unknown-model",
+                "models",
+                f"{provider}/{id}",
+                "the provider's facts alone; whether it reasons is unknown",
+                _place([la for la in layers if la.path], ["protocol"]),
+            )
+        if flags.status is not None and flags.status.is_ == "retired":
+            use = f"; use {flags.status.use}" if flags.status.use else ""
+            since = f" since {flags.status.since}" if flags.status.since else ""
+            yield Note(
+                "retired",
+                "status",
+                f"{provider}/{id}",
+                f"retired{since}{use}",
+                _place(layers, ["status", "is"]),
+            )
+
+    # ── keys ─────────────────────────────────────────────────────────────────
+
+    def _trusts(self, layers: list[Layer], env: str, origin: str) -> bool:
+        """May the key in `env` go to `origin`?
+
+        A key that the built-in file names goes to origins of that file. It goes elsewhere if everything in other
+        files that says where a request goes, or with which key, is in files the user trusts.
+        """
+        home = self._homes.get(env.upper())
+        if home is None or origin in home:
+            return True
+        from cnllm.registry.trust import trusted
+
+        aiming = [layer for layer in layers if _aims(layer.table) and not (layer.path and layer.document.builtin)]
+        return bool(aiming) and all(la.path and trusted(la.document.path, la.document.digest) for la in aiming)
+
+    @cached_property
+    def _homes(self) -> dict[str, set[str]]:
+        """Each key that built-in providers name, with the origins of these providers."""
+        own = Registry(self._documents[:1])
+        out: dict[str, set[str]] = {}
+        for provider in own.providers:
+            tables = [
+                t
+                for name in reversed(own._lineage("providers", provider))
+                for t in own._table(("providers", name), None)
+            ]
+            said = merge.merged(tables)
+            modes = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
+            origins = {origin_of(table["base_url"]) for table in (said, *modes) if "base_url" in table}
+            for env in said.get("keys", ()):
+                out.setdefault(env.upper(), set()).update(origins)
+        return out
+
+
+def _aims(table: dict[str, Any]) -> bool:
+    """Does a table say, in some mode, where a request goes or with which key?"""
+    return any(key in said for said in (table, *table.get("when", {}).values()) for key in _AIM)
+
+
+def _matches(glob: str, id: str) -> bool:
+    """`*` stands for anything. Regular expressions would have to be compiled anew in every process."""
+    first, *rest = glob.split("*")
+    if not rest:
+        return id == glob
+    *middle, last = rest
+    if not id.startswith(first) or len(id) < len(first) + len(last) or not id.endswith(last):
+        return False
+    at, end = len(first), len(id) - len(last)
+    for piece in middle:
+        found = id.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _read_all(overlays: Sequence[Path] | None) -> list[Document]:
+    chosen = overlay_paths() if overlays is None else overlays
+    return [read(builtin_path(), builtin=True), *(read(p) for p in chosen)]
+
+
+def _held(when: dict[str, Any], mode: frozenset[str]) -> list[str]:
+    """The conditions that hold in a mode, those with more atoms later."""
+    return sorted((k for k in when if set(k.split("+")) <= mode), key=lambda k: (k.count("+"), k))
+
+
+def _split(name: str) -> tuple[str, str]:
+    provider, _, id = name.partition("/")
+    return provider, id
+
+
+def _spoken(layers: list[Layer]) -> object:
+    """The protocol that layers settle on, without merging all they say."""
+    for layer in reversed(layers):
+        if "protocol" in layer.table:
+            return layer.table["protocol"]
+        if "protocol" in layer.table.get("unset", ()):
+            return None
+    return None
+
+
+def _spelled(names: Mapping[str, Any], name: str) -> str | None:
+    """A name as the registry spells it, whatever its case."""
+    if name in names:
+        return name
+    folded = name.casefold()
+    return next((n for n in names if n.casefold() == folded), None)
+
+
+def _place(layers: list[Layer], keys: list[str]) -> str:
+    """ "file:line" of what a path of keys was last set (or unset) by, or "" when nothing sets it."""
+    for layer in reversed(layers):
+        spelled = merge.find(layer.table, keys)
+        if spelled is None and any(_begins(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
+            spelled = ["unset"]
+        if spelled is not None:
+            line = layer.document.line([*layer.path, *spelled]) if layer.path else None
+            return f"{layer.document.shown}:{line}" if line else layer.name
+    return ""
+
+
+def _setter(layers: list[Layer], keys: list[str]) -> str:
+    """The layer that last set a path of keys, or "" when none does."""
+    return next((layer.name for layer in reversed(layers) if merge.find(layer.table, keys) is not None), "")
+
+
+def _facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
+    for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
+        path = list(keys)
+        layer = next(la for la in reversed(layers) if merge.find(la.table, path) is not None)
+        source = _source(layers, layer, path)
+        yield Fact(
+            ".".join(path),
+            value,
+            layer.name,
+            _place(layers, path),
+            source.get("url"),
+            str(source["seen"]) if "seen" in source else None,
+            source.get("how"),
+        )
+
+
+def _begins(keys: list[str], start: list[str]) -> bool:
+    return keys[: len(start)] == start
+
+
+def _source(layers: list[Layer], layer: Layer, path: list[str]) -> dict[str, Any]:
+    """The source in a layer's own table (in any file) that backs a flag most exactly."""
+    flag = ".".join(path)
+    best: tuple[int, dict[str, Any]] = (0, {})
+    for other in layers:
+        if other.path != layer.path:
+            continue
+        for source in other.table.get("sources", {}).values():
+            for backed in source.get("backs", ()):
+                said = ".".join(merge.unset_path(backed))
+                if (flag == said or flag.startswith(said + ".")) and len(said) > best[0]:
+                    best = (len(said), source)
+    return best[1]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL, in lower case, the scheme's own port left out."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port and (parts.scheme, parts.port) not in (("https", 443), ("http", 80)) else ""
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"

@@ -1,0 +1,50 @@
+"""The JSON Schema of a registry file, for editors (`#:schema` in its first line) and for `cnllm registry schema`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cnllm.flags import File, Flags, Table
+from cnllm.model import ATOMS
+
+__all__ = ["json_schema"]
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, made from the classes in `cnllm.flags`."""
+    (top,), parts = msgspec.json.schema_components([File], ref_template="#/$defs/{name}")
+    parts |= msgspec.json.schema_components([Flags, Table], ref_template="#/$defs/{name}")[1]
+    table: dict[str, Any] = parts["Table"]["properties"]
+    for key, name in (("on", "Table"), ("when", "Flags"), ("families", "Table")):
+        table[key] = {
+            "description": table[key].get("description", ""),
+            "type": "object",
+            "additionalProperties": {"$ref": f"#/$defs/{name}"},
+        }
+    atom = f"(no-)?({'|'.join(ATOMS)})"
+    table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "cnllm registry",
+        **top,
+        "$defs": {name: _tidy(part) for name, part in sorted(parts.items())},
+    }
+
+
+def _tidy(part: Any) -> Any:
+    """Absent is how unknown is said, so null and defaults are noise."""
+    if isinstance(part, list):
+        return [_tidy(p) for p in part]
+    if not isinstance(part, dict):
+        return part
+    out = {k: _tidy(v) for k, v in part.items() if not (k == "default" and v is None)}
+    if "anyOf" in out:
+        rest = [a for a in out["anyOf"] if a != {"type": "null"}]
+        if len(rest) == 1:
+            del out["anyOf"]
+            out = {**rest[0], **out}
+        else:
+            out["anyOf"] = rest
+    return out

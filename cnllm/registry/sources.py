@@ -1,0 +1,78 @@
+"""The sources of the files in force: how old they are, and which flags have none."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from cnllm.registry.check import _tables, dotted, unbacked
+from cnllm.registry.load import Document, builtin_path, overlay_paths, read
+
+__all__ = ["Cited", "Unbacked", "documents", "older", "unbacked_flags"]
+
+_KEY = re.compile(r'"([^"]*)"|([^."]+)')
+
+
+class Cited(Struct, frozen=True):
+    """One source as a table cites it: what was read and when, where it is cited, and the flags it backs."""
+
+    source: str
+    seen: str
+    days: int
+    how: str
+    table: str
+    where: str
+    backs: tuple[str, ...]
+
+
+class Unbacked(Struct, frozen=True):
+    """A flag that says what a wire does and names no source."""
+
+    flag: str
+    where: str
+
+
+def documents(paths: Sequence[str] | None = None) -> list[Document]:
+    """The files in force, or the built-in one with the given ones on it. Raises `RegistryError`."""
+    chosen = overlay_paths() if paths is None else [Path(p) for p in paths]
+    return [read(builtin_path(), builtin=True), *(read(p) for p in chosen)]
+
+
+def older(files: Sequence[Document], days: int, today: datetime.date) -> list[Cited]:
+    """The sources that were read more than so many days ago, the oldest first."""
+    found = [cited for document in files for cited in _cited(document, today) if cited.days > days]
+    return sorted(found, key=lambda c: (-c.days, c.source, c.where))
+
+
+def unbacked_flags(files: Sequence[Document]) -> list[Unbacked]:
+    """The flags of these files that no source backs (see `cnllm.registry.check.unbacked`), with their lines."""
+    return [Unbacked(flag, _place(document, _keys(flag))) for document in files for flag in unbacked(document)]
+
+
+def _cited(document: Document, today: datetime.date) -> Iterator[Cited]:
+    for path, table in _tables(document.data):
+        for name, source in table.get("sources", {}).items():
+            seen = datetime.date.fromisoformat(source["seen"])
+            yield Cited(
+                source["url"],
+                source["seen"],
+                (today - seen).days,
+                source["how"],
+                dotted(path),
+                _place(document, [*path, "sources", name]),
+                tuple(source["backs"]),
+            )
+
+
+def _keys(dotted: str) -> list[str]:
+    """A dotted path taken apart; keys with a dot in them stand in quotes."""
+    return [quoted or bare for quoted, bare in _KEY.findall(dotted)]
+
+
+def _place(document: Document, path: list[str]) -> str:
+    line = document.line(path)
+    return f"{document.shown}:{line}" if line else document.shown

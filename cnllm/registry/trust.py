@@ -1,0 +1,52 @@
+"""Which registry files may send built-in keys elsewhere: by path and content, kept in the config folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from cnllm import paths
+from cnllm.errors import RegistryError
+
+__all__ = ["trust", "trusted"]
+
+
+def trust(path: str | os.PathLike[str]) -> None:
+    """Vouch for a registry file as it is now; an edit ends the trust. Raises `RegistryError` if it cannot be read."""
+    file = Path(path).resolve()
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    known = _known()
+    known[str(file)] = hashlib.blake2b(text, digest_size=32).hexdigest()
+    store = _store()
+    store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=store.parent)
+    with os.fdopen(handle, "w") as out:
+        json.dump(known, out, indent=1)
+    os.replace(name, store)
+
+
+def trusted(path: Path, digest: str) -> bool:
+    """Was this file, with this content, vouched for?"""
+    return _known().get(str(path.resolve())) == digest
+
+
+def _store() -> Path:
+    return paths.config_dir() / "trusted.json"
+
+
+def _known() -> dict[str, str]:
+    try:
+        known: dict[str, str] = json.loads(_store().read_text())
+        if type(known) is not dict:
+            raise ValueError("it is no JSON object")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RegistryError(f"cannot be read: {error}", file=str(_store()), hint="delete it and trust again") from error
+    return known

@@ -1,0 +1,122 @@
+"""Which key goes with a request, and that it goes nowhere else."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from cnllm import keys, redact
+from cnllm.engine.plan import Plan
+from cnllm.errors import CnllmError, KeyMissing, Untrusted
+from cnllm.model import Model
+from cnllm.registry.registry import Registry, origin_of
+
+__all__ = ["cleaned", "key_for", "sealed", "without"]
+
+_SHORTEST = 8
+
+
+def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
+    """The key for a plan: the caller's, else from the environment or the keys file. None where none is needed.
+
+    Raises `KeyMissing`, and `Untrusted` for a kept key that would leave the origins it belongs to.
+    """
+    flags = plan.flags
+    if given is not None or not any("{key}" in v for v in plan.headers.values()):
+        return given
+    names = flags.keys or []
+    for name in names:
+        found = keys.find([name])
+        if found is not None:
+            _demand_home(name, plan)
+            return found
+    if not names or _local(plan.url):
+        return None
+    raise KeyMissing(
+        f"no key for {plan.model.provider}: {' or '.join(names)} is not set",
+        env=list(names),
+        hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate"
+        + _elsewhere(plan.model, registry),
+    )
+
+
+def _demand_home(name: str, plan: Plan) -> None:
+    origin = origin_of(plan.url)
+    if not plan.model.trusts(name, origin):
+        raise Untrusted(
+            f"{name} is not for {origin}: it belongs to another address",
+            origin=origin,
+            hint="`cnllm registry trust FILE` vouches for a file; --key-env or api_key= sends a key on purpose",
+        )
+    if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
+        raise Untrusted(
+            f"{name} would go to {origin} unencrypted",
+            origin=origin,
+            hint="use https; --key-env or api_key= sends a key on purpose",
+        )
+
+
+def _local(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _elsewhere(model: Model, registry: Registry) -> str:
+    """Other endpoints of the same model for which there is a key."""
+    others = [
+        name
+        for name in registry.names()
+        if name.partition("/")[2] == model.id
+        and name != model.name
+        and (found := registry.resolve(name).flags.keys)
+        and keys.find(found) is not None
+    ]
+    return f"; a key is set for {', '.join(others)}" if others else ""
+
+
+def sealed(plan: Plan, key: str | None) -> Plan:
+    """The plan with the key in place of its placeholder, for the transport; without a key such headers are left out."""
+    headers = {}
+    for name, value in plan.headers.items():
+        if "{key}" in value:
+            if key is None:
+                continue
+            value = value.replace("{key}", key)
+        headers[name] = value
+    return replace(plan, headers=headers)
+
+
+def cleaned(error: CnllmError, key: str | None) -> CnllmError:
+    """An error, and those behind it, without the key, should the endpoint have echoed it."""
+    seen: BaseException | None = error
+    while key and seen is not None:
+        for name in ("message", "body", "hint"):
+            said: Any = getattr(seen, name, None)
+            if isinstance(said, str) and key in said:
+                setattr(seen, name, redact.redact(said, [key]))
+        reply = getattr(seen, "reply", None)
+        if reply is not None and reply.raw is not None:
+            seen.reply = replace(reply, raw=_cleaned_data(reply.raw, key))  # type: ignore[attr-defined]
+        seen.args = tuple(redact.redact(a, [key]) if isinstance(a, str) else a for a in seen.args)
+        seen = seen.__cause__ or seen.__context__
+    return error
+
+
+def without(key: str | None, body: bytes) -> bytes:
+    """A body without the key, should the endpoint have echoed it; a key too short to be one is left alone."""
+    return body.replace(key.encode(), redact.MARK.encode()) if key and len(key) >= _SHORTEST else body
+
+
+def _cleaned_data(data: Any, key: str) -> Any:
+    encoded = msgspec.json.encode(data)
+    cleaned = without(key, encoded)
+    return data if cleaned == encoded else msgspec.json.decode(cleaned)

@@ -1,0 +1,69 @@
+"""Settings from the environment: how long to wait and how often to try, for clients that are not told otherwise.
+
+pydantic-settings reads and checks them; it is imported only when one is set.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.errors import CnllmError
+from cnllm.policy import Retry, Timeouts
+
+__all__ = ["Settings", "from_environment"]
+
+_VARIABLES = {
+    "CNLLM_TIMEOUT": "seconds, for all four of the waits below",
+    "CNLLM_CONNECT_TIMEOUT": "seconds until there is a connection",
+    "CNLLM_FIRST_BYTE_TIMEOUT": "seconds until the status line",
+    "CNLLM_IDLE_TIMEOUT": "seconds between any two bytes of a reply",
+    "CNLLM_PROGRESS_TIMEOUT": "seconds between two pieces of what the model says",
+    "CNLLM_ATTEMPTS": "how often a call is tried in all",
+}
+
+
+class Settings(Struct, frozen=True):
+    """What the environment asks for."""
+
+    timeouts: Timeouts = Timeouts()
+    retry: Retry = Retry()
+
+
+def from_environment() -> Settings:
+    """The settings in force. Raises `CnllmError` naming a variable whose value is no number or out of range."""
+    if not any(os.environ.get(name) for name in _VARIABLES):
+        return Settings()
+    read = _read()
+    base = Timeouts.of(read["timeout"])
+    waits = {name: read[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
+    return Settings(
+        timeouts=Timeouts(**{name: getattr(base, name) if value is None else value for name, value in waits.items()}),
+        retry=Retry() if read["attempts"] is None else Retry(attempts=read["attempts"]),
+    )
+
+
+def _read() -> dict[str, Any]:
+    from pydantic import Field, ValidationError
+    from pydantic_settings import BaseSettings, SettingsConfigDict
+
+    class Environment(BaseSettings):
+        model_config = SettingsConfigDict(env_prefix="CNLLM_", extra="ignore", env_ignore_empty=True)
+
+        timeout: float | None = Field(None, gt=0)
+        connect_timeout: float | None = Field(None, gt=0)
+        first_byte_timeout: float | None = Field(None, gt=0)
+        idle_timeout: float | None = Field(None, gt=0)
+        progress_timeout: float | None = Field(None, gt=0)
+        attempts: int | None = Field(None, ge=1)
+
+    try:
+        return Environment().model_dump()  # type: ignore[call-arg]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"CNLLM_{str(first['loc'][0]).upper()}"
+        raise CnllmError(
+            f"{name}={first['input']}: {first['msg'].lower()}", hint=f"{name} is {_VARIABLES[name]}"
+        ) from error

@@ -1,0 +1,44 @@
+"""The verbs without a client in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.client import Client, Stream
+from cnllm.engine.plan import build_request
+from cnllm.model import Model
+from cnllm.registry import Registry
+from cnllm.types import Note, Reply
+
+__all__ = ["Fitted", "call", "fit", "stream"]
+
+
+def call(model: str | Model, messages: Any, **options: Any) -> Reply:
+    """`Client.call` with a client of its own. For more than one call, keep a `Client`: it keeps its connections."""
+    with Client() as client:
+        return client.call(model, messages, **options)
+
+
+@contextmanager
+def stream(model: str | Model, messages: Any, **options: Any) -> Iterator[Stream]:
+    """`Client.stream` with a client of its own."""
+    with Client() as client, client.stream(model, messages, **options) as events:
+        yield events
+
+
+class Fitted(Struct, frozen=True):
+    """A history as an endpoint will take it: `messages` as wire dicts, and what was changed."""
+
+    messages: list[dict[str, Any]]
+    notes: list[Note]
+
+
+def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
+    """The messages that a request to this model would carry."""
+    found = Registry.load().resolve(model) if isinstance(model, str) else model
+    plan = build_request(found, messages, **options)
+    return Fitted(plan.body["messages"], plan.notes)

@@ -1,0 +1,44 @@
+"""What the judge looks at, and what it finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.flags import Flags
+from cnllm.model import Model
+from cnllm.simulator.asked import Asked
+
+__all__ = ["Case", "Wrong"]
+
+
+class Case(Struct, frozen=True):
+    """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
+
+    `worded` holds the kinds of refusal that the entry has words for.
+    """
+
+    model: Model
+    flags: Flags
+    asked: Asked
+    headers: dict[str, str]
+    thinks: bool | None
+    worded: frozenset[str]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The request's body."""
+        return self.asked.body
+
+
+class Wrong(Struct, frozen=True):
+    """One thing an endpoint refuses: its kind (`Refusal.on`), a sentence, what fills a refusal's blanks."""
+
+    on: str
+    message: str
+    param: str | None = None
+    value: Any = None
+    role: str | None = None
+    index: int | None = None
+    choice: str | None = None

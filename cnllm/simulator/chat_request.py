@@ -1,0 +1,122 @@
+"""Reads a chat-completions request, with code of its own: a wrong writer is not to meet its own reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.simulator.asked import Asked, Call, Form, Offer, Turn
+
+__all__ = ["read"]
+
+_KINDS = {
+    "image_url": "image",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "video_url": "video",
+    "file": "file",
+    "file_url": "file",
+}
+
+
+def read(body: dict[str, Any]) -> Asked:
+    """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
+    broken: list[str] = []
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        broken.append("messages")
+        messages = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            broken.append(f"messages[{index}]")
+    tools = body.get("tools")
+    if tools is not None and (not isinstance(tools, list) or not all(isinstance(t, dict) for t in tools)):
+        broken.append("tools")
+        tools = None
+    choice, named = _choice(body.get("tool_choice"))
+    answer, schema = _format(body.get("response_format"))
+    return Asked(
+        body=body,
+        turns=tuple(_turn(m) for m in messages if isinstance(m, dict)),
+        tools=None if tools is None else tuple(_offer(t) for t in tools),
+        choice=choice,
+        named=named,
+        parallel=body.get("parallel_tool_calls") is not False,
+        stream=body.get("stream") is True,
+        answer=answer,
+        schema=schema,
+        broken=broken[0] if broken else None,
+    )
+
+
+def _turn(message: dict[str, Any]) -> Turn:
+    content = message.get("content")
+    parts = [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+    texts = [p.get("text") for p in parts if p.get("type") == "text"]
+    calls = message.get("tool_calls")
+    return Turn(
+        role=message.get("role"),
+        form=_form(message),
+        text=content if isinstance(content, str) else "".join(t for t in texts if isinstance(t, str)),
+        wire=message,
+        media=tuple(_KINDS.get(str(p.get("type")), "other") for p in parts if p.get("type") != "text"),
+        blank="" in texts,
+        calls=tuple(_call(c) for c in calls) if isinstance(calls, list) else None,
+        result_of=message.get("tool_call_id"),
+    )
+
+
+def _form(message: dict[str, Any]) -> Form:
+    match message.get("content"):
+        case None:
+            return "null" if "content" in message else "absent"
+        case "" | []:
+            return "empty"
+        case str():
+            return "text"
+        case list(parts) if all(isinstance(p, dict) for p in parts):
+            return "parts"
+        case _:
+            return "other"
+
+
+def _call(call: Any) -> Call:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return Call(id=None, name=None, arguments=None)
+    return Call(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
+
+
+def _offer(tool: dict[str, Any]) -> Offer:
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return Offer(kind=tool.get("type"))
+    return Offer(
+        kind=tool.get("type"),
+        name=function.get("name"),
+        parameters=function.get("parameters"),
+        strict=function.get("strict") is True,
+    )
+
+
+def _choice(said: Any) -> tuple[str | None, str | None]:
+    match said:
+        case None:
+            return None, None
+        case {"type": "function", "function": {"name": str(name)}}:
+            return "named", name
+        case str():
+            return said, None
+        case _:
+            return "other", None
+
+
+def _format(said: Any) -> tuple[str | None, Any]:
+    match said:
+        case None | {"type": "text"}:
+            return None, None
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return "json_schema", schema
+        case {"type": str(kind)}:
+            return kind, None
+        case _:
+            return "other", None

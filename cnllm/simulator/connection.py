@@ -1,0 +1,202 @@
+"""One client of the server: reads its requests, answers them, and misbehaves where it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from cnllm.simulator.case import Wrong
+from cnllm.simulator.faults import HEADER, Fault
+from cnllm.simulator.routes import route
+from cnllm.simulator.transport import Answered, Known, turned_away
+
+if TYPE_CHECKING:
+    import h11
+
+__all__ = ["Connection", "Host"]
+
+_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
+_PATIENCE = 2.0  # seconds in which a client that sends too much may read that it does
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    registry: Known
+    pace: float
+    body_limit: int
+
+    def fault(self, header: str) -> Fault | None: ...
+
+
+class Connection:
+    """One client: requests one after the other, until either side has enough."""
+
+    def __init__(self, server: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import h11  # comes with httpx; only a server needs it
+
+        self.h11 = h11
+        self.server, self.reader, self.writer = server, reader, writer
+        self.wire = h11.Connection(h11.SERVER)
+
+    async def run(self) -> None:
+        """Answer until the connection ends."""
+        while True:
+            try:
+                event = await self.next_event()
+                if not isinstance(event, self.h11.Request):
+                    return
+                headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in event.headers}
+                content = await self.body()
+            except self.h11.RemoteProtocolError as error:
+                if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
+                    wrong = Wrong("http", str(error))
+                    await self.send(turned_away(wrong, status=error.error_status_hint), None)
+                return
+            if content is None:
+                await self.send(turned_away(Wrong("size", "The request body is too large."), status=413), None)
+                # Closed at once, the connection would be reset by what still comes, and the answer lost.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.stall(), _PATIENCE)
+                return
+            target = event.target.decode("latin-1")
+            if not await self.answer(event.method.decode("ascii"), target, headers, content):
+                return
+            if self.wire.our_state is not self.h11.DONE or self.wire.their_state is not self.h11.DONE:
+                return
+            self.wire.start_next_cycle()
+
+    async def next_event(self) -> h11.Event:
+        """The next event of the request, or of the connection's end."""
+        while True:
+            event = self.wire.next_event()
+            if event is self.h11.NEED_DATA:
+                if self.wire.they_are_waiting_for_100_continue:
+                    await self.write(self.h11.InformationalResponse(status_code=100, headers=[]))
+                self.wire.receive_data(await self.reader.read(65536))
+            elif event is self.h11.PAUSED:
+                return self.h11.ConnectionClosed()
+            else:
+                assert not isinstance(event, type)
+                return event
+
+    async def body(self) -> bytes | None:
+        """The request's body, None where it is longer than the limit."""
+        parts = bytearray()
+        while isinstance(event := await self.next_event(), self.h11.Data):
+            parts += event.data
+            if len(parts) > self.server.body_limit:
+                return None
+        return bytes(parts)
+
+    async def answer(self, method: str, target: str, headers: dict[str, str], content: bytes) -> bool:
+        """Answer one request; False where nothing more can follow on this connection."""
+        if _host_name(headers.get("host", "")) not in _NAMES:
+            wrong = Wrong("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
+            await self.send(turned_away(wrong, status=421), None)
+            return True
+        fault = None
+        if HEADER in headers:
+            try:
+                fault = self.server.fault(headers[HEADER])
+            except ValueError as error:
+                await self.send(turned_away(Wrong("fault", str(error))), None)
+                return True
+        if fault is not None and "stall-headers" in fault.kinds:
+            await self.stall()
+            return False
+        if fault is not None and "reset-headers" in fault.kinds:
+            self.reset()
+            return False
+        answered = route(self.server.registry, method, target, headers, content)
+        return await self.send(_instead(fault) or answered, fault, bodiless=method == "HEAD")
+
+    # ── sending ──────────────────────────────────────────────────────────────
+    async def send(self, answered: Answered, fault: Fault | None, *, bodiless: bool = False) -> bool:
+        """Send an answer, one HTTP chunk per piece; False where a fault ended the connection."""
+        pieces = list(answered.pieces)
+        streams = answered.headers.get("content-type") == "text/event-stream"
+        headers = dict(answered.headers)
+        if fault is not None and not streams:
+            pieces = _quarters(b"".join(pieces))
+        if not streams and fault is None:
+            headers["content-length"] = str(sum(map(len, pieces)))
+        await self.write(
+            self.h11.Response(
+                status_code=answered.status,
+                headers=list(headers.items()),
+                reason=_REASONS.get(answered.status, ""),
+            )
+        )
+        if fault is not None and "stall-body" in fault.kinds:
+            await self.stall()
+            return False
+        middle = max(1, len(pieces) // 2) if fault is not None and fault.halves else None
+        delay = max(self.server.pace, fault.delay if fault is not None else 0.0)
+        for index, piece in enumerate([] if bodiless else pieces[:middle]):
+            if delay and (index or fault is not None):
+                await asyncio.sleep(delay)
+            await self.write(self.h11.Data(data=piece))
+        if fault is not None and not await self.strike(fault):
+            return False
+        await self.write(self.h11.EndOfMessage())
+        return True
+
+    async def strike(self, fault: Fault) -> bool:
+        """What a fault does when the body, or half of it, was sent; False where that is the end."""
+        if "reset" in fault.kinds:
+            self.reset()
+        elif "comments" in fault.kinds:
+            while True:
+                await asyncio.sleep(self.server.pace or 0.02)
+                await self.write(self.h11.Data(data=b": still here\n\n"))
+        elif not fault.kinds.keys().isdisjoint({"stall-middle", "linger"}):
+            await self.stall()
+        return fault.kinds.keys().isdisjoint({"reset", "stall-middle", "linger", "drop"})
+
+    async def write(self, event: h11.Event) -> None:
+        """Hand bytes to the socket, and let other connections have their turn."""
+        data = self.wire.send(event)
+        if data:
+            self.writer.write(data)
+        await self.writer.drain()
+        await asyncio.sleep(0)
+
+    async def stall(self) -> None:
+        """Say nothing until the client goes away."""
+        while await self.reader.read(65536):
+            pass
+
+    def reset(self) -> None:
+        """End the connection with a reset, as a crashed server does."""
+        peer: socket.socket | None = self.writer.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+def _instead(fault: Fault | None) -> Answered | None:
+    """What is answered in place of the endpoint's own answer."""
+    if fault is None:
+        return None
+    if "redirect" in fault.kinds:
+        return turned_away(Wrong("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
+    if fault.status is None:
+        return None
+    after = {"retry-after": fault.kinds["retry-after"]} if "retry-after" in fault.kinds else {}
+    return turned_away(Wrong("fault", "This failure was asked for."), status=fault.status, **after)
+
+
+def _quarters(body: bytes) -> list[bytes]:
+    size = max(1, -(-len(body) // 4))
+    return [body[i : i + size] for i in range(0, len(body), size)]

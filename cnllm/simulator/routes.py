@@ -1,0 +1,105 @@
+"""Which endpoint a path means, and what it answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cnllm.errors import CnllmError, UnknownModel
+from cnllm.model import Model
+from cnllm.simulator.case import Wrong
+from cnllm.simulator.transport import MARK, Answered, Known, respond, turned_away
+
+__all__ = ["route"]
+
+_BARE = ("/chat/completions", "/v1/chat/completions")
+_LISTS = ("/models", "/v1/models")
+
+
+def route(registry: Known, method: str, target: str, headers: Mapping[str, str], content: bytes) -> Answered:
+    """The answer to one HTTP request.
+
+    `/{provider}` followed by the entry's path is that endpoint; a bare `/v1/chat/completions` is the endpoint
+    of whatever model the body names, by alias or as provider/id.
+    """
+    path = target.partition("?")[0]
+    provider, slash, rest = path[1:].partition("/")
+    try:
+        if path in _LISTS:
+            return _list(registry, method, None)
+        if slash and "/" + rest in _LISTS:
+            return _list(registry, method, provider)
+        if path in _BARE:
+            return _posted(method) or _bare(registry, headers, content)
+        model = _at(registry, provider, "/" + rest, _model_named(content)) if slash else None
+    except UnknownModel as unknown:
+        return turned_away(Wrong("model", unknown.message, param="model"))
+    except CnllmError as error:  # a broken registry is the server's fault, and its words say where
+        return turned_away(Wrong("registry", error.message), status=500)
+    if model is None:
+        return turned_away(Wrong("path", f"There is nothing at {path}."), status=404)
+    return _posted(method) or respond(model, headers, content)
+
+
+def _posted(method: str) -> Answered | None:
+    if method == "POST":
+        return None
+    return turned_away(Wrong("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
+
+
+def _bare(registry: Known, headers: Mapping[str, str], content: bytes) -> Answered:
+    named = _model_named(content)
+    if named is None:
+        return turned_away(Wrong("param", "The body is a JSON object that names a model.", param="model"))
+    model = registry.resolve(named)
+    body: dict[str, Any] = msgspec.json.decode(content)
+    return respond(model, headers, msgspec.json.encode({**body, "model": model.id}))
+
+
+def _model_named(content: bytes) -> str | None:
+    """The model a body names, None where it names none or is no JSON object."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    named = body.get("model") if isinstance(body, dict) else None
+    return named if isinstance(named, str) and named else None
+
+
+def _at(registry: Known, provider: str, rest: str, named: str | None) -> Model | None:
+    """The model that a provider's path and a body name, None where that provider has no such path."""
+    # Any id will do to learn the provider's path; where the path holds the model, it names it.
+    shape = _shape(registry.resolve(f"{provider}/{named or 'any'}"))
+    found = next((m for s in shape if (m := re.fullmatch(s, rest))), None)
+    if found is None:
+        return None
+    in_path = found.groupdict().get("model")
+    return registry.resolve(f"{provider}/{in_path or named or 'any'}")
+
+
+def _shape(model: Model) -> list[str]:
+    """Patterns of the paths an endpoint has."""
+    paths = [p.partition("?")[0] for p in (model.flags.path, model.flags.stream_path) if p]
+    return [re.escape(p).replace(re.escape("{model}"), "(?P<model>.+)") for p in paths]
+
+
+def _list(registry: Known, method: str, provider: str | None) -> Answered:
+    if method not in ("GET", "HEAD"):
+        return turned_away(Wrong("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
+    names = [n for n in registry.names() if provider is None or n.partition("/")[0] == provider]
+    if not names:
+        return turned_away(Wrong("path", f"There is no provider {provider}."), status=404)
+    data = [
+        {
+            "id": n if provider is None else n.partition("/")[2],
+            "object": "model",
+            "created": 0,
+            "owned_by": n.partition("/")[0],
+        }
+        for n in names
+    ]
+    body = msgspec.json.encode({"object": "list", "data": data})
+    return Answered(200, {"content-type": "application/json", MARK: "1"}, [body])

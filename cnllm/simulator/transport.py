@@ -1,0 +1,143 @@
+"""The simulator in the place of a network: a plan goes in, an endpoint's bytes come out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.model import Model
+from cnllm.simulator import chat, chat_request
+from cnllm.simulator.answer import answer
+from cnllm.simulator.asked import flags_for
+from cnllm.simulator.case import Wrong
+from cnllm.simulator.judge import Refused, judge, refusal
+
+__all__ = ["MARK", "Answered", "AsyncSimTransport", "Known", "Sent", "SimTransport", "respond", "turned_away"]
+
+MARK = "x-cnllm-simulated"
+_WIRE = "openai-chat"
+
+
+class Sent(Protocol):
+    """What a transport is handed: where a request goes, and its bytes."""
+
+    @property
+    def model(self) -> Model: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+class Known(Protocol):
+    """What the simulator needs of a registry."""
+
+    def resolve(self, name: str) -> Model: ...
+    def names(self) -> list[str]: ...
+
+
+class Answered(Struct, frozen=True):
+    """A response: its body comes in pieces, one per event where it streams."""
+
+    status: int
+    headers: dict[str, str]
+    pieces: Iterable[bytes]
+
+
+def respond(model: Model, headers: Mapping[str, str], content: bytes) -> Answered:
+    """What this endpoint answers to these bytes."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return turned_away(Wrong("param", f"The body is not JSON: {error}"))
+    if not isinstance(body, dict):
+        return turned_away(Wrong("param", "The body is not a JSON object."))
+    return _answered(model, headers, body)
+
+
+def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any]) -> Answered:
+    if model.protocol != _WIRE:
+        said = Wrong("protocol", f"The simulator does not speak {model.protocol} yet.")
+        return turned_away(said, status=501)
+    refused = judge(model, headers, body)
+    if refused is not None:
+        return _refused(refused)
+    asked = chat_request.read(body)
+    flags, thinks = flags_for(model, asked)
+    said_so = answer(model, flags, asked, thinks)
+    if asked.stream:
+        return Answered(
+            200,
+            {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"},
+            chat.frames(model, flags, asked, said_so),
+        )
+    return Answered(200, _json(), [chat.whole(model, flags, asked, said_so)])
+
+
+def turned_away(wrong: Wrong, *, status: int | None = None, **headers: str) -> Answered:
+    """A refusal that no endpoint words: bad JSON, no such path, a wire not spoken."""
+    plain = refusal(wrong, [])
+    kept = _refused(Refused(status=status or plain.status, body=plain.body))
+    return Answered(kept.status, kept.headers | headers, kept.pieces)
+
+
+def _refused(refused: Refused) -> Answered:
+    looks_json = refused.body.lstrip().startswith(("{", "["))
+    headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
+    return Answered(refused.status, headers, [refused.body.encode()])
+
+
+def _json() -> dict[str, str]:
+    return {"content-type": "application/json", MARK: "1"}
+
+
+class SimTransport:
+    """A transport that answers out of the registry; `pace` is the seconds between the pieces of a stream."""
+
+    def __init__(self, registry: Known | None = None, pace: float = 0.0) -> None:
+        self.registry = registry
+        self.pace = pace
+
+    def send(self, plan: Sent) -> tuple[int, dict[str, str], Iterator[bytes]]:
+        """Status, headers, and the body in pieces."""
+        answered = respond(plan.model, plan.headers, plan.content)
+        return answered.status, answered.headers, self._paced(answered.pieces)
+
+    def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for index, piece in enumerate(pieces):
+            if index and self.pace:
+                time.sleep(self.pace)
+            yield piece
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class AsyncSimTransport:
+    """The same for code that awaits; under asyncio and trio alike."""
+
+    def __init__(self, registry: Known | None = None, pace: float = 0.0) -> None:
+        self.registry = registry
+        self.pace = pace
+
+    async def send(self, plan: Sent) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+        """Status, headers, and the body in pieces."""
+        answered = respond(plan.model, plan.headers, plan.content)
+        return answered.status, answered.headers, self._paced(answered.pieces)
+
+    async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+        for index, piece in enumerate(pieces):
+            if index and self.pace:
+                import anyio  # comes with httpx; only a paced answer needs it
+
+                await anyio.sleep(self.pace)
+            yield piece
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,226 @@
+"""What an endpoint refuses about the messages: roles, order, content, calls and their results, reasoning."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cnllm.flags import Reasoning
+from cnllm.simulator.asked import Turn
+from cnllm.simulator.case import Case, Wrong
+from cnllm.simulator.paths import at
+
+__all__ = ["wrongs"]
+
+_ROLES = ("system", "user", "assistant", "tool")
+_INSTEAD = (
+    "refusal",
+    "audio",
+    "function_call",
+)  # an assistant turn may have one of these in place of content
+
+
+def wrongs(case: Case) -> Iterator[Wrong]:
+    """All that is wrong with the messages."""
+    yield from _roles(case)
+    yield from _order(case)
+    yield from _results(case)
+    yield from _calls(case)
+    yield from _content(case)
+    yield from _reasoning(case)
+
+
+def _roles(case: Case) -> Iterator[Wrong]:
+    rules = case.flags.messages
+    taken = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
+    if rules is not None and rules.developer:
+        taken.append("developer")
+    for index, turn in enumerate(case.asked.turns):
+        if turn.role not in taken:
+            where = f"messages[{index}].role"
+            message = f"unknown role {turn.role}, expected one of {', '.join(taken)}"
+            yield Wrong("role", message, param=where, value=turn.role, role=str(turn.role), index=index)
+
+
+def _order(case: Case) -> Iterator[Wrong]:
+    rules = case.flags.messages
+    if rules is None:
+        return
+    turns = case.asked.turns
+    for index, turn in enumerate(turns):
+        if rules.system == "first" and turn.role in ("system", "developer") and index:
+            message = "A system message must be the first message."
+            yield Wrong("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
+        if rules.runs == "join" and index and turn.role == turns[index - 1].role and turn.role in ("user", "assistant"):
+            message = "Roles user and assistant must alternate."
+            yield Wrong("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
+    start = next((t for t in turns if t.role not in ("system", "developer")), None)
+    if rules.first_user and start is not None and start.role != "user":
+        message = "The first message after system must be the user's."
+        yield Wrong("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
+
+
+def _results(case: Case) -> Iterator[Wrong]:
+    """Each call is answered right after its turn, and nothing is answered that was not called."""
+    pending: list[Any] = []
+    for index, turn in enumerate(case.asked.turns):
+        if turn.role == "tool":
+            if turn.result_of not in pending:
+                message = f"Tool result {turn.result_of} does not answer a call of the turn before it."
+                yield Wrong("results", message, param=f"messages[{index}]", value=turn.result_of, index=index)
+            else:
+                pending.remove(turn.result_of)
+            continue
+        if pending:
+            yield _unanswered(pending, index)
+        pending = [c.id for c in turn.calls or ()]
+    if pending:
+        yield _unanswered(pending, len(case.asked.turns))
+
+
+def _unanswered(pending: list[Any], index: int) -> Wrong:
+    message = (
+        "An assistant message with tool_calls must be followed by tool messages responding to each "
+        f"tool_call_id. Not answered: {', '.join(map(str, pending))}"
+    )
+    return Wrong("results", message, param=f"messages[{index}]", value=pending[0], index=index)
+
+
+def _calls(case: Case) -> Iterator[Wrong]:
+    rules = case.flags.tools
+    for index, turn in enumerate(case.asked.turns):
+        if turn.calls == ():
+            where = f"messages[{index}].tool_calls"
+            yield Wrong("empty-tools", f"[] is too short - '{where}'", param=where, index=index)
+        for n, call in enumerate(turn.calls or ()):
+            where = f"messages[{index}].tool_calls[{n}]"
+            if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
+                yield Wrong("param", f"{where} has no id or no name.", param=where, index=index)
+            elif rules is not None and rules.ids and not re.fullmatch(rules.ids, call.id):
+                message = f"{where}.id is {call.id} but must match {rules.ids}"
+                yield Wrong("results", message, param=f"{where}.id", value=call.id, index=index)
+            if not _object(call.arguments, bool(rules and rules.one_object)):
+                message = f"{where}.function.arguments is not a JSON object."
+                value = call.id if isinstance(call.id, str) else None
+                yield Wrong("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
+
+
+def _object(arguments: Any, may_be_object: bool) -> bool:
+    if isinstance(arguments, dict):
+        return may_be_object
+    if not isinstance(arguments, str):
+        return False
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
+
+
+def _content(case: Case) -> Iterator[Wrong]:
+    for index, turn in enumerate(case.asked.turns):
+        said = _content_wrong(case, turn)
+        if said is not None:
+            where = f"messages[{index}].content"
+            yield Wrong("content", f"{where}: {said}", param=where, role=str(turn.role), index=index)
+
+
+def _content_wrong(case: Case, turn: Turn) -> str | None:
+    """Why the content of a turn is not taken, None where it is."""
+    rules = case.flags.messages
+    strict = "content" in case.worded  # an endpoint with words for it minds empty text too
+    if turn.form == "other":
+        return "must be a string or a list of parts"
+    if turn.form == "parts" and not turn.media and rules is not None and rules.content == "string":
+        return "must be a string"
+    if strict and turn.form == "parts" and turn.blank:
+        return "text content is empty"
+    foreign = [m for m in turn.media if m != "other" and case.flags.input is not None and m not in case.flags.input]
+    if foreign:
+        return f"this model does not read {foreign[0]}"
+    if turn.role == "assistant" and turn.calls:
+        return _beside_calls(turn, rules.empty if rules is not None else None)
+    if turn.form in ("null", "absent") and not any(k in turn.wire for k in _INSTEAD):
+        return "must not be null"
+    if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
+        return "must not be empty"
+    return None
+
+
+def _beside_calls(turn: Turn, empty: str | None) -> str | None:
+    if turn.form in ("text", "parts"):
+        return None
+    if empty == "space":
+        return "must not be empty"
+    if empty == "omit" and turn.form != "absent":
+        return "must be left out beside tool calls"
+    if empty == "empty" and turn.form == "null":
+        return "must be a string"
+    return None
+
+
+def _reasoning(case: Case) -> Iterator[Wrong]:
+    rules = case.flags.reasoning
+    if rules is None:
+        return
+    turns = case.asked.turns
+    if "reasoning-missing" in case.worded and case.thinks:
+        for index in _must_carry(case, rules):
+            if not _carries(turns[index], rules):
+                message = f"The reasoning of messages[{index}] must be passed back."
+                yield Wrong("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)
+    if "reasoning-sent" in case.worded:
+        forbidden = _forbidden(rules)
+        for index, turn in enumerate(turns):
+            found = next((f for f in forbidden if at(turn.wire, f) is not None), None)
+            if turn.role == "assistant" and found is not None:
+                message = f"messages[{index}].{found} must not be sent."
+                yield Wrong("reasoning-sent", message, param=f"messages[{index}].{found}", index=index)
+
+
+def _forbidden(rules: Reasoning) -> list[str]:
+    """The fields that may hold reasoning and are not the one in which it goes back."""
+    goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details")
+    return [f for f in rules.fields or [] if not goes_back or f != _place(rules)]
+
+
+def _place(rules: Reasoning) -> str | None:
+    """The field in which reasoning goes back."""
+    return rules.replay_field or next(iter(rules.fields or []), None)
+
+
+def _must_carry(case: Case, rules: Reasoning) -> list[int]:
+    """Which turns must carry their reasoning.
+
+    Under `always` a turn with calls must in any case, and the others once any of them does: a history without
+    any may have come from a model that does not reason.
+    """
+    turns = case.asked.turns
+    spoken = [i for i, t in enumerate(turns) if t.role == "assistant"]
+    calling = [i for i in spoken if turns[i].calls]
+    match rules.replay:
+        case "tool-turns":
+            return calling
+        case "since-user":
+            user = max((i for i, t in enumerate(turns) if t.role == "user"), default=-1)
+            return [i for i in spoken if i > user]
+        case "always":
+            return spoken if any(_carries(turns[i], rules) for i in spoken) else calling
+        case _:
+            return []
+
+
+def _carries(turn: Turn, rules: Reasoning) -> bool:
+    """Does a turn bring its reasoning back, in the form the endpoint wants?"""
+    place = _place(rules)
+    found = at(turn.wire, place) if place else None
+    match rules.replay_as:
+        case "tags":
+            return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
+        case "content-parts":
+            return "other" in turn.media
+        case "details":
+            return isinstance(found, list) and bool(found)
+        case _:
+            return found is not None and (found != "" or rules.if_missing != "space")

@@ -1,0 +1,27 @@
+"""Text in pieces about the size of tokens."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_cjk", "pieces", "shortened"]
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK = re.compile(f"[{_CJK}]")
+_PIECE = re.compile(rf"[{_CJK}]{{1,2}}| ?[^\s{_CJK}]{{1,12}}|\s")
+
+
+def is_cjk(text: str) -> bool:
+    """Does the text hold a Chinese, Japanese or Korean character?"""
+    return _HAS_CJK.search(text) is not None
+
+
+def pieces(text: str) -> list[str]:
+    """The text in words, or by one or two Chinese characters, as models stream it; none of it is lost."""
+    return _PIECE.findall(text)
+
+
+def shortened(text: str, length: int) -> str:
+    """The text on one line, with an ellipsis where it was cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[:length] + "…"

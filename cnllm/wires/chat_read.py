@@ -1,0 +1,165 @@
+"""OpenAI chat completions, reading: bodies and chunks → what they mean.
+
+One function for both: a message is read like a delta that holds everything. The endpoint's dialect (which fields hold
+the thinking, where usage and errors are) comes from the flags.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.flags import Flags
+from cnllm.types import Event
+from cnllm.wires.paths import at, first
+from cnllm.wires.sink import Sink
+from cnllm.wires.usage import counts
+
+__all__ = ["chunk"]
+
+
+def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
+    """One decoded chunk, or with `whole` one body: its events, and what it leaves in `sink`."""
+    if sink.id is None and type(data.get("id")) is str:
+        sink.id = data["id"] or None
+    if sink.model is None and type(data.get("model")) is str:
+        sink.model = data["model"] or None
+    fault = _fault(data, flags)
+    if fault is not None and sink.fault is None:
+        sink.fault = fault
+    out: list[Event] = []
+    usage = first(data, flags.usage.at if flags.usage else None)
+    if type(usage) is dict:
+        out += sink.count(counts(usage, flags))
+    choices = data.get("choices")
+    if type(choices) is not list:
+        return out
+    for place, choice in enumerate(choices):
+        if type(choice) is dict and choice.get("index") in ((None, 0) if place == 0 else (0,)):
+            out += _choice(choice, flags, sink, whole)
+    return out
+
+
+def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[Event]:
+    out: list[Event] = []
+    sink.answered = True
+    for key in ("delta", "message") if not whole else ("message", "delta"):
+        said = choice.get(key)
+        if type(said) is dict:
+            # Some endpoints repeat the whole message beside the last delta.
+            if key == "message" and not whole and (sink.wrote or sink.called):
+                continue
+            out += _delta(said, flags, sink, whole or key == "message")
+            if whole:
+                break
+    if type(choice.get("text")) is str and choice["text"]:
+        out += sink.text(choice["text"])
+    reason = choice.get("finish_reason")
+    if type(reason) is str and reason:
+        sink.raw_finish = reason
+        sink.finished = True
+    return out
+
+
+def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[Event]:
+    out: list[Event] = []
+    reasoning = flags.reasoning
+    thought = ""
+    for field in (reasoning.fields if reasoning else None) or ():
+        value = said.get(field)
+        if not value:
+            continue
+        if type(value) is list:
+            sink.details(value)
+            value = "".join(_detail_text(item) for item in value)
+        if not thought and type(value) is str and value:  # mirrored fields count once
+            thought = value
+            out += sink.think(value, field)
+    content = said.get("content")
+    if type(content) is str:
+        if content:
+            out += sink.text(content)
+    elif type(content) is list:
+        out += _parts(content, flags, sink)
+    elif type(content) is dict:
+        sink.opaque(content)
+    refusal = said.get("refusal")
+    if type(refusal) is str and refusal:
+        sink.refused = True
+        out += sink.text(refusal)
+    if calls := said.get("tool_calls"):
+        out += sink.call_pieces(calls, whole)
+    elif type(old := said.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
+        out += sink.call_pieces([{"index": 0, "function": old}], whole)
+    return out
+
+
+def _parts(parts: list[Any], flags: Flags, sink: Sink) -> list[Event]:
+    """Content as a list: text parts, parts that hold reasoning, and others, kept whole."""
+    out: list[Event] = []
+    thinks = flags.reasoning.part if flags.reasoning else None
+    for part in parts:
+        if type(part) is str:
+            out += sink.text(part)
+        elif type(part) is not dict:
+            continue
+        elif thinks is not None and part.get("type") == thinks:
+            inner = part.get(thinks)
+            inner = [inner] if type(inner) is not list else inner
+            text = "".join(_detail_text(p) for p in inner)
+            sink.details([part])
+            out += sink.think(text, "content") if text else []
+        elif type(part.get("text")) is str:
+            out += sink.text(part["text"])
+        else:
+            sink.opaque(part)
+    return out
+
+
+def _detail_text(item: Any) -> str:
+    if type(item) is str:
+        return item
+    if type(item) is not dict:
+        return ""
+    for key in ("text", "summary"):
+        if type(item.get(key)) is str:
+            return str(item[key])
+    return ""
+
+
+def _fault(data: dict[str, Any], flags: Flags) -> Any:
+    """The error that hides in a body or chunk, or None. An object that gives 0 as its code reports success."""
+    paths = flags.error
+    for path in (paths.at if paths else None) or ():
+        found = at(data, path)
+        if not found:
+            continue
+        if type(found) is dict:
+            code = first(found, paths.code if paths else None)
+            said = first(found, paths.message if paths else None)
+            if code not in (0, "0") and (said or code):
+                return found
+        elif not data.get("choices"):  # a plain sentence; beside an answer it is no failure
+            return data
+    if not data.get("choices") and paths is not None:  # the error object may be the body itself
+        code = first(data, paths.code)
+        if code not in (None, 0, "0") and type(first(data, paths.message)) is str:
+            return data
+    return None
+
+
+def quick_names(flags: Flags) -> tuple[tuple[str, ...], ...]:
+    """The names of a chunk that mean something: fields of thinking, then what is rare in a delta, a choice, a chunk."""
+    thoughts = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+    at = [
+        *((flags.usage.at if flags.usage else None) or ()),
+        *((flags.error.at if flags.error else None) or ()),
+    ]
+    choice = {p.split(".")[2] for p in at if p.startswith("choices.") and p.count(".") >= 2}
+    top = {p.split(".")[0] for p in at} - {"choices"}
+    rare_choice = {"finish_reason", "message", "text"} | choice
+    return (
+        thoughts,
+        ("tool_calls", "function_call", "refusal"),
+        tuple(sorted(rare_choice)),
+        tuple(sorted(top)),
+    )

@@ -1,0 +1,161 @@
+"""OpenAI chat completions, writing: messages and tools → the body's own shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cnllm.flags import Flags, Messages
+from cnllm.flags import Reasoning as ReasoningFlags
+from cnllm.messages import content_part
+from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+
+__all__ = ["choice", "schema_format", "tools", "write"]
+
+
+def write(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Wire messages, built key by key, so that nothing of the client's own book-keeping gets out.
+
+    `names` renames functions. The messages are fitted already: every part in them is meant to be sent.
+    """
+    rules = flags.messages or Messages()
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            out += [_result(p, flags, rules) for p in message.parts if type(p) is ToolResult]
+        elif message.role == "assistant":
+            out.append(_assistant(message, flags, rules, names))
+        else:
+            wire: dict[str, Any] = {"role": message.role, "content": _content(message, rules)}
+            if message.name is not None:
+                wire["name"] = message.name
+            out.append(_with_extra(wire, message, rules))
+    return out
+
+
+def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str, str]) -> dict[str, Any]:
+    """Reasoning first, then content, then calls: what a prefix cache has seen stays the prefix."""
+    wire: dict[str, Any] = {"role": "assistant"}
+    calls = [p for p in message.parts if type(p) is ToolCall]
+    content: Any = _content(message, rules)
+    thoughts = [p for p in message.parts if type(p) is Reasoning]
+    if thoughts:
+        content = _replayed(wire, thoughts, content, flags)
+    if content or not calls:
+        wire["content"] = content
+    elif rules.empty != "omit":
+        wire["content"] = {"null": None, "empty": "", "space": " ", None: None}[rules.empty]
+    if calls:
+        wire["tool_calls"] = [_call(c, names) for c in calls]
+    return _with_extra(wire, message, rules)
+
+
+def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, flags: Flags) -> Any:
+    """Put reasoning back in its declared form; returns the content, which it may be a part of."""
+    reasoning = flags.reasoning or ReasoningFlags()
+    text = "".join(t.text for t in thoughts)
+    seals = [t.seal.data for t in thoughts if t.seal is not None]
+    field = reasoning.replay_field or (reasoning.fields or ["reasoning"])[0]
+    match reasoning.replay_as:
+        case "details":
+            listed = [item for data in seals if type(data) is list for item in data]
+            wire[field] = listed or ([{"text": text}] if text else [])
+        case "tags":
+            written = "".join(data for data in seals if type(data) is str)
+            first, last = reasoning.tags or ["", ""]
+            tagged = written or (f"{first}{text}{last}" if text else "")
+            return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
+        case "content-parts" if reasoning.part is not None:
+            inner = {"type": reasoning.part, reasoning.part: [{"type": "text", "text": text}]}
+            said = [{"type": "text", "text": content}] if type(content) is str and content else content or []
+            return [inner, *said] if text else content
+        case _:
+            wire[field] = text
+    return content
+
+
+def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
+    """A string where text is all there is and one will do, else a list of parts."""
+    if len(message.parts) == 1 and type(only := message.parts[0]) is Text and only.extra is None:
+        return only.text
+    parts = [p for p in message.parts if type(p) in (Text, Media, Opaque)]
+    plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
+    if plain and (len(parts) < 2 or rules.content != "parts"):
+        return "".join([p.text for p in parts])  # type: ignore[union-attr]
+    return [p.data if type(p) is Opaque else content_part(p) for p in parts]  # type: ignore[arg-type]
+
+
+def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
+    """A call as it came; arguments that are no JSON object would be refused for ever, so `{}` goes instead."""
+    if call.arguments is None:
+        arguments = "{}"
+    else:
+        arguments = call.raw if call.raw.strip() not in ("", "null") else msgspec.json.encode(call.arguments).decode()
+    wire: dict[str, Any] = {"id": call.id, "type": "function"}
+    wire["function"] = {"name": names.get(call.name, call.name), "arguments": arguments}
+    if call.seal is not None and type(call.seal.data) is dict:
+        wire.update(call.seal.data)
+    return wire
+
+
+def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": "tool"}
+    if result.id:
+        wire["tool_call_id"] = result.id
+    if flags.tools is not None and flags.tools.result_name and result.name:
+        wire["name"] = result.name
+    wire["content"] = (
+        result.text
+        if not result.media
+        else [
+            *([{"type": "text", "text": result.text}] if result.text else []),
+            *map(content_part, result.media),
+        ]
+    )
+    return wire
+
+
+def _with_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict[str, Any]:
+    """Further keys of a caller's dict, where the endpoint is known to take them."""
+    for key in rules.fields or ():
+        if message.extra and key in message.extra:
+            wire[key] = message.extra[key]
+    return wire
+
+
+def tools(functions: Sequence[Any], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Tool definitions; an endpoint's own kind of tool goes as it is."""
+    out: list[dict[str, Any]] = []
+    for function in functions:
+        if function.definition is not None:
+            out.append(function.definition)
+            continue
+        wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
+        if function.description is not None:
+            wire["description"] = function.description
+        if not function.parameters and flags.tools is not None and flags.tools.parameters:
+            wire["parameters"] = {"type": "object", "properties": {}}
+        elif function.parameters is not None:
+            wire["parameters"] = function.parameters
+        if function.strict is not None:
+            wire["strict"] = function.strict
+        out.append({"type": "function", "function": wire})
+    return out
+
+
+def choice(kind: str, name: str | None) -> Any:
+    """The wire's tool_choice."""
+    return {"type": "function", "function": {"name": name}} if kind == "named" else kind
+
+
+def schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """The part of the body that asks for structured output; `prompt` needs none."""
+    match method:
+        case "json_schema":
+            return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case _:
+            return {}

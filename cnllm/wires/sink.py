@@ -1,0 +1,47 @@
+"""What a wire tells as it reads: the neutral happenings, which the engine folds into events and a reply."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from cnllm.types import Event, Usage
+
+__all__ = ["Sink"]
+
+
+class Sink(Protocol):
+    """Each method takes one happening and returns the events it causes."""
+
+    id: str | None
+    model: str | None
+    raw_finish: str | None
+    finished: bool
+    answered: bool
+    refused: bool
+    fault: Any
+
+    @property
+    def wrote(self) -> bool:
+        """Has any text come?"""
+
+    @property
+    def called(self) -> bool:
+        """Has any call come?"""
+
+    def text(self, text: str) -> list[Event]:
+        """More of the answer, as the wire has it."""
+
+    def think(self, text: str, field: str) -> list[Event]:
+        """More thinking, and the field it came in."""
+
+    def details(self, items: list[Any]) -> None:
+        """Structured thinking, to be kept as received."""
+
+    def opaque(self, data: Any) -> None:
+        """A block nobody here understands."""
+
+    def call_pieces(self, items: Any, whole: bool) -> list[Event]:
+        """Pieces of tool calls, or whole ones."""
+
+    def count(self, usage: Usage) -> list[Event]:
+        """Usage came."""

@@ -1,0 +1,43 @@
+"""Token counts as an endpoint gives them → Usage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.flags import Flags, UsagePaths
+from cnllm.types import Usage
+from cnllm.wires.paths import at
+
+__all__ = ["counts"]
+
+_NONE = UsagePaths()
+
+
+def counts(data: dict[str, Any], flags: Flags) -> Usage:
+    """A usage object by the declared paths; what is not there, or is no count, is unknown."""
+    paths = flags.usage or _NONE
+    reasoning = _count(data, paths.reasoning)
+    cached = _count(data, paths.cached)
+    written = _count(data, paths.cache_write)
+    apart = paths.apart or ()
+    output = _plus(_count(data, paths.output), reasoning if "reasoning" in apart else None)
+    input = _plus(_count(data, paths.input), cached if "cached" in apart else None)
+    input = _plus(input, written if "cache_write" in apart else None)
+    total = _count(data, paths.total)
+    if total is None and input is not None and output is not None:
+        total = input + output
+    return Usage(input, output, total, reasoning, cached, written)
+
+
+def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
+    for path in paths or ():
+        found = at(data, path)
+        if type(found) is float and found.is_integer():
+            found = int(found)
+        if type(found) is int and found >= 0:
+            return found
+    return None
+
+
+def _plus(count: int | None, more: int | None) -> int | None:
+    return count if count is None or more is None else count + more

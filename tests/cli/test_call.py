@@ -1,0 +1,353 @@
+"""`cnllm call` against a peer on a real socket: what goes where, and which status it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .support import (
+    DONE,
+    HEAD,
+    KEY,
+    Hold,
+    Machine,
+    Reset,
+    Server,
+    Step,
+    chunk,
+    http,
+    texts,
+    whole,
+)
+
+CALL = ("call", "--model", "home/m")
+
+
+# ── a whole answer ───────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("server")
+def test_the_answer_is_on_stdout_and_all_else_on_stderr(machine: Machine) -> None:
+    done = machine.run(*CALL, "hi")
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert done.err == "hm\nhome/m · 12 in · 34 out\n"
+
+
+@pytest.mark.usefixtures("server")
+def test_reasoning_can_be_hidden(machine: Machine) -> None:
+    done = machine.run(*CALL, "--hide-reasoning", "hi")
+    assert (done.status, done.out, "hm" in done.err) == (0, "Hello\n", False)
+
+
+def test_a_whole_answer_looks_the_same(machine: Machine) -> None:
+    with Server([http(200, whole(content="Hello", reasoning_content="hm"))]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "--no-stream", "hi")
+        assert (done.status, done.out, done.err) == (0, "Hello\n", "hm\nhome/m · 12 in · 34 out\n")
+        assert not peer.received[0].json().get("stream")
+
+
+def test_the_key_is_sent_and_shown_nowhere(machine: Machine, server: Server) -> None:
+    done = machine.run(*CALL, "--debug", "hi")
+    assert f"Bearer {KEY}" in server.received[0].head
+    assert KEY not in done.out + done.err
+
+
+def test_the_key_may_be_in_another_variable_or_in_the_file(machine: Machine, server: Server) -> None:
+    del machine.env["HOME_TEST_KEY"]
+    assert machine.run(*CALL, "--key-env", "OTHER", "hi", env={"OTHER": "sk-other"}).status == 0
+    assert "Bearer sk-other" in server.received[-1].head
+    machine.run("keys", "set", "HOME_TEST_KEY", stdin="sk-kept\n")
+    assert machine.run(*CALL, "hi").status == 0
+    assert "Bearer sk-kept" in server.received[-1].head
+
+
+@pytest.mark.usefixtures("server")
+def test_json_is_one_reply(machine: Machine) -> None:
+    for streaming in ("--stream", "--no-stream"):
+        done = machine.run(*CALL, "--json", streaming, "hi")
+        if streaming == "--no-stream":
+            continue  # this peer only streams
+        reply = done.json()
+        assert (done.status, len(done.out.splitlines())) == (0, 1)
+        assert (reply["text"], reply["reasoning"], reply["finish"]) == ("Hello", "hm", "stop")
+        assert (reply["usage"]["input"], reply["usage"]["output"]) == (12, 34)
+        assert done.err == ""
+
+
+@pytest.mark.usefixtures("server")
+def test_events_are_one_object_a_line(machine: Machine) -> None:
+    done = machine.run(*CALL, "--events", "hi")
+    events = done.lines()
+    assert "".join(e["text"] for e in events if e["type"] == "text_delta") == "Hello"
+    assert "".join(e["text"] for e in events if e["type"] == "reasoning_delta") == "hm"
+    assert events[-1] == {"type": "finished", "finish": "stop", "raw": "stop"}
+    assert (done.status, done.err) == (0, "")
+
+
+def test_events_of_a_whole_reply(machine: Machine) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"q":1}'}}
+    with Server([http(200, whole("tool_calls", content="Hello", tool_calls=[call]))]) as peer:
+        machine.overlay(peer.url)
+        events = machine.run(*CALL, "--events", "--no-stream", "hi").lines()
+    kinds = [event["type"] for event in events]
+    assert kinds[:4] == ["text_delta", "tool_call_start", "tool_call_delta", "tool_call_end"]
+    assert kinds[-1] == "finished"
+    assert events[3]["call"]["arguments"] == {"q": 1}
+
+
+def test_tool_calls_are_told_and_not_run(machine: Machine) -> None:
+    first = chunk(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"q":'}}])
+    second = chunk(tool_calls=[{"index": 0, "function": {"arguments": "1}"}}])
+    with Server([HEAD, first, second, chunk("tool_calls"), DONE]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "hi")
+    assert (done.status, done.out) == (0, "")
+    assert 'tool call: look {"q":1}' in done.err
+
+
+def test_notes_are_told_with_their_place(machine: Machine, server: Server) -> None:
+    machine.overlay(server.url, flags="params.temperature = { max = 1.0, outside = 'clamp' }")
+    done = machine.run(*CALL, "-p", "temperature=1.5", "hi")
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert "note: " in done.err
+    assert "temperature" in done.err
+    assert "providers.toml:" in done.err
+
+
+def test_the_answer_comes_as_it_comes(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel"), Hold]) as peer:
+        machine.overlay(peer.url)
+        process = machine.start(*CALL, "hi")
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 100) == b"Hel"
+        process.kill()
+        process.communicate()
+
+
+# ── what is not whole ────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("finish", "words"), [("length", ["limit of tokens", "-p max_tokens=N"]), ("content_filter", ["withheld"])]
+)
+def test_an_answer_that_is_not_whole_ends_with_3(machine: Machine, finish: str, words: list[str]) -> None:
+    with Server([HEAD, texts("Hel"), chunk(finish), DONE]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "hi")
+        assert (done.status, done.out) == (3, "Hel\n")
+        assert all(word in done.err for word in ("cnllm: the answer is not whole", f"finish {finish}", *words))
+        done = machine.run(*CALL, "--json", "hi")
+        assert (done.status, done.json()["finish"]) == (3, finish)
+
+
+@pytest.mark.parametrize(
+    ("script", "finish"),
+    [
+        ([HEAD, texts("Hel")], "cut"),
+        ([HEAD, texts("Hel"), Reset], None),
+        ([HEAD, texts("Hel"), b'data: {"error": {"message": "out of luck", "code": 500}}\n\n'], "error"),
+    ],
+)
+def test_what_came_before_a_failure_is_kept_and_3(machine: Machine, script: list[Step], finish: str | None) -> None:
+    with Server(script) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "hi")
+        assert (done.status, done.out) == (3, "Hel\n")
+        last = [line for line in done.err.splitlines() if line.startswith("cnllm: ")]
+        assert len(last) == 1
+        assert "Traceback" not in done.err
+        done = machine.run(*CALL, "--json", "hi")
+        assert (done.status, done.json()["text"]) == (3, "Hel")
+        if finish is not None:
+            assert done.json()["finish"] == finish
+
+
+def test_a_kept_cut_is_3_too(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel")]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "-p", "if_cut=keep", "hi")
+    assert (done.status, done.out) == (3, "Hel\n")
+    assert "finish cut" in done.err
+
+
+def test_an_answer_taken_anew_is_alone_on_a_pipe(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel")], [http(200, whole(content="Good day"))]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "-p", "if_cut=again-whole", "hi")
+    assert (done.status, done.out) == (0, "Good day\n")
+
+
+# ── nothing came ─────────────────────────────────────────────────────────────
+def test_the_endpoints_own_words_and_1(machine: Machine) -> None:
+    body = json.dumps({"error": {"message": f"Wrong key {KEY}\nprovided \x1b[31m", "code": "bad"}}).encode()
+    with Server([http(401, body)]) as peer:
+        machine.overlay(peer.url)
+        for form in ([], ["--json"], ["--events"], ["--no-stream"]):
+            done = machine.run(*CALL, *form, "hi")
+            done.fails(1, "Wrong key [redacted] provided \\x1b[31m")
+            assert KEY not in done.err
+        done = machine.run(*CALL, "--debug", "hi")
+        assert "Traceback" in done.err
+        assert KEY not in done.err
+
+
+@pytest.mark.parametrize("script", [[Reset], [HEAD], [http(404, b"<h1>none</h1>", "text/html")]])
+def test_nothing_came_and_1(machine: Machine, script: list[Step]) -> None:
+    with Server(script) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "--timeout", "5", "hi").fails(1)
+
+
+def test_nobody_listens_and_1(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1")
+    machine.run(*CALL, "hi").fails(1, "no connection to 127.0.0.1")
+
+
+def test_time_runs_out(machine: Machine) -> None:
+    with Server([Hold]) as peer:
+        machine.overlay(peer.url)
+        began = time.monotonic()
+        machine.run(*CALL, "--timeout", "0.3", "hi").fails(1)
+        assert time.monotonic() - began < 20
+    with Server([HEAD, texts("Hel"), Hold]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "--timeout", "0.5", "hi")
+        assert (done.status, done.out) == (3, "Hel\n")
+
+
+# ── the reader leaves ────────────────────────────────────────────────────────
+@pytest.mark.parametrize("form", [[], ["--events"]])
+def test_a_closed_stdout_ends_it_quietly(machine: Machine, form: list[str]) -> None:
+    with Server([HEAD, *[texts("line\n" * 2000)] * 50, chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        process = machine.start(*CALL, *form, "hi")
+        head = subprocess.run(["head", "-c", "3"], stdin=process.stdout, capture_output=True, check=True)
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate(timeout=30)
+    assert (len(head.stdout), process.returncode, err) == (3, 0, b"")
+
+
+def test_a_listing_into_a_closed_pipe(machine: Machine) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", "set -o pipefail; " + " ".join(machine.command("registry", "schema")) + " | head -1"],
+        env=machine.env,
+        capture_output=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"{\n", b"")
+
+
+# ── Ctrl-C ───────────────────────────────────────────────────────────────────
+def interrupted(machine: Machine, peer: Server, *args: str) -> tuple[int, str, str]:
+    process = machine.start(*CALL, *args, "hi")
+    assert peer.holding.wait(30)
+    time.sleep(0.8)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_ctrl_c_keeps_what_came(machine: Machine) -> None:
+    with Server([HEAD, chunk(reasoning_content="hm"), texts("Hel"), Hold]) as peer:
+        machine.overlay(peer.url)
+        status, out, err = interrupted(machine, peer)
+        assert (status, out) == (130, "Hel\n")
+        assert err.startswith("hm\n")
+        assert "interrupted" in err
+        assert "Traceback" not in err
+
+
+def test_ctrl_c_with_json_gives_what_came(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel"), Hold]) as peer:
+        machine.overlay(peer.url)
+        status, out, err = interrupted(machine, peer, "--json")
+        reply = json.loads(out)
+        assert (status, reply["text"], reply["finish"]) == (130, "Hel", "cut")
+        assert "Traceback" not in err
+
+
+def test_ctrl_c_before_anything_came(machine: Machine) -> None:
+    with Server([Hold]) as peer:
+        machine.overlay(peer.url)
+        status, out, err = interrupted(machine, peer)
+        assert (status, out) == (130, "")
+        assert "Traceback" not in err
+
+
+# ── the simulator ────────────────────────────────────────────────────────────
+def test_simulated_answers_say_so(machine: Machine, server: Server) -> None:
+    del machine.env["HOME_TEST_KEY"]
+    done = machine.run(*CALL, "--simulate", "为什么天空是蓝色的？")
+    assert done.status == 0
+    assert done.out.strip()
+    assert "simulated" in done.err
+    reply = machine.run(*CALL, "--simulate", "--json", "hi").json()
+    assert any("simulat" in note["code"] for note in reply["notes"])
+    assert not server.received
+
+
+# ── streams that are not as usual ────────────────────────────────────────────
+def shell(machine: Machine, script: str) -> subprocess.CompletedProcess[bytes]:
+    call = " ".join(machine.command(*CALL, "hi"))
+    return subprocess.run(
+        ["bash", "-c", script.replace("CALL", call)], env=machine.env, capture_output=True, timeout=60, check=False
+    )
+
+
+def test_a_stdout_that_is_not_there(machine: Machine, server: Server) -> None:
+    done = shell(machine, "CALL < /dev/null >&-")
+    assert (done.returncode, done.stderr.decode().splitlines()[0]) == (2, "cnllm: stdout is closed")
+    assert not server.received
+
+
+@pytest.mark.usefixtures("server")
+def test_a_stderr_that_is_not_there_or_that_no_one_reads(machine: Machine) -> None:
+    done = shell(machine, "CALL < /dev/null 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"Hello\n", b"")
+    done = shell(machine, "CALL < /dev/null 2> >(true)")
+    assert (done.returncode, done.stdout) == (0, b"Hello\n")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_stdin_that_is_not_there(machine: Machine) -> None:
+    assert shell(machine, "CALL <&-").returncode == 0
+
+
+@pytest.mark.usefixtures("server")
+def test_both_into_one_closed_pipe(machine: Machine) -> None:
+    done = shell(machine, "CALL < /dev/null 2>&1 | true; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_full_disk(machine: Machine) -> None:
+    done = shell(machine, "CALL < /dev/null > /dev/full")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == "cnllm: stdout: No space left on device"
+    assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.usefixtures("server")
+def test_no_locale_is_needed(machine: Machine) -> None:
+    with Server([HEAD, texts("天空"), chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        machine.env |= {"LANG": "C", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        assert machine.run(*CALL, "hi").out == "天空\n"
+
+
+@pytest.mark.usefixtures("server")
+def test_who_waits_for_stdin_is_told(machine: Machine) -> None:
+    process = subprocess.Popen(
+        machine.command(*CALL, "hi"),
+        env=machine.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert b"waiting for stdin" in process.stderr.readline()
+    out, _ = process.communicate(b"more")
+    assert (process.returncode, out) == (0, b"Hello\n")

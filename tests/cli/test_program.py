@@ -1,0 +1,157 @@
+"""The program as such: help, what it imports, completion, failures of its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cnllm.cli import app
+
+from .support import Machine
+
+HEAVY = ("httpx", "pydantic", "pydantic_settings", "jsonschema", "rich", "platformdirs", "asyncio")
+OURS = ("cnllm.client", "cnllm.engine")
+
+
+def commands() -> list[tuple[tuple[str, ...], click.Command]]:
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+
+    def walk(path: tuple[str, ...], command: click.Command) -> None:
+        found.append((path, command))
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                walk((*path, name), inner)
+
+    walk((), app.root)
+    return found
+
+
+def test_help_lists_every_command(machine: Machine) -> None:
+    done = machine.run("--help")
+    assert (done.status, done.err) == (0, "")
+    assert all(name in done.out for name in ("call", "models", "registry", "keys", "simulate", "completion"))
+    assert "cnllm call --model glm-4.7 --simulate" in done.out
+    assert machine.run("-h") == done
+
+
+def test_the_listing_says_what_each_command_says_of_itself() -> None:
+    for path, command in commands():
+        if len(path) == 1:
+            assert app.COMMANDS[path[0]][1] == (command.help or "").splitlines()[0]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_every_command_has_help_with_an_example(machine: Machine, path: tuple[str, ...]) -> None:
+    done = machine.run(*path, "--help")
+    assert (done.status, done.err) == (0, "")
+    if path not in {("models",), ("registry",), ("keys",)}:
+        assert "Example" in done.out
+    for line in done.out.splitlines():
+        if line.startswith("    cnllm "):
+            assert line.split()[1] in (*app.COMMANDS, "COMMAND")
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["call", "--help"], ["models", "--help"], ["--version"], ["completion", "zsh"]]
+)
+def test_J1_help_imports_nothing_heavy(machine: Machine, args: list[str]) -> None:
+    code = (
+        f"import sys; from cnllm.cli import main; status = main({args!r}); "
+        f"found = [m for m in sys.modules if m.split('.')[0] in {HEAVY} or m in {OURS}]; "
+        "print(found, file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_the_root_imports_no_command(machine: Machine) -> None:
+    code = "import sys; from cnllm.cli import main; main(['--help']); print(list(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
+    loaded = out.stdout.splitlines()[-1]
+    assert "cnllm.cli.call" not in loaded
+    assert "msgspec" not in loaded
+
+
+def test_version(machine: Machine) -> None:
+    done = machine.run("--version")
+    assert done.out.startswith("cnllm ")
+
+
+def test_no_arguments_show_the_help(machine: Machine) -> None:
+    done = machine.run()
+    assert "Commands:" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["cal"], ["there is no command cal", "did you mean call?"]),
+        (["call", "--modle", "x"], ["--modle", "--model"]),
+        (["call", "text"], ["--model", "cnllm call --help"]),
+        (["call", "--model", "m", "two", "texts"], ["texts", "--help"]),
+        (["call", "--model", "m", "--timeout", "0", "x"], ["--timeout"]),
+        (["call", "--model", "m", "--timeout", "soon", "x"], ["--timeout"]),
+        (["models", "lsit"], ["lsit"]),
+        (["completion", "tcsh"], ["tcsh", "zsh"]),
+        (["simulate", "--port", "x"], ["--port"]),
+    ],
+)
+def test_wrong_usage_is_two_lines_and_2(machine: Machine, args: list[str], words: list[str]) -> None:
+    machine.run(*args).fails(2, *words)
+
+
+def test_a_traceback_only_with_debug(machine: Machine) -> None:
+    assert "Traceback" not in machine.run("call", "--model", "no-such-model", "x").err
+    assert "Traceback" in machine.run("call", "--model", "no-such-model", "--debug", "x").err
+    done = machine.run("--debug", "call", "--model", "no-such-model", "x")
+    assert "Traceback" in done.err
+    assert done.status == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_and_its_help_says_where_to(machine: Machine, shell: str) -> None:
+    done = machine.run("completion", shell)
+    assert done.status == 0
+    assert "_CNLLM_COMPLETE" in done.out
+    assert f"cnllm completion {shell}" in machine.run("completion", "--help").out
+
+
+def completed(machine: Machine, *words: str) -> list[str]:
+    env = {
+        "_CNLLM_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("cnllm", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = machine.run(env=env)
+    assert (done.status, done.err) == (0, "")
+    return [line.partition(",")[2] for line in done.out.splitlines() if line]
+
+
+def test_completion_knows_commands_models_levels_and_keys(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1")
+    assert completed(machine, "mod") == ["models"]
+    assert completed(machine, "call", "--model", "home") == ["home/m"]
+    assert completed(machine, "models", "show", "home") == ["home/m"]
+    assert completed(machine, "call", "--reasoning", "m") == ["minimal", "medium", "max"]
+    assert completed(machine, "keys", "set", "hom") == ["home"]
+
+
+def test_completion_keeps_quiet_about_a_broken_registry(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1", flags="[")
+    assert completed(machine, "call", "--model", "home") == []
+
+
+def test_every_file_is_small_and_says_what_it_is() -> None:
+    for file in Path(app.__file__).parent.glob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        assert ast.get_docstring(ast.parse(source)), file
+        assert len(source.splitlines()) <= 300, file

@@ -1,0 +1,283 @@
+"""Connections: used again, given back, closed when nobody listens any more."""
+
+import gc
+from typing import Any
+
+import anyio
+import pytest
+
+import cnllm
+from cnllm import AsyncClient, Client
+
+from .conftest import Make
+from .peer import (
+    DONE,
+    Again,
+    Close,
+    Pause,
+    Peer,
+    Stay,
+    Step,
+    delta,
+    piece,
+    refused,
+    reply,
+    said,
+    stream,
+    texts,
+)
+from .support import ONCE, SOON, Backend, Driver, Streamed, at, drained, registry
+
+TALK: list[Step] = [stream(*texts("The sky"), end=False), Again(piece(delta(" and so on")))]
+MUTE: list[Step] = [stream(*texts("The sky"), end=False), Stay()]
+
+
+# ── leaving early ────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("script", [TALK, MUTE], ids=["while it talks", "while it thinks"])
+def test_leaving_the_block_hangs_up_and_the_client_goes_on(client: Driver, script: list[Step]) -> None:
+    with Peer(script, [reply()]) as peer:
+        with client.stream(at(peer)) as streamed:
+            for _ in streamed:
+                break
+        assert peer.gone.wait(SOON)
+        assert client.call(at(peer)).text == "The sky is blue."
+        assert len(peer.received) == 2
+
+
+def _fail_in(stream: Streamed) -> None:
+    with stream as running:
+        for _ in running:
+            raise ZeroDivisionError
+
+
+def test_an_exception_in_the_loop_hangs_up_and_is_the_callers(client: Driver) -> None:
+    with Peer(TALK, [reply()]) as peer:
+        with pytest.raises(ZeroDivisionError):
+            _fail_in(client.stream(at(peer)))
+        assert peer.gone.wait(SOON)
+        assert client.call(at(peer)).text == "The sky is blue."
+
+
+def test_a_stream_that_was_left_has_no_reply_and_no_more_events(client: Driver) -> None:
+    with Peer(TALK) as peer:
+        with client.stream(at(peer)) as streamed:
+            for _ in streamed:
+                break
+        assert list(streamed) == []
+        with pytest.raises(cnllm.StreamCut) as caught:
+            _ = streamed.reply
+    assert caught.value.reply is not None
+    assert (caught.value.reply.text, caught.value.reply.finish) == ("The sky", "cut")
+
+
+def test_nothing_is_sent_before_it_is_asked_for(client: Driver) -> None:
+    with Peer([reply()]) as peer:
+        with client.stream(at(peer)) as streamed:
+            pass
+        client.stream(at(peer))
+        assert list(streamed) == []
+        assert (peer.received, peer.connections) == ([], 0)
+
+
+def test_leaving_one_stream_leaves_the_others_alone(client: Driver) -> None:
+    with Peer(TALK, [stream(*texts("One"), end=False), Again(piece(delta(" two")), 0.01)]) as peer:
+        first, second = client.stream(at(peer)), client.stream(at(peer))
+        with first, second:
+            both = iter(first), iter(second)
+            for events in both:
+                next(events)
+            first.__exit__(None, None, None)
+            assert peer.gone.wait(SOON)
+            assert [type(next(both[1])) for _ in range(20)] == [cnllm.TextDelta] * 20
+
+
+def test_a_dropped_stream_hangs_up() -> None:
+    with Peer(TALK) as peer, Client(registry()) as client:
+        for _ in client.stream(at(peer), "hi"):
+            break
+        gc.collect()
+        assert peer.gone.wait(SOON)
+
+
+def test_stop_hangs_up_and_hands_over_what_came(backend: Backend) -> None:
+    async def read(peer: Peer) -> cnllm.Reply | None:
+        async with AsyncClient(registry()) as client, client.stream(at(peer), "hi") as streamed:
+            assert await streamed.stop() is None
+            async with client.stream(at(peer), "hi") as again:
+                async for _ in again:
+                    break
+                return await again.stop()
+
+    def read_now(peer: Peer) -> cnllm.Reply | None:
+        with Client(registry()) as client, client.stream(at(peer), "hi") as streamed:
+            assert streamed.stop() is None
+            with client.stream(at(peer), "hi") as again:
+                for _ in again:
+                    break
+                return again.stop()
+
+    with Peer(MUTE) as peer:
+        got = read_now(peer) if backend == "sync" else anyio.run(read, peer, backend=backend)
+        assert peer.gone.wait(SOON)
+        assert len(peer.received) == 1
+    assert got is not None
+    assert (got.text, got.finish) == ("The sky", "cut")
+
+
+def test_stop_before_anything_came_hands_over_nothing_that_was_said() -> None:
+    with Peer([stream(b'{"choices":', end=False), Stay()]) as peer, Client(registry()) as client:
+        streamed = client.stream(at(peer), "hi", timeout=0.2)
+        with pytest.raises(cnllm.IdleTimeout):
+            list(streamed)
+        got = streamed.stop()
+    assert got is None or (got.text, got.finish) == ("", "cut")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("script", [MUTE, [Stay()]], ids=["in the middle", "before the answer"])
+@pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
+def test_a_cancelled_task_hangs_up_and_the_client_goes_on(backend: str, script: list[Step]) -> None:
+    async def cancelled(client: AsyncClient, peer: Peer) -> None:
+        with anyio.move_on_after(0.2) as scope:
+            async with client.stream(at(peer), "hi") as streamed:
+                async for _ in streamed:
+                    pass
+        assert scope.cancelled_caught
+
+    async def main(peer: Peer) -> str:
+        async with AsyncClient(registry()) as client:
+            await cancelled(client, peer)
+            with anyio.move_on_after(0.2) as scope:
+                await client.call(at(peer), "hi")
+            assert scope.cancelled_caught
+            return (await client.call(at(peer), "hi")).text
+
+    with Peer(script, script, [reply()]) as peer:
+        assert anyio.run(main, peer, backend=backend) == "The sky is blue."
+        assert peer.gone.wait(SOON)
+        assert len(peer.received) == 3
+
+
+# ── keep-alive ───────────────────────────────────────────────────────────────
+def test_a_second_call_uses_the_same_connection(client: Driver) -> None:
+    with Peer([reply()]) as peer:
+        for _ in range(3):
+            client.call(at(peer))
+    assert [request.connection for request in peer.received] == [0, 0, 0]
+
+
+def test_so_does_a_second_stream(client: Driver) -> None:
+    with Peer([stream(*said("The sky"))]) as peer:
+        for _ in range(3):
+            drained(client.stream(at(peer)))
+    assert [request.connection for request in peer.received] == [0, 0, 0]
+
+
+def test_and_a_stream_whose_end_comes_a_moment_after_done(client: Driver) -> None:
+    with Peer([stream(*said("The sky"), end=False), Pause(0.01), piece(b"")]) as peer:
+        for _ in range(3):
+            drained(client.stream(at(peer)))
+    assert peer.connections == 1
+
+
+def test_refusals_and_retries_keep_the_connection(make: Make) -> None:
+    client = make(retry=cnllm.Retry(attempts=2, base=0.01))
+    with Peer([refused(503)], [reply()], [refused(400)], [stream(*said("x"))], [reply()]) as peer:
+        client.call(at(peer))
+        with pytest.raises(cnllm.BadRequest):
+            client.call(at(peer))
+        drained(client.stream(at(peer)))
+        client.call(at(peer))
+    assert peer.connections == 1
+
+
+def test_a_whole_body_for_a_stream_keeps_the_connection(client: Driver) -> None:
+    with Peer([reply()]) as peer:
+        drained(client.stream(at(peer)))
+        drained(client.stream(at(peer)))
+    assert peer.connections == 1
+
+
+def test_a_connection_that_lingered_is_not_used_again(client: Driver) -> None:
+    with Peer([stream(*said("The sky"), end=False), Stay()], [reply()]) as peer:
+        drained(client.stream(at(peer)))
+        assert peer.gone.wait(SOON)
+        client.call(at(peer))
+    assert [request.connection for request in peer.received] == [0, 1]
+
+
+def test_a_cut_connection_is_not_used_again(client: Driver) -> None:
+    with Peer([stream(*texts("x"), end=False), Close()], [reply()]) as peer:
+        with pytest.raises(cnllm.StreamCut):
+            drained(client.stream(at(peer)))
+        assert client.call(at(peer)).text == "The sky is blue."
+    assert [request.connection for request in peer.received] == [0, 1]
+
+
+def test_a_connection_that_the_peer_gave_up_meanwhile_is_replaced(make: Make) -> None:
+    client = make(retry=ONCE)
+    with Peer([reply()]) as peer:
+        client.call(at(peer))
+        peer.hang_up()
+        assert client.call(at(peer)).text == "The sky is blue."
+    assert [request.connection for request in peer.received] == [0, 1]
+
+
+def test_calls_one_after_the_other_in_one_stream_need_a_second_connection(client: Driver) -> None:
+    with Peer([stream(*texts("x"), end=False), Stay()], [reply()]) as peer, client.stream(at(peer)) as streamed:
+        for _ in streamed:
+            client.call(at(peer))
+            break
+        assert [request.connection for request in peer.received] == [0, 1]
+
+
+# ── closing ──────────────────────────────────────────────────────────────────
+def test_closing_the_client_closes_its_connections(make: Make) -> None:
+    client = make()
+    with Peer([reply()]) as peer:
+        client.call(at(peer))
+        assert not peer.gone.is_set()
+        client.close()
+        assert peer.gone.wait(SOON)
+
+
+def test_closing_twice_or_before_anything_was_sent(make: Make) -> None:
+    make().close()
+    client = make()
+    client.close()
+    client.close()
+
+
+def test_closing_a_client_ends_what_still_runs(make: Make) -> None:
+    client = make()
+    with Peer(MUTE) as peer:
+        streamed = client.stream(at(peer))
+        with streamed:
+            for _ in streamed:
+                break
+        client.close()
+        assert peer.gone.wait(SOON)
+
+
+def test_a_proxy_that_the_environment_names_is_used(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer([reply()]) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("no_proxy", "localhost")
+        model = registry().resolve("openai-compatible/m", base_url="http://far.example/v1")
+        assert make().call(model).text == "The sky is blue."
+    assert proxy.received[0].line.split()[1] == "http://far.example/v1/chat/completions"
+
+
+def test_the_request_is_what_the_plan_says(client: Driver) -> None:
+    with Peer([stream(*said("x"), end=False) + piece(DONE) + piece(b"")]) as peer:
+        plan = client.plan(at(peer), "天", stream=True, temperature=0.5, extra_headers={"X-Mine": "yes"})
+        drained(client.stream(at(peer), "天", temperature=0.5, extra_headers={"X-Mine": "yes"}))
+    got = peer.received[0]
+    assert got.line == "POST /v1/chat/completions HTTP/1.1"
+    assert got.body == plan.content
+    assert got.headers["host"] == f"127.0.0.1:{peer.port}"
+    assert got.headers["user-agent"].startswith("cnllm/")
+    assert "authorization" not in got.headers
+    shown: dict[str, Any] = {k: v for k, v in plan.headers.items() if "{key}" not in v}
+    assert shown.items() <= got.headers.items()
+    assert got.headers["x-mine"] == "yes"

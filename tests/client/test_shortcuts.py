@@ -1,0 +1,78 @@
+"""`cnllm.call` and `cnllm.stream`: the same without a client in hand, with the user's own overlay."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cnllm
+from cnllm.simulator.server import Server, running
+
+from .peer import Again, Peer, piece, reply, said, stream, texts
+from .support import SOON, folds, overlay, registry
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running(registry()) as listening:
+        yield listening
+
+
+@pytest.fixture
+def mine(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overlay that puts a built-in provider where the server is."""
+    path = tmp_path / "mine.toml"
+    path.write_text(f'[providers.deepseek]\nbase_url = "{server.url}/deepseek"\n', encoding="utf-8")
+    monkeypatch.setenv("CNLLM_PROVIDERS", str(path))
+
+
+@pytest.mark.usefixtures("mine")
+def test_call() -> None:
+    got = cnllm.call("deepseek/deepseek-flash", "Why is the sky blue?", api_key="sk-0123456789")
+    assert "Why is the sky blue?" in got.text
+    assert (got.finish, got.message.by) == ("stop", "deepseek/deepseek-flash")
+
+
+@pytest.mark.usefixtures("mine")
+def test_stream() -> None:
+    with cnllm.stream("deepseek/deepseek-flash", "Why is the sky blue?", api_key="sk-0123456789") as streamed:
+        events = list(streamed)
+    assert "Why is the sky blue?" in streamed.reply.text
+    folds(events, streamed.reply)
+
+
+@pytest.mark.usefixtures("mine")
+def test_the_endpoints_refusal() -> None:
+    with pytest.raises(cnllm.BadKey):
+        cnllm.call("deepseek/deepseek-flash", "hi")
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_built_in_key_does_not_follow_an_overlay_to_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-of-the-real-one-0123456789")
+    with pytest.raises(cnllm.Untrusted):
+        cnllm.call("deepseek/deepseek-flash", "hi")
+
+
+def test_the_key_of_an_overlays_own_provider_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME_TOKEN", "sk-of-home-0123456789")
+    with Peer([reply()], [stream(*said("The sky"))]) as peer:
+        monkeypatch.setenv("CNLLM_PROVIDERS", str(overlay(tmp_path, peer.url)))
+        assert cnllm.call("home/m", "hi").text == "The sky is blue."
+        with cnllm.stream("home/m", "hi") as streamed:
+            assert streamed.reply.text == "The sky"
+    assert {request.headers["authorization"] for request in peer.received} == {"Bearer sk-of-home-0123456789"}
+
+
+def test_their_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer([reply()]) as peer:
+        monkeypatch.setenv("CNLLM_PROVIDERS", str(overlay(tmp_path, peer.url)))
+        cnllm.call("home/m", "hi")
+        assert peer.gone.wait(SOON)
+    with Peer([stream(*texts("x"), end=False), Again(piece(b": \n\n"))]) as peer:
+        monkeypatch.setenv("CNLLM_PROVIDERS", str(overlay(tmp_path, peer.url)))
+        with cnllm.stream("home/m", "hi") as streamed:
+            next(iter(streamed))
+        assert peer.gone.wait(SOON)

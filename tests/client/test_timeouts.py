@@ -1,0 +1,210 @@
+"""A peer that stalls never hangs a caller, and a slow one is waited for."""
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import cnllm
+from cnllm import IdleTimeout, Timeout, Timeouts
+
+from .conftest import Make
+from .peer import (
+    DONE,
+    JSON,
+    Again,
+    Pause,
+    Peer,
+    Stay,
+    Step,
+    answer,
+    call_delta,
+    delta,
+    head,
+    piece,
+    reply,
+    said,
+    stream,
+    texts,
+    whole,
+)
+from .support import ONCE, Driver, ask, at, drained, folds, registry, written
+
+VERBS = ["call", "stream"]
+COMMENT = piece(b": still here\n\n")
+
+
+@contextlib.contextmanager
+def full() -> Iterator[int]:
+    """A port whose queue is full: connections to it hang."""
+    with socket.socket() as listener, contextlib.ExitStack() as kept:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port: int = listener.getsockname()[1]
+        for _ in range(8):
+            waiting = kept.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+            if not select.select([], [waiting], [], 0.05)[1]:
+                break
+        else:
+            pytest.skip("this system takes every connection")
+        yield port
+
+
+def test_a_connection_that_does_not_come_about(make: Make) -> None:
+    client = make(retry=ONCE)
+    with full() as port:
+        model = registry().resolve("openai-compatible/m", base_url=f"http://127.0.0.1:{port}/v1")
+        with pytest.raises(Timeout, match=r"no connection to 127\.0\.0\.1 in 0\.2 s") as caught:
+            ask(client, "stream", model, timeout=Timeouts(connect=0.2, first_byte=30))
+    assert not isinstance(caught.value, IdleTimeout)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty"], ids=["nothing", "half a header"])
+def test_an_answer_that_does_not_begin(client: Driver, verb: str, sent: bytes) -> None:
+    with Peer([sent, Stay()]) as peer, pytest.raises(Timeout, match=r"did not answer in 0\.1 s") as caught:
+        ask(client, verb, at(peer), timeout=Timeouts(first_byte=0.1, idle=30))
+    assert not isinstance(caught.value, IdleTimeout)
+    assert caught.value.reply is None
+
+
+def test_a_number_stands_for_every_wait(client: Driver) -> None:
+    with Peer([Stay()]) as peer, pytest.raises(Timeout):
+        ask(client, "call", at(peer), timeout=0.2)
+    with Peer([head(), Stay()]) as peer, pytest.raises(IdleTimeout):
+        ask(client, "stream", at(peer), timeout=0.2)
+
+
+def test_the_client_has_a_timeout_and_a_call_another(make: Make) -> None:
+    with Peer([Pause(0.4), reply()]) as peer:
+        client = make(timeout=0.2)
+        with pytest.raises(Timeout):
+            client.call(at(peer))
+        assert client.call(at(peer), timeout=20).text == "The sky is blue."
+
+
+def test_a_request_that_nobody_reads(client: Driver) -> None:
+    """The peer takes the connection and then reads nothing at all."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        model = registry().resolve("openai-compatible/m", base_url=f"http://127.0.0.1:{port}/v1")
+        with pytest.raises(Timeout):
+            client.call(model, "x" * 30_000_000, timeout=Timeouts(idle=0.3, first_byte=0.3))
+
+
+# ── silence ──────────────────────────────────────────────────────────────────
+BEFORE: dict[str, tuple[list[bytes], str]] = {
+    "headers": ([], ""),
+    "a comment": ([b": hello\n\n"], ""),
+    "half an event": ([delta("The sky")[:20]], ""),
+    "text": (texts("The sky", " is"), "The sky is"),
+    "text and half an event": ([*texts("The sky"), delta(" is")[:30]], "The sky"),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_silence_in_a_stream_ends_it_with_what_came(client: Driver, before: str) -> None:
+    sent, text = BEFORE[before]
+    events: list[cnllm.Event] = []
+    with Peer([stream(*sent, end=False), Stay()]) as peer:
+        with pytest.raises(IdleTimeout, match=r"nothing came for 0\.1 s") as caught:
+            drained(client.stream(at(peer), timeout=Timeouts(first_byte=30, idle=0.1)), events)
+        assert peer.gone.wait(5)
+        assert len(peer.received) == 1
+    got = caught.value.reply
+    assert got is not None
+    assert (got.text, got.finish) == (text, "cut")
+    folds(events, got)
+
+
+def test_calls_of_a_stream_that_stalled_are_not_executable(client: Driver) -> None:
+    sent = [call_delta(0, "{}", id="a", name="now"), call_delta(1, '{"q":', id="b", name="search")]
+    with Peer([stream(*sent, end=False), Stay()]) as peer, pytest.raises(IdleTimeout) as caught:
+        drained(client.stream(at(peer), timeout=Timeouts(idle=0.2)))
+    assert caught.value.reply is not None
+    assert caught.value.reply.tool_calls == []
+    assert [call.name for call in caught.value.reply.incomplete] == ["now", "search"]
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_a_whole_body_that_stalls_is_no_reply(client: Driver, status: int) -> None:
+    with Peer([answer(status, whole())[:-20], Stay()]) as peer, pytest.raises(IdleTimeout) as caught:
+        ask(client, "call", at(peer), timeout=Timeouts(idle=0.2))
+    assert caught.value.reply is None
+    assert len(peer.received) == 1
+
+
+def test_a_refused_stream_whose_body_stalls(client: Driver) -> None:
+    with Peer([head(500, JSON, content_length="50") + b'{"error":', Stay()]) as peer, pytest.raises(IdleTimeout):
+        ask(client, "stream", at(peer), timeout=Timeouts(idle=0.2))
+    assert len(peer.received) == 1
+
+
+def test_comments_keep_a_stream_alive(client: Driver) -> None:
+    slow: list[Step] = []
+    for _ in range(5):
+        slow += [Pause(0.1), COMMENT]
+    with Peer([stream(*texts("The sky"), end=False), *slow, piece(delta(" is", "stop") + DONE), piece(b"")]) as peer:
+        assert ask(client, "stream", at(peer), timeout=Timeouts(idle=0.4, progress=20)).text == "The sky is"
+
+
+# ── progress ─────────────────────────────────────────────────────────────────
+CHATTER: dict[str, bytes] = {
+    "comments": COMMENT,
+    "empty deltas": piece(delta("")),
+    "a role": piece(delta(role="assistant")),
+    "blank lines": piece(b"\n\n"),
+    "no choice": piece(b'data: {"id":"r1","choices":[]}\n\n'),
+}
+
+
+@pytest.mark.parametrize(("chatter", "before"), [*((kind, "text") for kind in CHATTER), ("comments", "comment")])
+def test_chatter_is_no_progress(client: Driver, chatter: str, before: str) -> None:
+    first = delta("The sky") if before == "text" else b": hello\n\n"
+    events: list[cnllm.Event] = []
+    began = time.monotonic()
+    with Peer([stream(first, end=False), Again(CHATTER[chatter], every=0.02)]) as peer:
+        with pytest.raises(IdleTimeout, match=r"no progress for 0\.1 s") as caught:
+            drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=0.1)), events)
+        assert peer.gone.wait(5)
+    assert 0.1 < time.monotonic() - began < 5
+    got = caught.value.reply
+    assert got is not None
+    assert (got.text, got.finish) == ("The sky" if before == "text" else "", "cut")
+    assert written(events) == got.text
+
+
+def test_progress_may_be_asked_for_sooner_than_bytes(client: Driver) -> None:
+    """Who wants a word every 0.3 seconds does not wait for the socket's 30."""
+    began = time.monotonic()
+    with Peer([stream(delta("The sky"), end=False), Stay()]) as peer, pytest.raises(IdleTimeout) as caught:
+        drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=0.3)))
+    assert time.monotonic() - began < 5
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == "The sky"
+
+
+def test_a_model_that_says_a_little_now_and_then_makes_progress(client: Driver) -> None:
+    script: list[Step] = [stream(end=False)]
+    for _ in range(4):
+        script += [Pause(0.1), COMMENT, Pause(0.1), piece(delta(reasoning_content="hm "))]
+    with Peer([*script, piece(b"".join(said("So."))), piece(b"")]) as peer:
+        got = ask(client, "stream", at(peer), timeout=Timeouts(idle=20, progress=0.6))
+    assert (got.reasoning, got.text) == ("hm " * 4, "So.")
+
+
+def test_a_whole_reply_that_is_thought_over_is_waited_for(client: Driver) -> None:
+    with Peer([Pause(0.4), reply()]) as peer:
+        assert ask(client, "call", at(peer), timeout=Timeouts(idle=0.2, progress=0.2)).text == "The sky is blue."
+
+
+def test_no_limit_at_all(client: Driver) -> None:
+    never = Timeouts(connect=None, first_byte=None, idle=None, progress=None)
+    with Peer([Pause(0.2), stream(*said("The sky"))]) as peer:
+        assert ask(client, "stream", at(peer), timeout=never).text == "The sky"

@@ -1,0 +1,24 @@
+"""What all tests share: the machine's own settings stay outside, and `--update` writes what is generated."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write the files anew that tests compare with")
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """Are generated files to be written?"""
+    return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A configuration and data folder of the test's own; the cache is shared, as it may be."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(home / "config"))
+    monkeypatch.setenv("CNLLM_DATA_DIR", str(home / "data"))
+    monkeypatch.delenv("CNLLM_PROVIDERS", raising=False)

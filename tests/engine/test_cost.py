@@ -1,0 +1,93 @@
+"""What a reply costs: exact, unknown where anything that matters is unknown, never negative."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm import Usage
+from cnllm.engine.cost import cost_of
+from cnllm.flags import Price
+
+from .support import times
+
+tokens = st.integers(0, 10_000_000)
+rates = st.integers(0, 99_999).map(lambda n: n / 1000)
+
+
+def amount(usage: Usage, price: Price) -> Decimal:
+    cost = cost_of(usage, price)
+    assert cost is not None
+    assert cost.currency == "USD"
+    return cost.amount
+
+
+def priced(**rates: Any) -> Price:
+    return Price(currency="USD", **rates)
+
+
+@times(100)
+@given(tokens, tokens, rates, rates)
+def test_input_and_output_cost_their_rates_to_the_last_digit(i: int, o: int, per_i: float, per_o: float) -> None:
+    expected = (i * Decimal(str(per_i)) + o * Decimal(str(per_o))) / 1_000_000
+    assert amount(Usage(i, o), priced(input=per_i, output=per_o)) == expected
+
+
+@times(100)
+@given(tokens, tokens, st.none() | tokens, st.none() | tokens, rates, rates, st.none() | rates, st.none() | rates)
+def test_a_cost_is_never_negative_and_more_tokens_never_cost_less(
+    i: int, o: int, cached: int | None, written: int | None, a: float, b: float, c: float | None, w: float | None
+) -> None:
+    price = priced(input=a, output=b, cached=c, cache_write=w)
+    cost = amount(Usage(i, o, None, None, cached, written), price)
+    assert cost >= 0
+    assert amount(Usage(i, o + 1, None, None, cached, written), price) >= cost
+
+
+@times(60)
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_cached_tokens_cost_their_own_rate_or_the_full_one(i: int, cached: int) -> None:
+    usage = Usage(i + cached, 0, None, None, cached)
+    assert amount(usage, priced(input=2.0, output=1.0, cached=0.5)) == (i * 2 + cached * Decimal("0.5")) / 1_000_000
+    assert amount(usage, priced(input=2.0, output=1.0)) == Decimal(i + cached) * 2 / 1_000_000
+
+
+def test_tokens_written_to_the_cache_cost_their_own_rate_where_there_is_one() -> None:
+    usage = Usage(100, 0, None, None, 20, 30)
+    assert amount(usage, priced(input=1.0, output=1.0, cached=0.0, cache_write=2.0)) * 1_000_000 == 50 + 60
+    assert amount(usage, priced(input=1.0, output=1.0, cached=0.0)) * 1_000_000 == 80
+
+
+@pytest.mark.parametrize(
+    ("usage", "price"),
+    [
+        (Usage(), priced(input=1.0, output=1.0)),
+        (Usage(1), priced(input=1.0, output=1.0)),
+        (Usage(None, 1), priced(input=1.0, output=1.0)),
+        (Usage(1, 1), None),
+        (Usage(1, 1), priced(input=1.0)),
+        (Usage(1, 1), priced(output=1.0)),
+        (Usage(1, 1), Price(input=1.0, output=1.0)),
+    ],
+)
+def test_what_is_unknown_has_no_cost(usage: Usage, price: Price | None) -> None:
+    assert cost_of(usage, price) is None
+
+
+def test_free_is_not_unknown() -> None:
+    assert amount(Usage(5, 5), priced(input=0.0, output=0.0)) == 0
+
+
+def test_the_highest_tier_that_is_passed_decides_in_whatever_order_they_stand() -> None:
+    tiers = [{"above": 1000.0, "input": 3.0, "output": 3.0}, {"above": 100.0, "input": 2.0}]
+    price = priced(input=1.0, output=1.0, tiers=tiers)
+    assert [amount(Usage(n, 0), price) * 1_000_000 for n in (100, 101, 1000, 1001)] == [100, 202, 2000, 3003]
+    assert amount(Usage(101, 10), price) * 1_000_000 == 202 + 10
+
+
+def test_a_rate_that_binary_fractions_cannot_say_is_exact() -> None:
+    assert amount(Usage(1_000_000, 0), priced(input=0.1, output=0.2)) == Decimal("0.1")

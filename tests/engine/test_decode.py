@@ -1,0 +1,263 @@
+"""The quick decoder never disagrees with the full one, and the lenient one takes what endpoints call JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cnllm
+from cnllm.engine.decode import Unreadable, lenient, quick, whole
+from cnllm.engine.fold import Fold
+from cnllm.wires.chat_read import chunk as read_chunk
+from cnllm.wires.chat_read import quick_names
+
+from .support import Json, anything, frame, read, scalars, sse, times, words
+
+# ── chunks of odd shapes, as text, so that keys may come twice ───────────────
+
+
+def written(data: Any) -> str:
+    """JSON text; a list of pairs marked as `Pairs` is an object whose keys may be repeated."""
+    if isinstance(data, Pairs):
+        return "{" + ",".join(f"{json.dumps(k)}:{written(v)}" for k, v in data) + "}"
+    if isinstance(data, list):
+        return "[" + ",".join(map(written, data)) + "]"
+    return json.dumps(data, ensure_ascii=False)
+
+
+class Pairs(list[tuple[str, Any]]):
+    """An object."""
+
+
+def objects(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Pairs]:
+    """Objects with some of these keys, in any order, now and then twice, now and then with anything as a value."""
+    entry = st.one_of(
+        *(st.tuples(st.just(k), v) for k, v in keys.items()),
+        *(st.tuples(st.just(k), v) for k, v in keys.items()),
+        st.tuples(st.sampled_from([*keys, "", "extra"]), anything),
+    )
+    return st.lists(entry, max_size=4).map(Pairs)
+
+
+texts = st.none() | st.sampled_from(["", "a", "好", "<think>", "\u2028"]) | words
+calls: st.SearchStrategy[Any] = st.just([]) | st.just(
+    [{"index": 0, "id": "1", "function": {"name": "f", "arguments": "{}"}}]
+)
+deltas = objects(
+    content=texts,
+    reasoning_content=texts,
+    reasoning=texts,
+    reasoning_details=st.none() | st.just([]) | st.just([{"type": "reasoning.text", "text": "t"}]),
+    role=texts,
+    refusal=texts,
+    tool_calls=st.none() | calls,
+    function_call=st.none() | st.just({"name": "f", "arguments": "{}"}),
+)
+choices = objects(
+    index=st.sampled_from([0, 0, 0, None, 1, "0", 0.0, False]),
+    delta=deltas,
+    finish_reason=st.sampled_from([None, None, "", "stop", "length", "weird"]),
+    message=st.none() | deltas,
+    text=texts,
+    usage=st.none() | st.just({"prompt_tokens": 1}),
+)
+chunks = objects(
+    choices=st.lists(choices, min_size=1, max_size=1) | st.lists(choices, max_size=2),
+    id=texts,
+    model=texts,
+    usage=st.none() | st.just({"prompt_tokens": 1, "completion_tokens": 2}) | st.just({}),
+    error=st.none() | st.just({"message": "no"}) | words,
+    base_resp=st.none() | st.just({"status_code": 0}) | st.just({"status_code": 7, "status_msg": "no"}),
+    detail=st.none() | words,
+    code=scalars,
+    message=scalars,
+)
+usual = st.tuples(st.sampled_from(["content", "reasoning_content", "reasoning", "reasoning_details"]), words).map(
+    lambda said: Pairs([("choices", [Pairs([("index", 0), ("delta", Pairs([said]))])])])
+)
+lines = (chunks | usual).map(lambda c: written(c).encode())
+
+
+def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
+    """What the quick decoder would have to say: the one thing that the full reader found, if it is just one."""
+    fold = Fold(model, model.flags, {})
+    found = read_chunk(lenient(data), model.flags, fold)
+    bare = Fold(model, model.flags, {})
+    for name in ("finished", "raw_finish", "refused", "fault", "usage", "called", "_details", "_opaque", "notes"):
+        if getattr(fold, name) != getattr(bare, name):
+            return None
+    match found:
+        case [cnllm.TextDelta(text)]:
+            return text, None
+        case [cnllm.ReasoningDelta(text)]:
+            return text, fold.source
+        case _:
+            return None
+
+
+@times(500)
+@given(lines)
+def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnllm.Model, data: bytes) -> None:
+    said = quick(*quick_names(plain.flags))(data)
+    assert said is None or said == gist(plain, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"choices":[{"delta":{"content":"a"}}]}',
+        '{"id":"x","object":"o","created":1,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},'
+        '"logprobs":null,"finish_reason":null}],"usage":null}',
+        ' {"choices":[{"delta":{"content":null,"reasoning_content":"a","tool_calls":null}}],"error":null} ',
+        '{"choices":[{"delta":{"content":"","reasoning":"a"}}]}',
+    ],
+)
+def test_the_quick_decoder_takes_the_usual_chunk(plain: cnllm.Model, data: str) -> None:
+    said = quick(*quick_names(plain.flags))(data.encode())
+    assert said is not None
+    assert said == gist(plain, data.encode())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ',"x":01', ',"x":1.', ',"x":-', ',"x":+1', ',"x":.5', ',"x":1e', ',"x":NaN', ',"x":tru', ',"x":[1,]', ",'x':1",
+        ',"x":"\\q"', ',"x":"\\ud800"', ',"x":"\\u00"', ",", ',"x"', "} {", ',"x":1e999', ',"x":"\t"', ',"x":{"a":1,}',
+    ],
+)  # fmt: skip
+def test_what_is_unreadable_to_the_full_reader_is_nothing_to_the_quick_one(plain: cnllm.Model, more: str) -> None:
+    data = ('{"choices":[{"delta":{"content":"a"}}]' + more + "}").encode()
+    try:
+        expected = gist(plain, data)
+    except Unreadable:
+        expected = None
+    assert quick(*quick_names(plain.flags))(data) in (None, expected)
+
+
+OPENING: tuple[Json, ...] = (
+    {"id": "c1", "model": "m1", "choices": [{"delta": {"reasoning_content": "thinking"}}]},
+    {"id": "c1", "model": "m1", "choices": [{"delta": {"content": "answer"}}]},
+)
+
+
+@times(150)
+@given(st.lists(lines, max_size=4))
+def test_a_reply_is_the_same_whether_its_chunks_were_kept_or_not(plain: cnllm.Model, data: list[bytes]) -> None:
+    stream = sse(*OPENING, *data, '{"choices":[{"delta":{},"finish_reason":"stop"}]}')
+    quickly, fully = read(plain, stream), read(plain, stream, keep_raw=True)
+    assert quickly.events == fully.events
+    assert (quickly.reply and quickly.reply.to_dict()) == (fully.reply and fully.reply.to_dict())
+    assert repr(quickly.error) == repr(fully.error)
+
+
+def test_an_id_that_comes_after_the_first_text_is_found(plain: cnllm.Model) -> None:
+    piece: Json = {"choices": [{"delta": {"content": "a"}}]}
+    stream = sse(piece, piece, {"id": "c1", **piece}, '{"choices":[{"delta":{},"finish_reason":"stop"}]}')
+    assert read(plain, stream).said.id == read(plain, stream, keep_raw=True).said.id == "c1"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ['error.at = ["choices.0.delta.error"]', 'usage.at = ["choices.0.delta.usage"]', 'reasoning.fields = ["a", "a"]'],
+)
+def test_any_declared_path_can_be_read(home: Any, flags: str) -> None:
+    assert read(home(flags), sse(OPENING[1], '{"choices":[{"delta":{},"finish_reason":"stop"}]}')).said.text == "answer"
+
+
+# ── lenient ──────────────────────────────────────────────────────────────────
+
+
+def readable(data: bytes) -> Any:
+    """What `lenient` reads, which can be written again as strict JSON; `Unreadable` itself where it is not JSON."""
+    try:
+        value = whole(lenient(data))
+    except Unreadable:
+        return Unreadable
+    json.dumps(value, allow_nan=False).encode()
+    msgspec.json.encode(value)
+    return value
+
+
+@times(200)
+@given(anything, st.booleans())
+def test_valid_json_is_read_as_what_it_says(value: Any, ascii_only: bool) -> None:
+    assert lenient(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+
+
+@times(150)
+@given(st.binary(max_size=60))
+def test_no_bytes_make_the_lenient_reader_raise_anything_else(data: bytes) -> None:
+    readable(data)
+
+
+@times(150)
+@given(anything, st.lists(st.tuples(st.integers(0, 200), st.binary(max_size=3)), min_size=1, max_size=4))
+def test_damaged_json_is_read_or_unreadable(value: Any, damage: list[tuple[int, bytes]]) -> None:
+    data = bytearray(json.dumps({"a": value}, ensure_ascii=False).encode())
+    for at, junk in damage:
+        data[at : at + len(junk)] = junk
+    readable(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{"a":NaN,"b":[Infinity,-Infinity]}', {"a": None, "b": [None, None]}),
+        (b'{"a":1e999}', {"a": None}),
+        (b'{"a":-1e999,"b":1}', {"a": None, "b": 1}),
+        (b'"\\ud800"', "\ufffd"),
+        (b'"a\\udc00b"', "a\ufffdb"),
+        (b'"\\ud83d\\ude00"', "😀"),
+        (b'{"\\ud800":1}', {"\ufffd": 1}),
+        (b'"\\ud800\\ufeff"', "\ufffd\ufeff"),
+        (b'"\\ufeff\\ud800"', "\ufeff\ufffd"),
+        (b'"a\xffb"', "a\ufffdb"),
+        (b'{"x":NaN,"a":"\xe5\xa5"}', {"x": None, "a": "\ufffd"}),
+        (b'"a\nb\tc\x00d"', "a\nb\tc\x00d"),
+        (b"1" * 400, int("1" * 400)),
+        (b"[" + b"1" * 400 + b",NaN]", [int("1" * 400), None]),
+    ],
+)
+def test_what_endpoints_call_json_is_read(text: bytes, value: Any) -> None:
+    assert readable(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b" ", b"{", b"}", b"[1", b'"', b"\xef\xbb\xbf", b"{}{}", b"nul", b"\xff", b"1" * 9999]
+)
+def test_what_is_no_json_is_unreadable(text: bytes) -> None:
+    assert readable(text) is Unreadable
+
+
+@pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
+@pytest.mark.parametrize("head", [b"", b"NaN,"])
+@pytest.mark.parametrize("depth", [100, 400, 700, 900, 950, 980, 990, 1000, 10_000, 100_000])
+def test_no_depth_is_too_much(pair: tuple[bytes, bytes], head: bytes, depth: int) -> None:
+    text = b"[" + head + pair[0] * depth + b"1" + pair[1] * depth + b"]"
+    try:
+        value = lenient(text)
+    except Unreadable:
+        assert depth >= 300
+        return
+    for _ in range(depth + 1):
+        value = value[-1] if type(value) is list else value["a"]
+    assert value == 1
+
+
+@times(60)
+@given(st.floats())
+def test_a_number_that_json_has_not_is_nothing(number: float) -> None:
+    assert readable(json.dumps([number]).encode()) == [number if math.isfinite(number) else None]
+
+
+def test_one_unreadable_chunk_does_not_take_its_neighbours_along(plain: cnllm.Model) -> None:
+    said = frame({"choices": [{"delta": {"content": "a"}}]})
+    outcome = read(plain, said + frame("[" * 100_000) + said + sse('{"choices":[{"delta":{},"finish_reason":"stop"}]}'))
+    assert outcome.said.text == "aa"
+    assert outcome.said.finish == "cut"  # something was said that nobody can read

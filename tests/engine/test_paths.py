@@ -1,0 +1,87 @@
+"""Dotted paths: what is put is there, what is cut is gone, and nothing else moves."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.wires.paths import at, blend, cut, first, put
+
+from .support import Json, anything, times
+
+keys = st.sampled_from(["a", "b", "c", "0", "a b", "好"])
+paths = st.lists(keys, min_size=1, max_size=4).map(".".join)
+tables = st.recursive(
+    st.dictionaries(keys, anything, max_size=3), lambda inner: st.dictionaries(keys, inner, max_size=3), max_leaves=4
+)
+
+
+@times(100)
+@given(tables, paths, anything)
+def test_what_was_put_is_found(data: Json, path: str, value: object) -> None:
+    put(data, path, value)
+    assert at(data, path) == value
+
+
+@times(100)
+@given(tables, paths)
+def test_what_was_cut_is_gone_and_was_what_stood_there(data: Json, path: str) -> None:
+    before = at(data, path) if "0" not in path else None
+    taken = cut(data, path)
+    if "0" not in path:
+        assert taken == before
+        assert at(data, path) is None
+
+
+@times(60)
+@given(tables, paths, st.integers())
+def test_putting_and_cutting_what_was_not_there_leaves_things_as_they_were(data: Json, path: str, value: int) -> None:
+    data = {"x": data}
+    before = copy.deepcopy(data)
+    put(data, "new." + path, value)
+    assert cut(data, "new." + path) == value
+    assert data == before
+
+
+@times(100)
+@given(tables, tables)
+def test_a_patch_is_in_and_stays_apart(data: Json, patch: Json) -> None:
+    before = copy.deepcopy(patch)
+    blend(data, patch)
+    blend(once := copy.deepcopy(data), patch)
+    assert once == data
+    for key, value in patch.items():
+        if not isinstance(value, dict):
+            assert data[key] == value
+    blend(data, {"a": {"b": {"c": 1}}, "b": {"a": 2}})
+    assert patch == before
+
+
+def test_tables_merge_and_everything_else_replaces() -> None:
+    data: Json = {"a": {"x": 1, "y": [1]}, "b": 1, "c": {"z": 1}}
+    blend(data, {"a": {"y": [2]}, "b": {"q": 1}, "c": 3})
+    assert data == {"a": {"x": 1, "y": [2]}, "b": {"q": 1}, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("a.0.b", 1), ("a.1", None), ("a.x", None), ("c", None), ("c.d", None), ("a.-1", None), ("d", 0), ("", None)],
+)
+def test_a_path_reads_tables_and_lists(path: str, value: object) -> None:
+    assert at({"a": [{"b": 1}], "c": None, "d": 0}, path) == value
+
+
+def test_the_first_path_that_has_something_decides() -> None:
+    data = {"a": None, "b": 0, "c": 1}
+    assert first(data, ["x", "a", "b", "c"]) == 0
+    assert first(data, ["x"]) is None
+    assert first(data, None) is None
+
+
+def test_tables_that_become_empty_go_too() -> None:
+    data: Json = {"a": {"b": {"c": 1}}, "d": {"e": 1, "f": 2}}
+    assert (cut(data, "a.b.c"), cut(data, "d.e"), cut(data, "x.y"), cut(data, "d.f.g")) == (1, 1, None, None)
+    assert data == {"d": {"f": 2}}

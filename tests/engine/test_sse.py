@@ -1,0 +1,157 @@
+"""Server-sent events, against a tiny reading of the standard that knows nothing of the real one."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.engine.sse import Frames
+
+from .support import Work, cuts, pieces, times
+
+# ── the standard, as short as it can be said ─────────────────────────────────
+
+
+def reference(stream: bytes) -> list[bytes]:
+    """The data of every event, by the standard, but for an event that the end of the input cuts short: it counts."""
+    lines = re.split(rb"\r\n|\n|\r", stream.removeprefix(b"\xef\xbb\xbf"))
+    out: list[bytes] = []
+    data = b""
+    for line in [*lines, b""]:
+        name, colon, value = line.partition(b":")
+        if not line:
+            out += [data[:-1]] if data else []
+            data = b""
+        elif name == b"data":
+            data += (value.removeprefix(b" ") if colon else b"") + b"\n"
+    return out
+
+
+def heard(parts: list[bytes]) -> list[bytes]:
+    """What `Frames` makes of the parts, without the space after the colon, which it may leave."""
+    frames = Frames()
+    found = [data for part in parts for data in frames.feed(part)]
+    found += frames.end()
+    return [b"\n".join(line.removeprefix(b" ") for line in data.split(b"\n")) for data in found]
+
+
+# ── streams ──────────────────────────────────────────────────────────────────
+
+values = st.text(
+    st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]) | st.sampled_from("\u2028\u2029\x85\ufeff:{} "),
+    max_size=12,
+)
+ends = st.sampled_from(["\n", "\r", "\r\n"])
+lines = st.one_of(
+    values.map(lambda v: f"data:{v}"),
+    values.map(lambda v: f"data: {v}"),
+    st.just("data"),
+    values.map(lambda v: f":{v}"),
+    st.sampled_from(
+        ["event: message", "event:ping", "event", "id: 7", "retry: 10", "datax: no", " data: no", "foo", "data :no"]
+    ),
+)
+events = st.lists(st.lists(lines, max_size=4), max_size=5)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> bytes:
+    """Events with random line ends; the last blank line, or the last line end too, may be missing; maybe a BOM."""
+    text = draw(st.sampled_from(["", "\ufeff"]))
+    for event in draw(events):
+        for line in [*event, ""]:
+            text += line + draw(ends)
+    missing = draw(st.integers(0, 2))
+    for _ in range(missing):
+        text = text[:-2] if text.endswith("\r\n") else text[:-1]
+    return text.encode()
+
+
+@times(200)
+@given(streams(), cuts)
+def test_any_stream_in_any_pieces_gives_the_data_that_the_standard_gives(stream: bytes, where: list[int]) -> None:
+    assert heard(pieces(stream, where)) == reference(stream)
+
+
+@times(200)
+@given(st.lists(st.sampled_from([b"data", b":", b" ", b"\r", b"\n", b"x", b"\xef", b"\xbb", b"\xbf", b"\n\n"])), cuts)
+def test_any_heap_of_bytes_gives_the_data_that_the_standard_gives(heap: list[bytes], where: list[int]) -> None:
+    stream = b"".join(heap)
+    assert heard(pieces(stream, where)) == reference(stream)
+
+
+@times(60)
+@given(streams())
+def test_byte_by_byte_gives_the_same_as_all_at_once(stream: bytes) -> None:
+    assert heard([stream[i : i + 1] for i in range(len(stream))]) == heard([stream])
+
+
+def test_every_pair_of_cuts_through_a_hard_stream_gives_the_same() -> None:
+    stream = "\ufeffdata: é\u2028\r\n: no\rdata:\r\ndata\n\r\nevent: x\rdata: 好\x85\r\rdata: last\n".encode()
+    expected = ["é\u2028\n\n".encode(), "好\x85".encode(), b"last"]
+    assert reference(stream) == expected
+    for first in range(len(stream) + 1):
+        for second in range(first, len(stream) + 1):
+            assert heard([stream[:first], stream[first:second], stream[second:]]) == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n\n", ": hello\n\n"])
+def test_an_event_comes_as_soon_as_its_blank_line_has_begun(start: str, end: str) -> None:
+    frames = Frames()
+    frames.feed(start.encode())
+    assert frames.feed(f"data: 1{end}".encode()) == []
+    assert frames.feed(end.encode()) == [b" 1"]
+
+
+def test_an_unnamed_field_and_a_field_with_a_longer_name_are_no_data() -> None:
+    assert heard([b"database: 1\ndat: 2\n data: 3\nDATA: 4\n\n"]) == []
+
+
+@times(60)
+@given(values.filter(lambda v: v.strip()[:1] not in ("{", "[", "")), cuts)
+def test_an_error_event_in_plain_words_becomes_an_error_object(words: str, where: list[int]) -> None:
+    [data] = heard(pieces(f"event: error\ndata: {words}\n\n".encode(), where))
+    said = json.loads(data)["error"]["message"]
+    assert said.strip() == words.strip()
+
+
+@times(60)
+@given(st.dictionaries(st.text(max_size=3), st.integers(), min_size=1))
+def test_an_error_event_in_json_stays_as_it_is(data: dict[str, int]) -> None:
+    stream = f"event: error\ndata: {json.dumps(data)}\n\ndata: next\n\n".encode()
+    first, second = heard([stream])
+    assert (json.loads(first), second) == (data, b"next")
+
+
+def test_the_end_may_be_said_more_than_once() -> None:
+    frames = Frames()
+    frames.feed(b"data: 1")
+    assert [frames.end(), frames.end()] == [[b" 1"], []]
+
+
+# ── time ─────────────────────────────────────────────────────────────────────
+
+
+def work(stream: bytes, size: int) -> int:
+    frames = Frames()
+    with Work() as counted:
+        for at in range(0, len(stream), size):
+            frames.feed(stream[at : at + size])
+        frames.end()
+    return counted.done
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize(
+    "unit",
+    [b"x", b"data: x\n", b"data\n", b"\r", b"\n", b"\r\n", b": x\n", b"data: x\n\n", b"\xef\xbb\xbf"],
+    ids=repr,
+)
+def test_four_times_the_input_is_about_four_times_the_work(unit: bytes, size: int) -> None:
+    small, large = work(b"data:" + unit * 200, size), work(b"data:" + unit * 800, size)
+    assert large < 6 * small

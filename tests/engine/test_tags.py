@@ -1,0 +1,163 @@
+"""Thinking between tags: told apart the same way whatever the pieces, and nothing else touched."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.engine.tags import TagSplitter
+
+from .support import Work, cuts, times
+
+TAGS = ["<think>", "</think>"]
+PLACES = ("start", "start-open", "anywhere")
+
+bits = st.sampled_from(
+    ["<think>", "</think>", "<", "<th", "think>", "</", "</think", " ", "\n", "a", "好b", "<b>", "x" * 30, " " * 6]
+)
+answers = st.lists(bits | st.text(max_size=4), max_size=12).map("".join)
+places = st.sampled_from(PLACES)
+
+
+def split(parts: list[str], at: str, tags: list[str] = TAGS) -> tuple[str, str]:
+    """(thinking, answer)."""
+    splitter = TagSplitter(tags, at)
+    found = [piece for part in parts for piece in splitter.feed(part)]
+    found += splitter.close()
+    assert all(text for _, text in found)
+    return "".join(t for inside, t in found if inside), "".join(t for inside, t in found if not inside)
+
+
+def reference(text: str, at: str) -> tuple[str, str]:
+    """The same, with the whole text in hand."""
+    opening, closing = TAGS
+    thought = said = ""
+    inside = at == "start-open"
+    if len(text) - len(text.lstrip()) > len(opening):  # so much white space is not waited for
+        if at == "start":
+            return "", text
+    elif inside and text.lstrip().startswith(opening):
+        text = text.lstrip()[len(opening) :]
+    elif not inside and text.lstrip().startswith(opening):
+        text, inside = text.lstrip()[len(opening) :], True
+    elif at == "start":
+        return "", text
+    while text:
+        if inside:
+            piece, tag, text = text.partition(closing)
+            thought += piece
+            text = text.lstrip() if tag else ""
+            if at != "anywhere":
+                return thought, text
+        else:
+            piece, tag, text = text.partition(opening)
+            said += piece
+        inside = not inside
+    return thought, said
+
+
+def cut(text: str, where: list[int]) -> list[str]:
+    at = [0, *sorted(w % (len(text) + 1) for w in where), len(text)]
+    return [text[a:b] for a, b in pairwise(at)]
+
+
+@times(250)
+@given(answers, cuts, places)
+def test_any_pieces_give_what_the_whole_text_gives(text: str, where: list[int], at: str) -> None:
+    assert split(cut(text, where), at) == split([text], at) == split(list(text), at) == reference(text, at)
+
+
+@times(100)
+@given(st.text(), cuts, st.sampled_from(["start", "anywhere"]))
+def test_a_text_without_tags_comes_out_as_it_went_in(text: str, where: list[int], at: str) -> None:
+    if TAGS[0] not in text:
+        assert split(cut(text, where), at) == ("", text)
+
+
+@times(100)
+@given(answers, cuts, places)
+def test_text_before_the_first_thinking_rules_it_out_unless_it_may_stand_anywhere(
+    text: str, where: list[int], at: str
+) -> None:
+    said = "x" + text
+    if at == "start":
+        assert split(cut(said, where), at) == ("", said)
+
+
+@times(150)
+@given(answers.map(str.lstrip), places)
+def test_no_more_is_held_back_than_a_tag(text: str, at: str) -> None:
+    splitter = TagSplitter(TAGS, at)
+    said = 0
+    for count, char in enumerate(text, 1):
+        said += sum(len(piece) for inside, piece in splitter.feed(char) if not inside)
+        assert 0 <= count - said - len(splitter.raw) < len(TAGS[1])
+
+
+@pytest.mark.parametrize("at", ["start", "anywhere"])
+@pytest.mark.parametrize("length", range(1, len("<think>")))
+def test_a_partial_tag_at_the_end_is_text(at: str, length: int) -> None:
+    assert split(list(" <think>"[: length + 1]), at) == ("", " <think>"[: length + 1])
+
+
+@pytest.mark.parametrize("at", PLACES)
+@pytest.mark.parametrize("length", range(1, len("</think>")))
+def test_a_partial_closing_tag_at_the_end_is_thinking(at: str, length: int) -> None:
+    assert split(list("<think>hm" + "</think>"[:length]), at) == ("hm" + "</think>"[:length], "")
+
+
+@pytest.mark.parametrize("at", PLACES)
+def test_an_unclosed_block_is_thinking_to_the_end(at: str) -> None:
+    splitter = TagSplitter(TAGS, at)
+    assert splitter.feed("<think>a < b") == [(True, "a < b")]
+    assert splitter.unclosed
+
+
+def test_the_template_may_have_opened_the_block() -> None:
+    assert split(["hm</think>\n\nyes"], "start-open") == ("hm", "yes")
+    assert split(["<think>hm</think>\n\nyes"], "start-open") == ("hm", "yes")
+    assert split(["</think>yes"], "start-open") == ("", "yes")
+
+
+def test_tags_in_the_answer_stay_in_it_where_thinking_comes_first() -> None:
+    assert split(["<think>a</think>use <think>b</think>"], "start") == ("a", "use <think>b</think>")
+
+
+def test_several_blocks_are_taken_out_where_they_may_stand_anywhere() -> None:
+    assert split(["<think>a</think>b <think>c</think> d"], "anywhere") == ("ac", "b d")
+
+
+@times(100)
+@given(answers, cuts, places)
+def test_what_the_blocks_were_is_kept_as_written(text: str, where: list[int], at: str) -> None:
+    splitter = TagSplitter(TAGS, at)
+    found = [piece for part in cut(text, where) for piece in splitter.feed(part)]
+    found += splitter.close()
+    said = "".join(t for inside, t in found if not inside)
+    assert len(splitter.raw) + len(said) == len(text)
+    if at != "anywhere":
+        assert splitter.raw + said == text
+
+
+def work(text: str, at: str) -> int:
+    splitter = TagSplitter(TAGS, at)
+    with Work() as counted:
+        for char in text:
+            splitter.feed(char)
+        splitter.close()
+    return counted.done
+
+
+@pytest.mark.parametrize("at", PLACES)
+@pytest.mark.parametrize("unit", ["x", "<", "</think", "<think>", "</think>", "<think>a</think>", " x"])
+@pytest.mark.parametrize("head", ["", "<think>", "<think>a</think>"])
+def test_four_times_the_text_is_about_four_times_the_work(head: str, unit: str, at: str) -> None:
+    assert work(head + unit * 400, at) < 6 * work(head + unit * 100, at)
+
+
+@pytest.mark.parametrize("at", PLACES)
+def test_leading_white_space_takes_linear_time_too(at: str) -> None:
+    assert work(" " * 400, at) < 6 * work(" " * 100, at)

@@ -1,0 +1,1 @@
+"""Tests named after the rows of the catalogue of what users of other clients suffer."""

@@ -1,0 +1,222 @@
+"""The file that comes with the package: whole, backed by sources, and nobody's private business."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cnllm import Registry
+from cnllm.registry.check import check, unbacked
+
+from .support import BUILTIN, builtin
+
+TEXT = BUILTIN.read_text()
+DATA: dict[str, Any] = tomllib.loads(TEXT)
+PROVIDERS = {
+    *("alibaba", "alibaba-cn", "azure", "cerebras", "deepseek", "groq", "huggingface", "llamacpp", "minimax"),
+    *("minimax-cn", "mistral", "moonshotai", "moonshotai-cn", "ollama", "openai", "openai-compatible", "openrouter"),
+    *("sglang", "vllm", "xai", "zai", "zai-coding-plan", "zhipuai"),
+}
+MODALITIES = {"text", "image", "audio", "video", "file"}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry([builtin()])
+
+
+def tables(*sections: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every table of some sections by its dotted name, the `on` and `families` in them too."""
+    for section in sections:
+        for name, table in DATA[section].items():
+            yield f"{section}.{name}", table
+            for kind in ("on", "families"):
+                for inner, below in table.get(kind, {}).items():
+                    yield f"{section}.{name}.{kind}.{inner}", below
+
+
+EVERY = dict(tables("protocols", "families", "providers", "models"))
+
+
+# ── whole ────────────────────────────────────────────────────────────────────
+def test_it_has_no_faults() -> None:
+    assert check([]) == []
+
+
+def test_every_flag_has_a_source() -> None:
+    assert unbacked(builtin()) == []
+
+
+def test_every_provider_that_must_be_there_is_there(registry: Registry) -> None:
+    assert set(registry.providers) >= PROVIDERS
+    for name in PROVIDERS:
+        model = registry.resolve(f"{name}/any-id")
+        assert model.protocol == "openai-chat"
+        assert model.flags.title
+        assert model.flags.keys is not None
+
+
+def test_who_has_an_address_of_its_own_says_it_and_where_keys_go_is_encrypted(registry: Registry) -> None:
+    for name in registry.providers:
+        flags = registry.resolve(f"{name}/any-id").flags
+        url = flags.base_url
+        if url is None:
+            assert name in ("azure", "openai-compatible", "spark-x25")
+        elif flags.keys and "localhost" not in url:
+            assert url.startswith("https://")
+        assert not (url or "").endswith("/")
+
+
+def test_every_key_has_the_name_of_a_variable_and_an_endpoints_own_stands_first(registry: Registry) -> None:
+    for name in registry.providers:
+        keys = registry.resolve(f"{name}/any-id").flags.keys or []
+        assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*_(KEY|TOKEN)", key) for key in keys), (name, keys)
+        assert len(keys) == len(set(keys))
+
+
+def test_sections_and_names_stand_in_order() -> None:
+    order = re.findall(r"^\[(providers|families)\.([^\].]+)\]", TEXT, re.MULTILINE)
+    for section in ("providers", "families"):
+        names = [name for kind, name in order if kind == section]
+        assert names == sorted(names) == sorted(DATA[section])
+    aliases = [name.casefold() for name in DATA["aliases"]]
+    assert aliases == sorted(aliases)
+    owners = [name.partition("/")[0] for name in DATA["models"]]
+    assert [owner for owner, _ in itertools.groupby(owners)] == sorted(set(owners))
+
+
+def test_defaults_say_the_rest() -> None:
+    assert set(DATA["defaults"]) == {"reasoning", "tool_choice", "messages", "schema", "stream"}
+    assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
+    assert "prefer" not in DATA
+
+
+# ── sane ─────────────────────────────────────────────────────────────────────
+def test_every_successor_exists_and_is_not_retired_itself(registry: Registry) -> None:
+    statuses = {name: status for name in registry.names() if (status := registry.resolve(name).flags.status)}
+    retired = {name for name, status in statuses.items() if status.is_ == "retired"}
+    assert all(statuses[name].use for name in retired)
+    for name, status in statuses.items():
+        if status.use is not None:
+            assert status.use in registry.names(), name
+            assert status.use not in retired, name
+
+
+def test_prices_are_positive_and_say_their_currency(registry: Registry) -> None:
+    for name in registry.names():
+        price = registry.resolve(name).flags.price
+        if price is None:
+            continue
+        assert price.currency in ("USD", "CNY"), name
+        amounts = (price.input, price.output, price.cached, price.cache_write)
+        assert all(amount is None or 0 <= amount < 1_000 for amount in amounts), name
+        if price.input is not None and price.output is not None:
+            assert price.output >= price.input, name
+        if price.input is not None and price.cached is not None:
+            assert price.cached <= price.input, name
+        for tier in price.tiers or ():
+            assert tier["above"] > 0, name
+            assert all(value >= 0 for value in tier.values()), name
+
+
+def test_limits_are_sane(registry: Registry) -> None:
+    for name in registry.names():
+        limits = registry.resolve(name).flags.limits
+        if limits is None:
+            continue
+        assert limits.context is None or 1_000 <= limits.context <= 20_000_000, name
+        assert limits.output is None or 256 <= limits.output <= 20_000_000, name
+        if limits.context is not None and limits.output is not None:
+            assert limits.output <= limits.context, name
+
+
+def test_ranges_are_ranges(registry: Registry) -> None:
+    for name in registry.names():
+        flags = registry.resolve(name).flags
+        for param in (flags.params or {}).values():
+            if isinstance(param, str | bool):
+                continue
+            low = [bound for bound in (param.min, param.above) if bound is not None]
+            high = [bound for bound in (param.max, param.below) if bound is not None]
+            assert all(a <= b for a in low for b in high), name
+            assert param.as_ is not None or param.fixed is not None, name
+        budget = flags.reasoning.budget if flags.reasoning else None
+        if budget is not None and budget.min is not None and budget.max is not None:
+            assert budget.min <= budget.max, name
+
+
+def test_what_it_reads_is_something_to_read(registry: Registry) -> None:
+    for name in registry.names():
+        reads = registry.resolve(name).flags.input
+        assert reads is None or ("text" in reads and set(reads) <= MODALITIES and len(set(reads)) == len(reads)), name
+
+
+def test_patterns_are_patterns_and_words_of_finish_are_ours(registry: Registry) -> None:
+    ours = {"stop", "length", "tool_calls", "content_filter", "error"}
+    for name in registry.names():
+        flags = registry.resolve(name).flags
+        assert set((flags.finish or {}).values()) <= ours, name
+        if flags.tools is not None and flags.tools.ids is not None:
+            re.compile(flags.tools.ids)
+
+
+def test_reasoning_that_goes_back_has_a_way_to_go(registry: Registry) -> None:
+    for name in registry.names():
+        reasoning = registry.resolve(name).flags.reasoning
+        assert reasoning is not None
+        if reasoning.replay not in (None, "never") and reasoning.mode != "never" and reasoning.replay_as == "field":
+            assert reasoning.replay_field or reasoning.fields, name
+        assert not reasoning.tags or (len(reasoning.tags) == 2 and all(reasoning.tags)), name
+        if reasoning.mode == "always":
+            assert reasoning.default != "off", name
+
+
+def test_refusals_are_bodies_an_endpoint_could_send() -> None:
+    import json
+
+    for name, table in EVERY.items():
+        for refusal in table.get("refusals", ()):
+            assert 200 <= refusal["status"] < 600, name
+            if refusal["body"].startswith("{"):
+                json.loads(re.sub(r"(?<=[:,\[ ])\{(param|value|role|index|model|choice)\}", "0", refusal["body"]))
+
+
+# ── sources ──────────────────────────────────────────────────────────────────
+def test_sources_are_places_with_a_day(registry: Registry) -> None:
+    url = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+(:[^\s@]+)?@[0-9a-f]{7,40}|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+:\S+")
+    for name, table in EVERY.items():
+        for key, source in table.get("sources", {}).items():
+            where = source["url"]
+            assert url.fullmatch(where) or where.startswith("the union of"), (name, key, where)
+            assert datetime.date(2023, 1, 1) < source["seen"] <= datetime.date(2026, 12, 31), (name, key)
+            assert source["backs"], (name, key)
+            assert len(set(source["backs"])) == len(source["backs"]), (name, key)
+
+
+# ── nobody's private business ────────────────────────────────────────────────
+SECRETS = {
+    "a key": r"\b(sk|pk|rk|gsk|xai|hf|fw|nvapi|tgp|r8)[-_](?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}",
+    "a Google key": r"\bAIza[0-9A-Za-z_-]{20,}",
+    "an AWS key": r"\bAKIA[0-9A-Z]{12,}",
+    "a GitHub token": r"\bgh[pousr]_[0-9A-Za-z]{20,}",
+    "a JSON web token": r"\beyJ[0-9A-Za-z_-]{10,}\.",
+    "a bearer": r"[Bb]earer (?!\{key\})[0-9A-Za-z_-]{12,}",
+    "a long hexadecimal": r"(?<![@0-9a-f])[0-9a-f]{32,}",
+    "a mail address": r"[\w.+-]+@[\w-]+\.(com|org|net|io|cn|ai)\b",
+    "a path of a machine": r"(/work/|/home/|/Users/|/root/|/tmp/|/mnt/|\b[A-Z]:\\)",
+    "a path of the project": r"\bshared/|\.\./",
+    "a password in a URL": r"://[^/\s\"']+:[^/\s\"']+@",
+    "a private address": r"\b(10\.\d+\.\d+\.\d+|192\.168\.\d+\.\d+)\b",
+}
+
+
+@pytest.mark.parametrize("kind", list(SECRETS))
+def test_it_holds_no_secret_and_no_path(kind: str) -> None:
+    found = [(n, m[0]) for n, line in enumerate(TEXT.splitlines(), 1) for m in re.finditer(SECRETS[kind], line)]
+    assert found == []

@@ -1,0 +1,129 @@
+"""Public files of limits and prices, told apart by their shape and matched by provider and id."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnllm import RegistryError
+from cnllm.registry.against import Compared, compare
+from cnllm.registry.published import read_published
+
+from .conftest import Load
+
+MODELS = """
+[models."home/m"]
+limits = { context = 1000, output = 100 }
+price = { currency = "USD", input = 1, output = 2, cached = 0.1 }
+[models."home/m".sources]
+docs = { url = "https://example.org/m", seen = 2026-11-20, how = "docs", backs = ["limits", "price"] }
+[models."home/cny"]
+limits = { context = 1000 }
+price = { currency = "CNY", input = 1, output = 2 }
+"""
+
+
+def nested(id: str = "m", provider: str = "home", api: str = "http://elsewhere/v1", **model: Any) -> dict[str, Any]:
+    """A small file in the shape of models.dev's."""
+    return {provider: {"id": provider, "name": "Home", "api": api, "models": {id: {"id": id, **model}}}}
+
+
+def flat(name: str, provider: str = "home", **entry: Any) -> dict[str, Any]:
+    """A small file in the shape of litellm's."""
+    sample = {"litellm_provider": "one of many", "max_input_tokens": "a number", "mode": "chat"}
+    return {"sample_spec": sample, name: {"litellm_provider": provider, "mode": "chat", **entry}}
+
+
+def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Compared:
+    path = tmp_path / "published.json"
+    path.write_text(json.dumps(data))
+    return compare(load(models), read_published(path))
+
+
+def told(result: Compared) -> list[tuple[str, str, float, float]]:
+    return [(d.model, d.flag, d.ours, d.theirs) for d in result.disagreements]
+
+
+def test_what_agrees_is_not_told(load: Load, tmp_path: Path) -> None:
+    data = nested(limit={"context": 1000, "output": 100}, cost={"input": 1, "output": 2.0, "cache_read": 0.1})
+    result = compared(load, tmp_path, data)
+    assert (result.found, result.numbers, result.disagreements) == (1, 5, ())
+
+
+def test_a_disagreement_names_both_numbers_and_our_source(load: Load, tmp_path: Path) -> None:
+    data = nested(limit={"context": 2000, "output": 0}, cost={"input": 1, "output": 3, "cache_write": 9})
+    result = compared(load, tmp_path, data)
+    assert told(result) == [("home/m", "limits.context", 1000, 2000), ("home/m", "price.output", 2, 3)]
+    fact = result.disagreements[0].fact
+    assert fact is not None
+    assert (fact.source, fact.seen) == ("https://example.org/m", "2026-11-20")
+    assert result.disagreements[0].there == "home/m"
+
+
+def test_what_only_one_side_knows_is_no_disagreement(load: Load, tmp_path: Path) -> None:
+    assert compared(load, tmp_path, nested(limit={}, cost=None)).numbers == 0
+    assert compared(load, tmp_path, nested(cost={"input": "cheap", "output": True})).numbers == 0
+
+
+def test_prices_in_another_currency_are_left_alone(load: Load, tmp_path: Path) -> None:
+    result = compared(load, tmp_path, nested("cny", limit={"context": 999}, cost={"input": 7, "output": 7}))
+    assert told(result) == [("home/cny", "limits.context", 1000, 999)]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (nested("M", "Ho-Me"), 1),  # case and signs do not count
+        (nested("m", "other"), 0),
+        (nested("m", "other", "HTTP://127.0.0.1:9/v1/"), 1),  # the same address under another name
+        (nested("m", "home_test"), 1),  # what the key is named after
+        (nested("m", "home_te"), 0),
+        (nested("m-2026", "home"), 0),  # another id is another model
+        (flat("home/m"), 1),
+        (flat("m"), 1),
+        (flat("other/m"), 0),
+        (flat("home/m", mode="embedding"), 0),
+    ],
+)
+def test_ids_are_matched_at_the_same_provider(load: Load, tmp_path: Path, data: Any, found: int) -> None:
+    assert compared(load, tmp_path, data).found == found
+
+
+def test_a_name_counts_for_more_than_an_address_or_a_key(load: Load, tmp_path: Path) -> None:
+    other = nested("m", "other", "http://127.0.0.1:9/v1", limit={"context": 5})
+    data = other | nested(limit={"context": 6})
+    assert told(compared(load, tmp_path, data)) == [("home/m", "limits.context", 1000, 6)]
+
+
+def test_prices_per_token_become_prices_per_million(load: Load, tmp_path: Path) -> None:
+    prices: dict[str, Any] = {
+        "input_cost_per_token": 1e-06,
+        "output_cost_per_token": 2.7e-06,
+        "cache_read_input_token_cost": 1e-07,
+    }
+    assert told(compared(load, tmp_path, flat("home/m", **prices))) == [("home/m", "price.output", 2, 2.7)]
+
+
+@pytest.mark.parametrize(("theirs", "agrees"), [(1000, True), (900, True), (899, False), (1001, False)])
+def test_a_window_may_be_larger_than_the_input_by_the_output(
+    load: Load, tmp_path: Path, theirs: int, agrees: bool
+) -> None:
+    result = compared(load, tmp_path, flat("home/m", max_input_tokens=theirs))
+    assert (result.disagreements == ()) is agrees
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{}", "is no list"), ("[1]", "is no list"), ('{"a": {"b": 1}}', "is no list"), ("{", "is not JSON")],
+)
+def test_another_file_is_refused_with_what_is_understood(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(RegistryError, match=words) as caught:
+        read_published(path)
+    assert "models.dev" in (caught.value.hint or "")
+    with pytest.raises(RegistryError, match="cannot be read"):
+        read_published(tmp_path / "none.json")

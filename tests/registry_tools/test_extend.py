@@ -1,0 +1,105 @@
+"""A model added to a registry file leaves every byte of it as it was."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cnllm import RegistryError
+from cnllm.registry.extend import Addition, extended, replace
+
+MODEL = Addition(provider="home", id="m", protocol="openai-chat", context=1000, reasoning="always")
+NEW = Addition(
+    provider="away", id="x/y.z", protocol="openai-chat", base_url="http://h/v1", keys=("AWAY_KEY",), alias="xyz"
+)
+COMMENTED = """# mine
+[models."home/old"]   # the old one
+limits = { context = 1_000 }  # underscores stay
+
+  [aliases]  # short ones
+old = "home/old"
+# the end
+"""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "# a comment", "# a comment\n", COMMENTED, COMMENTED.rstrip(), '[models."a/b"]\n\n\n']
+)
+def test_what_was_there_stays_byte_for_byte(text: str) -> None:
+    done = extended(text, MODEL, "f")
+    assert done.text.startswith(text)
+    assert done.text.endswith("\n")
+    assert tomllib.loads(done.text)["models"]["home/m"] == {
+        "limits": {"context": 1000},
+        "reasoning": {"mode": "always"},
+    }
+    assert 'models."home/m"' in done.text.splitlines()[done.line - 1]
+    assert done.added in done.text
+
+
+def test_a_new_provider_and_a_short_name() -> None:
+    said = tomllib.loads(extended("", NEW, "f").text)
+    assert said["providers"]["away"] == {
+        "title": "away",
+        "protocol": "openai-chat",
+        "base_url": "http://h/v1",
+        "keys": ["AWAY_KEY"],
+    }
+    assert said["models"] == {"away/x/y.z": {}}
+    assert said["aliases"] == {"xyz": "away/x/y.z"}
+
+
+def test_a_short_name_joins_the_table_that_is_there() -> None:
+    done = extended(COMMENTED, NEW, "f").text
+    before, inserted, after = done.partition('xyz = "away/x/y.z"\n')
+    assert inserted
+    assert (before + after).startswith(COMMENTED)
+    assert before.endswith('old = "home/old"\n')
+    assert tomllib.loads(done)["aliases"] == {"old": "home/old", "xyz": "away/x/y.z"}
+
+
+@pytest.mark.parametrize("text", ["[aliases]", "[aliases]\n", '[aliases]\na = "b/c"', "[aliases]\n[prefer_]\n"])
+def test_a_short_name_joins_a_table_at_the_end_or_an_empty_one(text: str) -> None:
+    assert tomllib.loads(extended(text, NEW, "f").text)["aliases"]["xyz"] == "away/x/y.z"
+
+
+def test_lines_end_as_they_do_in_the_file() -> None:
+    text = COMMENTED.replace("\n", "\r\n")
+    done = extended(text, NEW, "f").text
+    assert done.replace('xyz = "away/x/y.z"\r\n', "").startswith(text)
+    assert "\n" not in done.replace("\r\n", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["models = {}\n", 'aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"]
+)
+def test_where_nothing_can_be_added_it_says_what_to_add_by_hand(text: str) -> None:
+    with pytest.raises(RegistryError, match="nothing can be added") as caught:
+        extended(text, NEW, "f.toml")
+    assert caught.value.file == "f.toml"
+    assert "away/x/y.z" in (caught.value.hint or "")
+
+
+def test_a_file_is_replaced_whole_with_its_mode_and_through_a_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.toml", tmp_path / "link.toml"
+    real.write_text("# a\n")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    replace(link, "# b\n", [str(link)])
+    assert link.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("# b\n", 0o640)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.toml", "real.toml"]
+
+
+def test_a_text_with_a_new_fault_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text('[aliases]\nlost = "no/where"\n')
+    with pytest.raises(RegistryError, match="must be a table") as caught:
+        replace(path, '[models."zai/new"]\nreasoning = { mode = "toggle", on = 1 }\n', [str(path)])
+    assert caught.value.file == str(path)
+    assert path.read_text() == '[aliases]\nlost = "no/where"\n'
+    assert [p.name for p in tmp_path.iterdir()] == ["f.toml"]
+    replace(path, path.read_text() + "# more\n", [str(path)])
+    assert path.read_text().endswith("# more\n"), "a fault that was there before keeps nobody from adding"

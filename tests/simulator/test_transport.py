@@ -1,0 +1,56 @@
+"""The transports: status, headers, pieces, pace."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from cnllm.simulator import AsyncSimTransport, SimTransport
+
+from .support import KEY, REGISTRY, Plan, ask
+
+
+def plan(stream: bool = False, content: bytes | None = None) -> Plan:
+    body = json.dumps({"model": "m", "stream": stream, **ask("hi")}).encode()
+    return Plan(model=REGISTRY.resolve("plain/m"), content=body if content is None else content, headers=KEY)
+
+
+def test_a_whole_answer() -> None:
+    status, headers, pieces = SimTransport(REGISTRY).send(plan())
+    assert (status, headers["content-type"], headers["x-cnllm-simulated"]) == (200, "application/json", "1")
+    assert json.loads(b"".join(pieces))["object"] == "chat.completion"
+
+
+def test_a_stream_comes_one_event_a_piece() -> None:
+    status, headers, pieces = SimTransport(REGISTRY).send(plan(stream=True))
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    received = list(pieces)
+    assert all(p.endswith(b"\n\n") and p.count(b"\n\n") == 1 for p in received)
+    assert received[-1] == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b'"x"', b"\xef\xbb\xbf{}"])
+def test_bytes_that_are_no_json_object(content: bytes) -> None:
+    status, headers, pieces = SimTransport(REGISTRY).send(plan(content=content))
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert json.loads(b"".join(pieces))["error"]["type"] == "invalid_request_error"
+
+
+def test_pace() -> None:
+    _, _, pieces = SimTransport(REGISTRY, pace=0.01).send(plan(stream=True))
+    begun = time.monotonic()
+    first = next(pieces)
+    assert first == b": keep-alive\n\n"
+    rest = list(pieces)
+    assert time.monotonic() - begun >= 0.01 * len(rest)
+
+
+def test_the_same_awaited() -> None:
+    async def received(pace: float) -> tuple[int, dict[str, str], list[bytes]]:
+        status, headers, pieces = await AsyncSimTransport(REGISTRY, pace=pace).send(plan(stream=True))
+        return status, headers, [piece async for piece in pieces]
+
+    status, headers, pieces = SimTransport(REGISTRY).send(plan(stream=True))
+    assert asyncio.run(received(0.0)) == (status, headers, list(pieces))
+    assert asyncio.run(received(0.001))[2][-1] == b"data: [DONE]\n\n"

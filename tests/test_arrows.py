@@ -1,0 +1,91 @@
+"""Arrows point one way: cli → client → engine → wires → values, registry → values, simulator → values alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "cnllm"
+
+# What each room may import of the others. Values are the modules at the bottom, which import one another at most.
+VALUES = {"types", "errors", "flags", "model", "policy", "messages"}
+HELPERS = {"paths", "redact"}
+MAY: dict[str, set[str]] = {
+    **dict.fromkeys(VALUES, VALUES),
+    "messages": VALUES | {"wires"},  # arguments are decoded in one place
+    "paths": set(),
+    "redact": set(),
+    "keys": VALUES | HELPERS,
+    "settings": VALUES,
+    "wires": VALUES,
+    "engine": VALUES | {"wires"},
+    "registry": VALUES | HELPERS,
+    "simulator": VALUES | {"registry"},
+    "tiers": VALUES | {"keys", "registry"},
+    "watchdog": set(),
+    "transport": VALUES | {"engine", "watchdog"},
+    "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
+    "cassette": VALUES | HELPERS | {"engine", "transport"},
+    "client": VALUES | HELPERS | {"engine", "registry", "secrets", "settings", "tiers", "transport", "simulator"},
+    "shortcuts": VALUES | {"engine", "registry", "client"},
+    "cli": VALUES
+    | HELPERS
+    | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "tiers"},
+    "__main__": {"cli"},
+}
+MAY["__init__"] = set(MAY)
+# The simulator must not be able to agree with a wrong engine by sharing its code.
+FORBIDDEN = {"simulator": {"engine", "wires"}}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms a module imports from, wherever in it the import stands; those for type checkers alone aside."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(n)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for n in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "cnllm":
+            parts = node.module.split(".")
+            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("cnllm.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
+    here = room(path)
+    wrong = imports(path) - MAY[here] - {here}
+    assert wrong == set(), f"{here} may not import {', '.join(sorted(wrong))}"
+    assert not imports(path) & FORBIDDEN.get(here, set())
+
+
+@pytest.mark.parametrize("heavy", ["httpx", "anyio", "pydantic", "jsonschema", "rich"])
+def test_the_engine_does_no_input_or_output(heavy: str) -> None:
+    for path in [*(PACKAGE / "engine").rglob("*.py"), *(PACKAGE / "wires").rglob("*.py")]:
+        names = {
+            a.name.split(".")[0]
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.Import)
+            for a in n.names
+        }
+        names |= {
+            (n.module or "").split(".")[0]
+            for n in ast.walk(ast.parse(path.read_text()))
+            if isinstance(n, ast.ImportFrom)
+        }
+        assert heavy not in names
+        assert not {"socket", "ssl", "os", "subprocess", "threading", "asyncio"} & names

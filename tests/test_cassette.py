@@ -1,0 +1,366 @@
+"""Recording and replaying without a network, and the redaction both rest on."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import stat
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cnllm import redact
+from cnllm.cassette import AsyncPlayer, AsyncRecorder, Player, Recorder
+from cnllm.errors import CnllmError, IdleTimeout, TransportError
+
+SECRET = "sk-secret/+0123456789\\"
+
+
+@dataclass
+class Plan:
+    body: Any = field(default_factory=lambda: {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    method: str = "POST"
+    url: str = "https://api.example/v1/chat"
+    headers: dict[str, str] = field(default_factory=lambda: {"Authorization": f"Bearer {SECRET}", "X-Plain": "a"})
+
+
+class Inner:
+    """Answers with these chunks, then fails if told to."""
+
+    def __init__(self, *chunks: bytes, error: Exception | None = None, headers: dict[str, str] | None = None) -> None:
+        self.chunks, self.error = chunks, error
+        self.headers = headers or {"content-type": "text/event-stream", "set-cookie": "a=b"}
+        self.closed = False
+
+    def send(self, plan: Any) -> tuple[int, dict[str, str], Iterator[bytes]]:
+        if self.error and not self.chunks:
+            raise self.error
+        return 200, self.headers, self._iterate()
+
+    def _iterate(self) -> Iterator[bytes]:
+        try:
+            yield from self.chunks
+            if self.error:
+                raise self.error
+        finally:
+            self.closed = True
+
+
+class AsyncInner(Inner):
+    async def send(self, plan: Any) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:  # type: ignore[override]
+        status, headers, chunks = Inner.send(self, plan)
+
+        async def iterate() -> AsyncIterator[bytes]:
+            for chunk in chunks:
+                await asyncio.sleep(0)
+                yield chunk
+
+        return status, headers, iterate()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def record(path: Path, *chunks: bytes, plan: Plan | None = None, **options: Any) -> None:
+    list(Recorder(Inner(*chunks, **options), path, [SECRET]).send(plan or Plan())[2])
+
+
+# ── recording ────────────────────────────────────────────────────────────────
+def test_an_exchange_is_one_private_line(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    record(path, b"data: a\n", "é".encode()[:1], "é".encode()[1:])
+    record(path, b"x")
+    first, _ = lines(path)
+    assert first["request"] == {
+        "method": "POST",
+        "url": "https://api.example/v1/chat",
+        "headers": {"Authorization": "Bearer [redacted]", "X-Plain": "a"},
+        "body": Plan().body,
+    }
+    assert first["response"]["status"] == 200
+    assert first["response"]["headers"] == {"content-type": "text/event-stream", "set-cookie": "[redacted]"}
+    assert first["response"]["chunks"] == ["data: a\n", {"base64": "ww=="}, {"base64": "qQ=="}]
+    assert first["ended"] == "whole"
+    assert first["when"].startswith("20")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_was_there_becomes_private(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    path.touch(0o644)
+    record(path, b"x")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_abandoned_stream_is_recorded_as_such(tmp_path: Path) -> None:
+    path, inner = tmp_path / "tape.jsonl", Inner(b"a", b"b")
+    chunks = Recorder(inner, path).send(Plan())[2]
+    assert next(chunks) == b"a"
+    chunks.close()  # type: ignore[attr-defined]
+    assert inner.closed
+    assert (lines(path)[0]["response"]["chunks"], lines(path)[0]["ended"]) == (["a"], "abandoned")
+
+
+def test_a_stream_that_is_only_forgotten_is_recorded_too(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    chunks = Recorder(Inner(b"a", b"b"), path).send(Plan())[2]
+    next(chunks)
+    del chunks
+    assert lines(path)[0]["ended"] == "abandoned"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "headers", "ended"),
+    [
+        ([b"data: 1\n\n", b"data: [DO", b"NE]\n\n"], {}, "whole"),
+        ([b"data: 1\n\n"], {}, "abandoned"),
+        ([b"12345"], {"Content-Length": "5"}, "whole"),
+        ([b"1234"], {"Content-Length": "5"}, "abandoned"),
+        ([b"12345"], {"Content-Length": "5", "Content-Encoding": "gzip"}, "abandoned"),
+    ],
+)
+def test_who_stops_at_the_end_has_abandoned_nothing(
+    tmp_path: Path, chunks: list[bytes], headers: dict[str, str], ended: str
+) -> None:
+    path = tmp_path / "tape.jsonl"
+    answer = Recorder(Inner(*chunks, headers=headers), path).send(Plan())[2]
+    for _ in chunks:
+        next(answer)
+    answer.close()  # type: ignore[attr-defined]
+    assert lines(path)[0]["ended"] == ended
+
+
+def test_failures_are_recorded_and_passed_on(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    with pytest.raises(TransportError):
+        record(path, error=TransportError(f"refused, key {SECRET}"))
+    with pytest.raises(IdleTimeout):
+        record(path, b"a", error=IdleTimeout("silence"))
+    before, during = lines(path)
+    assert "response" not in before
+    assert before["error"] == {"type": "TransportError", "message": "refused, key [redacted]"}
+    assert (during["response"]["chunks"], during["ended"]) == (["a"], "failed")
+
+
+def test_what_cannot_be_written_is_known_before_anything_is_sent(tmp_path: Path) -> None:
+    with pytest.raises(CnllmError, match="cannot record to"):
+        Recorder(Inner(b"a"), tmp_path / "none" / "tape.jsonl")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(cuts=st.lists(st.integers(0, 200), max_size=6))
+def test_no_secret_is_stored_however_the_pieces_fall(tmp_path: Path, cuts: list[int]) -> None:
+    body = f'data: {{"key":{json.dumps(SECRET)}}} é\n\ndata: {SECRET} {quote(SECRET, safe="")}\n\n'.encode()
+    edges = sorted({0, len(body), *(min(cut, len(body)) for cut in cuts)})
+    pieces = [body[a:b] for a, b in itertools.pairwise(edges)]
+    path = tmp_path / "tape.jsonl"
+    path.unlink(missing_ok=True)
+    record(path, *pieces)
+    stored = lines(path)[0]["response"]["chunks"]
+    assert len(stored) == len(pieces)
+    joined = b"".join(p.encode() if isinstance(p, str) else base64.b64decode(p["base64"]) for p in stored)
+    assert b"".join(Player(path).send(Plan())[2]) == joined
+    assert joined.decode() == 'data: {"key":"[redacted]"} é\n\ndata: [redacted] [redacted]\n\n'
+
+
+def test_secrets_in_url_and_body_are_hidden_and_still_match(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    plan = Plan(body={"prompt": f"is {SECRET} mine?"}, url=f"https://u:p@api.example/v1?key=abc&x=1&y={SECRET}")
+    record(path, b"a", plan=plan)
+    assert SECRET not in path.read_text()
+    assert lines(path)[0]["request"]["url"] == "https://redacted@api.example/v1?key=[redacted]&x=1&y=[redacted]"
+    assert list(Player(path, [SECRET]).send(plan)[2]) == [b"a"]
+
+
+# ── replaying ────────────────────────────────────────────────────────────────
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(chunks=st.lists(st.binary(max_size=40), max_size=6))
+def test_a_replay_is_split_as_the_original_was(tmp_path: Path, chunks: list[bytes]) -> None:
+    path = tmp_path / "tape.jsonl"
+    path.unlink(missing_ok=True)
+    record(path, *chunks)
+    status, headers, answer = Player(path).send(Plan(url="http://elsewhere/v1/chat", headers={}))
+    assert (status, headers["content-type"], list(answer)) == (200, "text/event-stream", chunks)
+
+
+def test_the_same_request_twice_is_answered_in_order_and_then_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    other = Plan(body={"model": "other"})
+    record(path, b"one")
+    record(path, b"else", plan=other)
+    record(path, b"two")
+    player = Player(path)
+    assert list(player.send(Plan())[2]) == [b"one"]
+    assert list(player.send(Plan())[2]) == [b"two"]
+    assert list(player.send(other)[2]) == [b"else"]
+    with pytest.raises(CnllmError, match="all 3 were used"):
+        player.send(Plan())
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (
+            Plan(body={"model": "m", "messages": [{"role": "user", "content": "ho"}]}),
+            'messages.0.content is "ho"',
+        ),
+        (
+            Plan(body={"model": "m", "messages": [{"role": "user", "content": "hi"}], "n": 1}),
+            "n is 1, recorded (line 1) is absent",
+        ),
+        (Plan(body={"model": "m", "messages": []}), "messages.0 is absent"),
+        (Plan(body={"model": "n", "messages": []}), 'model is "n"'),
+        (Plan(method="GET"), 'method is "GET"'),
+        (Plan(url="https://api.example/v2"), 'path is "/v2", recorded (line 1) is "/v1/chat"'),
+    ],
+)
+def test_a_request_that_nothing_answers_names_the_first_difference(tmp_path: Path, plan: Plan, said: str) -> None:
+    path = tmp_path / "tape.jsonl"
+    record(path, b"one")
+    with pytest.raises(CnllmError) as caught:
+        Player(path).send(plan)
+    assert said in caught.value.message
+    assert "--record" in (caught.value.hint or "")
+
+
+def test_recorded_failures_fail_again(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    for error, chunks in ((TransportError("refused"), []), (IdleTimeout("silence"), [b"a"])):
+        with pytest.raises(TransportError):
+            record(path, *chunks, error=error)
+    player = Player(path)
+    with pytest.raises(TransportError, match="refused"):
+        player.send(Plan())
+    answer = player.send(Plan())[2]
+    assert next(answer) == b"a"
+    with pytest.raises(IdleTimeout, match="silence"):
+        next(answer)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"nonsense", b"[]", b'{"request": {}}', b"\xff", b'{"request": {"method": 1, "url": 2, "body": 3}}'],
+)
+def test_a_broken_cassette_is_named_with_its_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "tape.jsonl"
+    path.write_bytes(b"\n" + content)
+    with pytest.raises(CnllmError, match=r"tape\.jsonl:2: "):
+        Player(path)
+
+
+def test_a_missing_and_an_empty_cassette(tmp_path: Path) -> None:
+    with pytest.raises(CnllmError, match="cannot replay"):
+        Player(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(CnllmError, match="it is empty"):
+        Player(tmp_path / "empty.jsonl").send(Plan())
+
+
+def test_a_recorder_passes_the_hurry_on(tmp_path: Path) -> None:
+    class Chunks(Iterator[bytes]):
+        hurried = 0.0
+
+        def __next__(self) -> bytes:
+            raise StopIteration
+
+        def hurry(self, seconds: float) -> None:
+            self.hurried = seconds
+
+    chunks = Chunks()
+
+    class Hurried(Inner):
+        def send(self, plan: Any) -> tuple[int, dict[str, str], Iterator[bytes]]:
+            return 200, {}, chunks
+
+    Recorder(Hurried(), tmp_path / "t.jsonl").send(Plan())[2].hurry(2.0)  # type: ignore[attr-defined]
+    assert chunks.hurried == 2.0
+    Recorder(Inner(b"a"), tmp_path / "t.jsonl").send(Plan())[2].hurry(2.0)  # type: ignore[attr-defined]
+
+
+def test_async_twins_do_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+
+    async def run() -> None:
+        recorder = AsyncRecorder(AsyncInner(b"a", b"b"), path, [SECRET])
+        _, _, chunks = await recorder.send(Plan())
+        assert [chunk async for chunk in chunks] == [b"a", b"b"]
+        _, _, chunks = await recorder.send(Plan())
+        assert await anext(chunks) == b"a"
+        await chunks.aclose()  # type: ignore[attr-defined]
+        with pytest.raises(IdleTimeout):
+            await AsyncRecorder(AsyncInner(error=IdleTimeout("silence")), path).send(Plan())
+        player = AsyncPlayer(path)
+        _, _, chunks = await player.send(Plan())
+        assert [chunk async for chunk in chunks] == [b"a", b"b"]
+
+    asyncio.run(run())
+    assert [line["ended"] for line in lines(path)] == ["whole", "abandoned", "failed"]
+
+
+# ── redaction ────────────────────────────────────────────────────────────────
+def test_every_spelling_of_a_secret_is_found() -> None:
+    basic = base64.b64encode(f"user:{SECRET}".encode()).decode()
+    other = base64.b64encode(f"{SECRET}:".encode()).decode()
+    for spelling in (
+        SECRET,
+        json.dumps(SECRET)[1:-1],
+        quote(SECRET, safe=""),
+        quote(SECRET).lower(),
+        basic,
+        other,
+    ):
+        if spelling.lower() == spelling and spelling != SECRET:
+            continue  # lower-casing the letters of the secret itself makes another secret
+        assert redact.redact(f"<{spelling}>", [SECRET]) == "<[redacted]>"
+    assert redact.redact(json.dumps({"a": f"Basic {basic}"}), [SECRET]) == '{"a": "Basic [redacted]"}'
+
+
+def test_redaction_leaves_the_rest_alone() -> None:
+    assert redact.redact("text", []) == "text"
+    assert redact.redact("to be", ["be", ""]) == "to be"
+    assert redact.redact("EMPTY handed", ["EMPTY"]) == "[redacted] handed"
+    assert redact.redact("aaaa aaaab", ["aaaa", "aaaab"]) == "[redacted] [redacted]"
+
+
+@given(st.text(min_size=12), st.text(), st.text(), st.integers(0, 2))
+def test_no_secret_survives_in_base64(secret: str, before: str, after: str, shift: int) -> None:
+    if "\0" in secret or not secret.strip():
+        return
+    whole = (b"x" * shift + before.encode() + secret.encode() + after.encode()).replace(b"\0", b"")
+    text = base64.b64encode(whole).decode()
+    assert redact.redact(text, [secret]) == "[redacted]"
+
+
+def test_headers_are_hidden_by_name() -> None:
+    shown = redact.headers(
+        {
+            "Authorization": "Bearer abc",
+            "Proxy-Authorization": "Basic abc",
+            "x-api-key": "abc",
+            "x-goog-api-key": "abc",
+            "Cookie": "a=b",
+            "x-ratelimit-remaining-tokens": "12",
+            "content-type": "text/plain",
+            "x-echo": "abcd-efgh",
+        },
+        ["abcd-efgh"],
+    )
+    assert shown == {
+        "Authorization": "Bearer [redacted]",
+        "Proxy-Authorization": "Basic [redacted]",
+        "x-api-key": "[redacted]",
+        "x-goog-api-key": "[redacted]",
+        "Cookie": "[redacted]",
+        "x-ratelimit-remaining-tokens": "12",
+        "content-type": "text/plain",
+        "x-echo": "[redacted]",
+    }

@@ -1,0 +1,177 @@
+"""The keys file: private, atomic, after the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cnllm import keys, paths
+from cnllm.errors import CnllmError
+
+KEY = "sk-test-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("A_KEY", "B_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_set_makes_a_private_file_in_a_private_folder(folder: Path) -> None:
+    old = os.umask(0)
+    try:
+        assert keys.set("A_KEY", KEY) == keys.path() == folder / "keys.json"
+    finally:
+        os.umask(old)
+    assert (mode(folder), mode(keys.path())) == (0o700, 0o600)
+    assert json.loads(keys.path().read_text()) == {"A_KEY": KEY}
+    assert list(folder.iterdir()) == [keys.path()]
+
+
+def test_set_tightens_a_folder_that_was_there(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    keys.set("A_KEY", KEY)
+    assert mode(folder) == 0o700
+
+
+def test_set_leaves_the_mode_of_a_home_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
+    keys.set("A_KEY", KEY)
+    assert (mode(tmp_path), mode(tmp_path / "keys.json")) == (0o755, 0o600)
+
+
+def test_set_keeps_the_others_and_replaces_its_own() -> None:
+    keys.set("B_KEY", "one-one-one")
+    keys.set("A_KEY", KEY)
+    keys.set("B_KEY", "  two-two-two\n")
+    assert keys.names() == ["A_KEY", "B_KEY"]
+    assert keys.find(["B_KEY"]) == "two-two-two"
+
+
+def test_set_writes_through_a_link(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir(mode=0o700)
+    real = tmp_path / "dotfiles" / "keys.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    keys.path().symlink_to(real)
+    keys.set("A_KEY", KEY)
+    assert keys.path().is_symlink()
+    assert json.loads(real.read_text()) == {"A_KEY": KEY}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("A_KEY", ""), ("A_KEY", " \n"), ("A_KEY", "a b"), ("A_KEY", "schlüssel"), ("A-KEY", "x"), ("", "x")],
+)
+def test_set_refuses_what_no_header_can_carry(name: str, value: str) -> None:
+    with pytest.raises(ValueError):
+        keys.set(name, value)
+    assert not keys.path().exists()
+
+
+def test_the_environment_goes_first_and_empty_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keys.find(["A_KEY", "B_KEY"]) is None
+    keys.set("A_KEY", KEY)
+    assert keys.find(["A_KEY", "B_KEY"]) == KEY
+    monkeypatch.setenv("B_KEY", "from-the-environment")
+    assert keys.find(["A_KEY", "B_KEY"]) == "from-the-environment"
+    monkeypatch.setenv("B_KEY", "  ")
+    assert keys.find(["A_KEY", "B_KEY"]) == KEY
+    assert keys.find(["B_KEY"]) is None
+    assert keys.find([]) is None
+    assert (keys.where("A_KEY"), keys.where("B_KEY")) == ("file", None)
+
+
+def test_find_makes_a_readable_file_private_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keys.set("A_KEY", KEY)
+    keys.path().chmod(0o644)
+    assert keys.find(["A_KEY"]) == KEY
+    assert mode(keys.path()) == 0o600
+    assert "0644" in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_find_refuses_a_readable_file_that_it_cannot_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys.set("A_KEY", KEY)
+    keys.path().chmod(0o640)
+
+    def refuse(descriptor: int, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    with pytest.raises(CnllmError, match="other users") as caught:
+        keys.find(["A_KEY"])
+    assert "chmod 600" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("content", ["{", '["a"]', '{"A_KEY": 1}', '{"A_KEY": "sk-test-0123456789"', b"\xff\xfe"])
+def test_a_broken_file_is_named_and_not_quoted(folder: Path, content: str | bytes) -> None:
+    folder.mkdir(mode=0o700)
+    keys.path().write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(CnllmError) as caught:
+        keys.find(["A_KEY"])
+    assert str(keys.path()) in caught.value.message
+    assert "sk-test" not in caught.value.message
+    assert caught.value.__cause__ is None
+
+
+def test_an_empty_file_holds_no_keys(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    keys.path().touch(0o600)
+    assert keys.names() == []
+
+
+def test_many_writers_lose_nothing() -> None:
+    threads = [threading.Thread(target=keys.set, args=(f"K{i}", KEY)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(keys.names()) == 16
+
+
+def test_a_failed_write_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys.set("A_KEY", KEY)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError):
+        keys.set("B_KEY", KEY)
+    assert keys.names() == ["A_KEY"]
+    assert list(folder.iterdir()) == [keys.path()]
+
+
+def test_folders_can_be_moved_and_are_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, folder in (
+        ("CNLLM_CONFIG_DIR", paths.config_dir),
+        ("CNLLM_DATA_DIR", paths.data_dir),
+        ("CNLLM_CACHE_DIR", paths.cache_dir),
+    ):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+        assert folder() == tmp_path / variable
+        assert not folder().exists()
+        monkeypatch.setenv(variable, "")
+        assert folder().name == "cnllm"
+
+
+def test_importing_paths_and_keys_brings_no_platformdirs() -> None:
+    code = "import sys, cnllm.paths, cnllm.keys; print('platformdirs' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

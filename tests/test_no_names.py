@@ -1,0 +1,163 @@
+"""There is no provider's code: nothing in the package knows a provider, a model, or a word of one's dialect.
+
+What is known of them stands in providers.toml alone. Docstrings and the examples in the help may name them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "cnllm"
+DATA: dict[str, Any] = tomllib.loads((ROOT / "providers.toml").read_text())
+
+# Words that the neutral types, the public contract or OpenAI's own wire use too.
+OURS = {
+    *("any", "answer", "auto", "call", "content", "default", "details", "disabled", "enabled", "error", "file", "high"),
+    *("id", "image", "input", "json", "keep", "low", "max", "medium", "message", "minimal", "model", "name", "none"),
+    *("off", "on", "output", "parallel_tool_calls", "prompt", "reasoning", "refusal", "required", "stop", "stream"),
+    *("stream_options", "system", "temperature", "text", "tool_call", "tool_calls", "tool_choice", "tools", "top_p"),
+    *("type", "usage", "user", "value", "xhigh", "max_tokens", "seed", "include_usage", "object", "status", "length"),
+    *("content_filter", "safety", "timeout", "response_format", "code", "all", "detail", "data", "end", "normal"),
+    *(
+        "function",
+        "param",
+        "abort",
+        "authentication",
+        "server",
+        "raw",
+        "title",
+        "format",
+        "pattern",
+        "examples",
+        "context",
+    ),
+    # keywords of JSON Schema, which `tools.schema_drop` lists
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "minLength"),
+    *("maxLength", "uniqueItems", "patternProperties", "$schema", "$id", "$comment"),
+}
+EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
+
+
+def leaves(data: Any) -> Iterator[str]:
+    """Every key and every text in a table."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield key
+            yield from leaves(value)
+    elif isinstance(data, list):
+        for item in data:
+            yield from leaves(item)
+    elif isinstance(data, str):
+        yield data
+
+
+def names() -> set[str]:
+    """Providers, families and models, and the parts of models' ids."""
+    found = {*DATA["providers"], *DATA["families"], *DATA["aliases"]}
+    for model in DATA["models"]:
+        found |= {model, model.partition("/")[2]}
+    generic = {"openai-compatible", "openai", "step", "seed"}  # the contract's own words, and two that English has too
+    return {n.casefold() for n in found if len(n) > 2} - generic
+
+
+def dialect_words() -> set[str]:
+    """The words of the wire that some endpoint has and the protocol has not."""
+    standard = set()
+    for table in (DATA["defaults"], *DATA["protocols"].values()):
+        standard |= {part for leaf in leaves(table) for part in re.split(r"[.\s]", leaf)}
+    found: set[str] = set()
+    for section in ("families", "providers", "models"):
+        for table in DATA[section].values():
+            for flags in (table, *table.get("families", {}).values(), *table.get("when", {}).values()):
+                reasoning = flags.get("reasoning", {})
+                for patch in ("on", "off", "keep"):
+                    found |= set(leaves(reasoning.get(patch, {}))) - {"set", "drop"}
+                for place in ("effort", "budget"):
+                    found |= set(reasoning.get(place, {}).get("at", "").split("."))
+                found |= {*reasoning.get("fields", ()), reasoning.get("replay_field", "")}
+                found |= set(leaves(flags.get("body", {}))) - {"set", "drop"}
+                found |= set(flags.get("finish", {}))
+                for paths in (flags.get("usage", {}), flags.get("error", {})):
+                    found |= {p for leaf in leaves(list(paths.values())) for p in leaf.split(".")}
+                params = flags.get("params", {})
+                for rule in params.values():
+                    said = rule if isinstance(rule, str) else rule.get("as", "") if isinstance(rule, dict) else ""
+                    found |= set(said.split("."))
+    return {w for w in found if w and not w.isdigit() and re.fullmatch(r"[$\w-]+", w)} - standard - OURS
+
+
+def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """(line, word or text, is it a text?) of all that a module says outside docstrings and help examples."""
+    tree = ast.parse(path.read_text())
+    silent: set[int] = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            for statement in body:  # docstrings, and the strings that describe what stands above them
+                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                    silent.add(id(statement.value))
+        if isinstance(node, ast.Assign) and any(EXAMPLES.search(ast.unparse(t)) for t in node.targets):
+            silent |= {id(n) for n in ast.walk(node.value)}
+        if isinstance(node, ast.Call) and EXAMPLES.search(ast.unparse(node.func)):
+            silent |= {id(n) for n in ast.walk(node)}
+        if isinstance(node, ast.keyword) and node.arg and EXAMPLES.search(node.arg):
+            silent |= {id(n) for n in ast.walk(node.value)}
+    for node in ast.walk(tree):
+        if id(node) in silent:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value, True
+        elif isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+            yield node.lineno, node.value.decode("latin-1"), True
+        for field in ("id", "attr", "name", "arg"):
+            word = getattr(node, field, None)
+            if isinstance(word, str):
+                yield getattr(node, "lineno", 0), word, False
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
+    known = names()
+    pattern = re.compile(
+        r"(?<![\w-])(" + "|".join(re.escape(n) for n in sorted(known, key=len, reverse=True)) + r")(?![\w-])"
+    )
+    found = [f"{path.name}:{line}: {m[1]}" for line, said, _ in spoken(path) if (m := pattern.search(said.casefold()))]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_module_knows_a_word_of_a_dialect(path: Path) -> None:
+    words = dialect_words()
+    compound = {w for w in words if "_" in w}
+    found = []
+    for line, said, is_text in spoken(path):
+        parts = set(re.findall(r"[$\w-]+", said))
+        hit = (parts & compound) or (words & {said} if is_text else set())
+        if hit:
+            found.append(f"{path.name}:{line}: {', '.join(sorted(hit))}")
+    assert found == []
+
+
+def test_the_packaged_files_are_modules_and_the_registry_alone() -> None:
+    others = {
+        p.name for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc") and "cache" not in str(p)
+    }
+    assert others <= {"py.typed", "providers.toml"}
+
+
+def test_the_words_that_are_looked_for_are_the_dialects_own() -> None:
+    words = dialect_words()
+    assert {"reasoning_split", "enable_thinking", "chat_template_kwargs", "clear_thinking", "tool_stream"} <= words
+    assert not {"prompt_tokens", "stream_options", "tool_calls"} & words
+    assert {"deepseek", "zai", "moonshotai", "glm-4.7"} <= names()

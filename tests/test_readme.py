@@ -1,0 +1,182 @@
+"""README is the manual: its tables and help texts are those of the program, its commands are those that CI runs.
+
+`pytest --update` writes the generated parts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+from msgspec import Struct
+
+from cnllm import flags, types
+from cnllm.cli.app import root
+from cnllm.registry import Registry
+from cnllm.registry.schema import json_schema
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+
+
+def bare(kind: Any) -> Any:
+    """A type without its description and without None."""
+    while typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    rest = [a for a in typing.get_args(kind) if a is not type(None)]
+    if type(None) in typing.get_args(kind) and len(rest) == 1:
+        return bare(rest[0])
+    return kind
+
+
+def described(kind: Any) -> str:
+    return str(typing.get_args(kind)[-1].description) if typing.get_origin(kind) is typing.Annotated else ""
+
+
+def values(kind: Any) -> str:
+    kind = bare(kind)
+    if typing.get_origin(kind) is typing.Literal:
+        return " ".join(f"`{a}`" for a in typing.get_args(kind))
+    if typing.get_origin(kind) is list:
+        inner = values(typing.get_args(kind)[0])
+        return f"list of {inner}" if inner else "list"
+    names = {bool: "true false", int: "number", float: "number", str: "text"}
+    return names.get(kind, "table" if typing.get_origin(kind) is dict else "")
+
+
+def rows(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """(flag, values, description) of every flag, nested tables flattened."""
+    for field in msgspec.structs.fields(table):
+        kind = bare(field.type)
+        name = f"{prefix}{field.encode_name}"
+        if isinstance(kind, type) and issubclass(kind, Struct) and kind is not flags.Patch:
+            yield from rows(kind, f"{name}.")
+        elif typing.get_origin(kind) is list and typing.get_args(kind)[0] in (flags.ErrorRule, flags.Refusal):
+            yield name, "list of tables", described(field.type)
+        elif kind is flags.Patch:
+            yield name, "`{ set, drop }`", described(field.type)
+        else:
+            yield name, values(field.type), described(field.type)
+        if name == "params":
+            for inner in msgspec.structs.fields(flags.Param):
+                yield f"params.NAME.{inner.encode_name}", values(inner.type), described(inner.type)
+
+
+def flag_table() -> str:
+    lines = ["| flag | values | |", "|---|---|---|"]
+    lines += [f"| `{n}` | {v} | {d.replace('|', chr(92) + '|')} |" for n, v, d in rows(flags.Flags)]
+    return "\n".join(lines)
+
+
+def provider_table() -> str:
+    registry = Registry.load()
+    lines = ["| provider | | models described | key |", "|---|---|---|---|"]
+    for provider in registry.providers:
+        resolved = registry.resolve(f"{provider}/any").flags
+        count = sum(name.startswith(f"{provider}/") for name in registry.names())
+        keys = ", ".join(f"`{k}`" for k in resolved.keys or ()) or "none"
+        lines.append(f"| `{provider}` | {resolved.title} | {count or ''} | {keys} |")
+    return "\n".join(lines)
+
+
+def help_texts() -> str:
+    """The help of every command."""
+    out: list[str] = []
+
+    def add(command: click.Command, path: list[str]) -> None:
+        shown = CliRunner().invoke(root, [*path, "--help"], prog_name="cnllm", terminal_width=100)
+        assert shown.exit_code == 0, shown.output
+        out.append(f"```\n$ {' '.join(['cnllm', *path, '--help'])}\n{shown.output.rstrip()}\n```")
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                add(inner, [*path, name])
+
+    add(root, [])
+    return "\n\n".join(out)
+
+
+GENERATED = {"flags": flag_table, "providers": provider_table, "help": help_texts}
+
+
+@pytest.mark.parametrize("part", list(GENERATED))
+def test_the_generated_parts_are_what_the_program_says(part: str, update: bool) -> None:
+    text = README.read_text()
+    begin, end = f"<!-- {part} -->\n", f"<!-- /{part} -->"
+    head, rest = text.split(begin)
+    now, tail = rest.split(end)
+    meant = GENERATED[part]() + "\n"
+    if update:
+        README.write_text(head + begin + meant + end + tail)
+    else:
+        assert now == meant, "pytest --update -n 0 writes it"
+
+
+def test_ci_runs_the_very_command_that_readme_gives_for_the_tests() -> None:
+    found = re.findall(r"^.*pip install -e '\.\[dev\]' && \.venv/bin/pytest$", README.read_text(), re.MULTILINE)
+    assert len(found) == 1
+    assert "pip install -e '.[dev]' && .venv/bin/pytest" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_flag_has_a_description() -> None:
+    assert [name for name, _, text in rows(flags.Flags) if not text] == []
+
+
+SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """What the command line prints as JSON, as JSON Schemas."""
+    made = {name: msgspec.json.schema(shape) for name, shape in SHAPES.items()}
+    made["providers"] = json_schema()
+    note = msgspec.json.schema(types.Note)["$defs"]["Note"]
+    made["plan"] = {
+        "title": "Plan",
+        "type": "object",
+        "properties": {
+            "method": {"type": "string"},
+            "url": {"type": "string"},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+            "body": {"type": "object"},
+            "notes": {"type": "array", "items": note},
+        },
+        "required": ["method", "url", "headers", "body", "notes"],
+    }
+    return made
+
+
+@pytest.mark.parametrize("name", ["reply", "events", "plan", "providers"])
+def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) -> None:
+    file = ROOT / "schemas" / f"{name}.schema.json"
+    meant = json.dumps(schemas()[name], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    if update:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(meant)
+    else:
+        assert file.read_text() == meant, "pytest --update -n 0 writes it"
+
+
+def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
+    import jsonschema
+
+    def said(*args: str) -> str:
+        run = subprocess.run([sys.executable, "-m", "cnllm", *args], capture_output=True, text=True, check=True)
+        return run.stdout
+
+    call = ("call", "--model", "glm-4.7", "hi")
+    jsonschema.validate(json.loads(said(*call, "--simulate", "--json")), schemas()["reply"])
+    jsonschema.validate(json.loads(said(*call, "--plan")), schemas()["plan"])
+    for line in said(*call, "--simulate", "--events").splitlines():
+        jsonschema.validate(json.loads(line), schemas()["events"])
