@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,27 +55,100 @@ def values(kind: Any) -> str:
     return names.get(kind, "table" if typing.get_origin(kind) is dict else "")
 
 
+LEVEL, WHAT = "LEVEL", "WHAT"
+NAMED = {
+    "reasoning.effort.": (LEVEL, set(flags.LEVELS)),
+    "usage.": (WHAT, {*flags.UsagePaths.__struct_fields__} - {"at", "apart"}),
+}
+"""Tables whose keys are names of one kind: one flag each, as `params.NAME` and `finish.WORD` are."""
+
+
+def collapsed(name: str) -> str:
+    """`reasoning.effort.low` is the flag `reasoning.effort.LEVEL`."""
+    for prefix, (shown, keys) in NAMED.items():
+        if name.startswith(prefix) and name.removeprefix(prefix) in keys:
+            return prefix + shown
+    return name
+
+
 def rows(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """(flag, values, description) of every flag, nested tables flattened."""
+    seen: set[str] = set()
     for field in msgspec.structs.fields(table):
         kind = bare(field.type)
-        name = f"{prefix}{field.encode_name}"
-        if isinstance(kind, type) and issubclass(kind, Struct) and kind is not flags.Patch:
+        name = collapsed(f"{prefix}{field.encode_name}")
+        if name in seen:
+            continue
+        seen.add(name)
+        if name == "params":
+            yield "params.NAME", "text, `false` or `{ " + ", ".join(keys(flags.Param)) + " }`", described(field.type)
+        elif name == "finish":
+            yield "finish.WORD", values(kind) or "text", described(field.type)
+        elif isinstance(kind, type) and issubclass(kind, Struct) and kind is not flags.Patch:
             yield from rows(kind, f"{name}.")
         elif typing.get_origin(kind) is list and typing.get_args(kind)[0] in (flags.ErrorRule, flags.Refusal):
-            yield name, "list of tables", described(field.type)
+            yield name, "list of `{ " + ", ".join(keys(typing.get_args(kind)[0])) + " }`", described(field.type)
         elif kind is flags.Patch:
             yield name, "`{ set, drop }`", described(field.type)
         else:
             yield name, values(field.type), described(field.type)
-        if name == "params":
-            for inner in msgspec.structs.fields(flags.Param):
-                yield f"params.NAME.{inner.encode_name}", values(inner.type), described(inner.type)
+
+
+def keys(table: type[Struct]) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(table)]
+
+
+def setters() -> dict[str, list[str]]:
+    """flag → whose table sets it: providers (their models included), families, wires, `defaults`."""
+    names = [name for name, _, _ in rows(flags.Flags)]
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
+
+    def walk(who: str, table: dict[str, Any], prefix: str = "") -> None:
+        for key, value in table.items():
+            if not prefix and key in ("when", "on", "families"):
+                for inner in value.values():
+                    walk(who, inner)
+                continue
+            name = collapsed(prefix + key)
+            for shown in (name, "params.NAME" if name.startswith("params.") else "finish.WORD"):
+                if shown in found and (shown == name or name.startswith(shown.split(".")[0] + ".")):
+                    found[shown][who] = None
+            if isinstance(value, dict):
+                walk(who, value, f"{prefix}{key}.")
+
+    document = tomllib.loads((ROOT / "providers.toml").read_text())
+    for kind, label in (("providers", "{}"), ("models", "{}"), ("families", "{} (family)"), ("protocols", "{} (wire)")):
+        for name, table in document[kind].items():
+            walk(label.format(name.split("/")[0] if kind == "models" else name), table)
+    walk("the defaults", document["defaults"])
+    return {name: list(who) for name, who in found.items()}
 
 
 def flag_table() -> str:
-    lines = ["| flag | values | |", "|---|---|---|"]
-    lines += [f"| `{n}` | {v} | {d.replace('|', chr(92) + '|')} |" for n, v, d in rows(flags.Flags)]
+    lines = ["| flag | values | | set by |", "|---|---|---|---|"]
+    by = setters()
+    for name, shown, text in rows(flags.Flags):
+        who = by[name]
+        more = f" and {len(who) - 3} more" if len(who) > 3 else ""
+        lines.append(f"| `{name}` | {shown} | {text.replace('|', chr(92) + '|')} | {', '.join(who[:3])}{more} |")
+    return "\n".join(lines)
+
+
+INNER = {
+    "params.NAME": flags.Param,
+    "errors": flags.ErrorRule,
+    "refusals": flags.Refusal,
+    "sources.NAME": flags.Source,
+}
+
+
+def inner_table() -> str:
+    """The keys of the tables that stand inside a flag."""
+    lines = ["| table | key | values | |", "|---|---|---|---|"]
+    for name, table in INNER.items():
+        for field in msgspec.structs.fields(table):
+            text = described(field.type).replace("|", chr(92) + "|")
+            lines.append(f"| `{name}` | `{field.encode_name}` | {values(field.type)} | {text} |")
     return "\n".join(lines)
 
 
@@ -108,7 +182,7 @@ def help_texts() -> str:
     return "\n\n".join(out)
 
 
-GENERATED = {"flags": flag_table, "providers": provider_table, "help": help_texts}
+GENERATED = {"flags": flag_table, "inner": inner_table, "providers": provider_table, "help": help_texts}
 
 
 @pytest.mark.parametrize("part", list(GENERATED))
@@ -130,8 +204,11 @@ def test_ci_runs_the_very_command_that_readme_gives_for_the_tests() -> None:
     assert "pip install -e '.[dev]' && .venv/bin/pytest" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_every_flag_has_a_description() -> None:
+def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert [name for name, _, text in rows(flags.Flags) if not text] == []
+    # Two that a user's own gateway may need, and one of a wire where streams have another address.
+    assert [name for name, who in setters().items() if not who] == ["stream_path", "headers", "body.drop"]
+    assert len(list(rows(flags.Flags))) < 90
 
 
 SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event}
