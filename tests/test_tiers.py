@@ -86,3 +86,13 @@ def test_a_broken_edit_leaves_all_as_it_was(overlay: Path) -> None:
     assert caught.value.line == 1
     assert list(registry.tiers) == ["fast"]
     assert registry.resolve("glm-4.7").name == "zai/glm-4.7"
+
+
+def test_a_file_and_an_alias_that_come_later_are_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
+    monkeypatch.delenv("CNLLM_PROVIDERS", raising=False)
+    registry = Registry.load()
+    assert registry.resolve("GLM-4.7").name == "zai/glm-4.7"  # and remembers how aliases are spelled
+    (tmp_path / "providers.toml").write_text('[aliases]\nMine = "zai/glm-4.7"\n')
+    registry.reload()
+    assert registry.resolve("mine").name == "zai/glm-4.7"

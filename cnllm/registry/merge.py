@@ -48,9 +48,12 @@ def stack(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return lay(under, {**over, **rules})
 
 
-def merged(layers: Iterable[Layer]) -> dict[str, Any]:
-    """All layers in one table, `when` included (its keys canonical), the rest of what is no flag left out."""
-    out: dict[str, Any] = {}
+def merged(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All layers in one new table, `when` included (its keys canonical), the rest of what is no flag left out.
+
+    `under` is what layers below them made.
+    """
+    out = dict(under or {})
     for layer in layers:
         table = layer.table
         for path in table.get("unset", ()):

@@ -41,7 +41,8 @@ class Registry:
         self._sections: dict[str, dict[str, None]] = {}
         self._families: dict[str, str | None] = {}
         self._bases: dict[tuple[str, str | None, str | None], list[Layer]] = {}
-        for derived in ("_globs", "_homes"):  # cached properties
+        self._grounds: dict[tuple[str, str | None, str], dict[str, Any]] = {}
+        for derived in [name for name, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(derived, None)
         self._seen = self._stamps() if self._watch else ()
 
@@ -142,7 +143,8 @@ class Registry:
         asked = {} if base_url is None else {"base_url": base_url}
         if asked:
             layers = [*layers, Layer("the call", self._documents[0], (), asked)]
-        table = merge.merged(layers)
+        below = len(self._shared(provider, self._family(id), wanted))
+        table = merge.merged(layers[below:], self._merged(provider, self._family(id), wanted))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
 
@@ -268,6 +270,13 @@ class Registry:
                 layers += self._table(("providers", name, "families", family), protocol)
         self._bases[key] = layers
         return layers
+
+    def _merged(self, provider: str, family: str | None, protocol: str) -> dict[str, Any]:
+        """What the shared layers make, once for all models of a family at a provider."""
+        key = (provider, family, protocol)
+        if key not in self._grounds:
+            self._grounds[key] = merge.merged(self._shared(provider, family, protocol))
+        return self._grounds[key]
 
     def _table(self, path: tuple[str, ...], protocol: str | None) -> Iterator[Layer]:
         """One table in every file that has it, then what each says for this wire alone."""
