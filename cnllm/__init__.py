@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cnllm.model import Fact, Model
     from cnllm.policy import Retry, Timeouts
     from cnllm.registry import Registry
-    from cnllm.shortcuts import call, fit, stream
+    from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
     from cnllm.types import (
         BlockEnd,
         Cost,
@@ -84,7 +84,7 @@ _HOMES = {
     "cnllm.model": "Fact Model",
     "cnllm.policy": "Retry Timeouts",
     "cnllm.registry": "Registry",
-    "cnllm.shortcuts": "call fit stream",
+    "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
         "Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
@@ -109,6 +109,7 @@ __all__ = [
     "Event",
     "Fact",
     "Finished",
+    "Fitted",
     "IdleTimeout",
     "KeyMissing",
     "LoopStopped",
@@ -131,6 +132,7 @@ __all__ = [
     "Reply",
     "Restarted",
     "Retry",
+    "Sanitized",
     "Seal",
     "Stream",
     "StreamCut",
@@ -151,6 +153,7 @@ __all__ = [
     "call",
     "engine",
     "fit",
+    "sanitize",
     "stream",
 ]
 

@@ -56,7 +56,7 @@ class _Base:
             f"<{type(self).__name__} {'simulated, ' if self.simulate else ''}{len(self.registry.providers)} providers>"
         )
 
-    def plan(self, model: str | Model, messages: Any, *, stream: bool = False, **options: Any) -> Plan:
+    def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
         """The request that would be sent, with every change to what was asked. No key is needed."""
         notes: list[Note] = []
         if isinstance(model, str) and model.startswith(tiers.PREFIX):

@@ -15,11 +15,13 @@ __all__ = [
     "Auth",
     "Body",
     "Budget",
+    "Call",
     "Effort",
     "ErrorPaths",
     "ErrorRule",
     "File",
     "Flags",
+    "Leak",
     "Limits",
     "Messages",
     "Param",
@@ -125,7 +127,9 @@ class Reasoning(_Base, frozen=True):
     part: Annotated[str | None, _d("the type of a part of `content` that holds it, under a key of the same name")] = (
         None
     )
-    tags: Annotated[list[str] | None, _d("opening and closing tag where it arrives inside content")] = None
+    tags: Annotated[
+        list[str] | None, _d("opening and closing tag where it arrives inside content; further pairs may follow")
+    ] = None
     tags_at: Annotated[
         Literal["start", "start-open", "anywhere"] | None,
         _d("where the opening tag may stand; start-open: the prompt template has already written it"),
@@ -312,6 +316,55 @@ class Body(_Base, frozen=True):
     drop: Annotated[list[str] | None, _d("paths taken out of every body")] = None
 
 
+class Call(_Base, frozen=True):
+    """What a `call` table may hold: options that a call has unless it names its own."""
+
+    reasoning: Annotated[
+        Literal["off", "on", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None,
+        _d("off, on, a level, or a number of tokens"),
+    ] = None
+    stream: Annotated[bool | None, _d("is it streamed where the verb does not say: `cnllm call`, `plan`?")] = None
+    tools: Annotated[list[dict[str, Any]] | None, _d("what is offered")] = None
+    tool_choice: Annotated[str | None, _d("auto, none, required, or a tool's name")] = None
+    parallel_tool_calls: Annotated[bool | None, _d("may it call several tools at once?")] = None
+    temperature: Annotated[float | None, _d("how freely it samples")] = None
+    top_p: Annotated[float | None, _d("the share of probability it samples from")] = None
+    max_tokens: Annotated[int | None, _d("the most tokens of the reply")] = None
+    stop: Annotated[str | list[str] | None, _d("what ends the reply: a text, or a list of them")] = None
+    seed: Annotated[int | None, _d("what makes sampling repeatable")] = None
+    schema: Annotated[dict[str, Any] | None, _d("the JSON Schema of the answer")] = None
+    extra_body: Annotated[dict[str, Any] | None, _d("merged into the body last, below the call's own")] = None
+    extra_headers: Annotated[dict[str, str] | None, _d("further headers, below the call's own")] = None
+    on_unsupported: Annotated[
+        Literal["adjust", "error", "send"] | None, _d("what becomes of what a call asks for and cannot have")
+    ] = None
+    if_cut: Annotated[Literal["error", "again-whole", "keep"] | None, _d("what becomes of a stream that was cut")] = (
+        None
+    )
+    recover_text_calls: Annotated[
+        Literal["recover", "strip", "keep"] | None, _d("what becomes of tool calls written as text")
+    ] = None
+
+
+class Leak(_Base, frozen=True):
+    """Markup in which a model may write a tool call as text."""
+
+    open: Annotated[list[str], _d("markers that begin a block, each spelling; a bar stands for every kind of bar")]
+    close: Annotated[list[str], _d("markers that end it")]
+    format: Annotated[
+        list[Literal["json", "invoke", "arg-pairs", "function", "sections", "element"]],
+        _d("the grammar of what is between, tried in order"),
+    ]
+    parts: Annotated[
+        list[str] | None,
+        _d("the grammar's own words where they differ: invoke and parameter; begin, separator and end"),
+    ] = None
+    inside: Annotated[Literal["content", "reasoning", "both"], _d("where it is looked for")] = "both"
+    then: Annotated[
+        Literal["recover", "strip", "keep"], _d("what becomes of it: a call, nothing, or the text it is")
+    ] = "recover"
+
+
 class Flags(_Base, frozen=True):
     """What one (endpoint, model, mode) does."""
 
@@ -345,7 +398,14 @@ class Flags(_Base, frozen=True):
         list[ErrorRule] | None, _d("what an error is; the first rule that matches, nearest layer first")
     ] = None
     refusals: Annotated[list[Refusal] | None, _d("the endpoint's own words of refusal, for the simulator")] = None
-    call: Annotated[dict[str, Any] | None, _d("default options of a call to this model")] = None
+    leaks: Annotated[list[Leak] | None, _d("markup in which it may write tool calls as text; [] switches it off")] = (
+        None
+    )
+    fallback: Annotated[
+        dict[str, str] | None,
+        _d("what is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other)"),
+    ] = None
+    call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
 
 class Source(_Base, frozen=True):

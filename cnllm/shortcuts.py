@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
 
 from cnllm.client import Client, Stream
+from cnllm.engine.parser import sorted_out
 from cnllm.engine.plan import build_request
 from cnllm.model import Model
 from cnllm.registry import Registry
-from cnllm.types import Note, Reply
+from cnllm.types import Note, Reply, ToolCall
 
-__all__ = ["Fitted", "call", "fit", "stream"]
+__all__ = ["Fitted", "Sanitized", "call", "fit", "sanitize", "stream"]
 
 
 def call(model: str | Model, messages: Any, **options: Any) -> Reply:
@@ -42,3 +43,22 @@ def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
     found = Registry.load().resolve(model) if isinstance(model, str) else model
     plan = build_request(found, messages, **options)
     return Fitted(plan.body["messages"], plan.notes)
+
+
+class Sanitized(Struct, frozen=True):
+    """What a text that a model wrote comes to: the answer, the thinking, and the calls that were in it."""
+
+    text: str
+    reasoning: str
+    tool_calls: list[ToolCall]
+    notes: list[Note]
+
+
+def sanitize(model: str | Model, text: str, tools: Sequence[Any] | None = None) -> Sanitized:
+    """A text as the model wrote it, thinking tags and calls told apart as its registry entry says.
+
+    Calls are recovered among `tools`, the functions that were offered; without any, their markup is taken out.
+    """
+    found = Registry.load().resolve(model) if isinstance(model, str) else model
+    reply = sorted_out(found, text, tools)
+    return Sanitized(reply.text, reply.reasoning, reply.tool_calls, reply.notes)

@@ -20,7 +20,8 @@ MAY: dict[str, set[str]] = {
     "keys": VALUES | HELPERS,
     "settings": VALUES,
     "wires": VALUES,
-    "engine": VALUES | {"wires"},
+    "leaks": VALUES,
+    "engine": VALUES | {"wires", "leaks"},
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry"},
     "tiers": VALUES | {"keys", "registry"},
@@ -32,7 +33,7 @@ MAY: dict[str, set[str]] = {
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS
-    | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "tiers"},
+    | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"},
     "__main__": {"cli"},
 }
 MAY["__init__"] = set(MAY)

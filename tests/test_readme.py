@@ -55,6 +55,7 @@ def values(kind: Any) -> str:
     return names.get(kind, "table" if typing.get_origin(kind) is dict else "")
 
 
+LISTED = (flags.ErrorRule, flags.Refusal, flags.Leak)
 LEVEL, WHAT = "LEVEL", "WHAT"
 NAMED = {
     "reasoning.effort.": (LEVEL, set(flags.LEVELS)),
@@ -84,9 +85,11 @@ def rows(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, str, str]
             yield "params.NAME", "text, `false` or `{ " + ", ".join(keys(flags.Param)) + " }`", described(field.type)
         elif name == "finish":
             yield "finish.WORD", values(kind) or "text", described(field.type)
+        elif name == "call":
+            yield name, "`{ " + ", ".join(keys(flags.Call)) + " }`", described(field.type)
         elif isinstance(kind, type) and issubclass(kind, Struct) and kind is not flags.Patch:
             yield from rows(kind, f"{name}.")
-        elif typing.get_origin(kind) is list and typing.get_args(kind)[0] in (flags.ErrorRule, flags.Refusal):
+        elif typing.get_origin(kind) is list and typing.get_args(kind)[0] in LISTED:
             yield name, "list of `{ " + ", ".join(keys(typing.get_args(kind)[0])) + " }`", described(field.type)
         elif kind is flags.Patch:
             yield name, "`{ set, drop }`", described(field.type)
@@ -134,10 +137,12 @@ def flag_table() -> str:
     return "\n".join(lines)
 
 
-INNER = {
+INNER: dict[str, type[Struct]] = {
     "params.NAME": flags.Param,
     "errors": flags.ErrorRule,
     "refusals": flags.Refusal,
+    "leaks": flags.Leak,
+    "call": flags.Call,
     "sources.NAME": flags.Source,
 }
 

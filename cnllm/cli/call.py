@@ -50,7 +50,7 @@ EXAMPLES = options.examples(
 @click.option("--base-url", metavar="URL", help="Another place that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--protocol", metavar="P", help="Another wire of the endpoint.")
-@click.option("--stream/--no-stream", default=True, help="Take the answer as it comes, or whole.")
+@click.option("--stream/--no-stream", default=None, help="Take the answer as it comes, or whole.")
 @click.option("--json", "form", flag_value="json", help="Print one reply as JSON.")
 @click.option("--events", "form", flag_value="events", help="Print one event as JSON a line.")
 @click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
@@ -99,6 +99,7 @@ class _Call:
         self.messages: list[Message] = prompt.messages(said, given["system"], given["images"])
         self.registry = Registry.load()
         self.model = self._model()
+        self.stream = self._streams()
         self.plan = self._planned()
 
     def _model(self) -> Model:
@@ -113,12 +114,18 @@ class _Call:
         streams.say(f"note: {note}")
         return model
 
+    def _streams(self) -> bool:
+        """Is the answer taken as it comes? The model's own default holds where nothing is given."""
+        given: bool | None = self.given["stream"]
+        default: bool = (self.model.flags.call or {}).get("stream", True)
+        return default if given is None else given
+
     def _planned(self) -> Plan:
         """The request. What is wrong about it is known before a key is looked for or anything is sent."""
         from cnllm.engine import build_request
 
         try:
-            return build_request(self.model, self.messages, stream=self.given["stream"], **self.options)
+            return build_request(self.model, self.messages, stream=self.stream, **self.options)
         except (TypeError, ValueError) as error:
             raise errors.Wrong(str(error)) from error
         except LookupError as error:
@@ -180,7 +187,7 @@ class _Call:
     def _answer(self, client: Client) -> int:
         view = self._view()
         try:
-            reply = self._streamed(client, view) if self.given["stream"] else self._whole(client, view)
+            reply = self._streamed(client, view) if self.stream else self._whole(client, view)
         except CnllmError as error:
             view.end(error.reply if errors.came(error.reply) else None)
             raise
@@ -192,8 +199,7 @@ class _Call:
             return render.Silent()
         if self.form == "events":
             return render.Lines()
-        stream = self.model.flags.stream
-        anew = self.options.get("if_cut", stream.if_cut if stream else None) == "again-whole"
+        anew = self.plan.if_cut == "again-whole"
         return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
     def _streamed(self, client: Client, view: render.View) -> Reply:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from collections.abc import Iterable
+from typing import Any, Protocol, TextIO
 
 import msgspec
 
@@ -14,6 +15,7 @@ from cnllm.redact import redact
 from cnllm.types import (
     Event,
     Finished,
+    Note,
     NoteAdded,
     ReasoningDelta,
     Reply,
@@ -25,9 +27,6 @@ from cnllm.types import (
     ToolCallStart,
     UsageSeen,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Lines", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
 
@@ -134,9 +133,13 @@ class Screen:
 
     def whole(self, reply: Reply) -> None:
         """Shows a reply that came in one piece."""
-        self._thought(reply.reasoning)
-        self._text(reply.text)
-        for call in reply.tool_calls:
+        self.pieces(reply.reasoning, reply.text, reply.tool_calls)
+
+    def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
+        """Shows what a reply is made of."""
+        self._thought(reasoning)
+        self._text(text)
+        for call in calls:
             self._call(call)
 
     def end(self, reply: Reply | None) -> None:
@@ -149,10 +152,16 @@ class Screen:
             return
         for call in reply.incomplete:
             self._say(f"tool call, cut off: {call.name} {call.raw}")
-        for note in reply.notes:
-            self._say(f"note: {note}")
+        self.notes(reply.notes)
         if line := usage_line(reply):
             self._err.write(f"{DIM}{line}{PLAIN}\n" if self._dim else f"{line}\n", trusted=True)
+
+    def notes(self, notes: Iterable[Note]) -> None:
+        """Says what was changed, a line each."""
+        self._err.end_line()
+        self._out.end_line()
+        for note in notes:
+            self._say(f"note: {note}")
 
     def interrupted(self, reply: Reply | None) -> None:
         """Ends the lines where they are."""

@@ -20,10 +20,15 @@ KNOWN: dict[str, tuple[tuple[type, ...], str]] = {
     "parallel_tool_calls": ((bool,), "true or false"),
     "if_cut": ((str,), "error, again-whole or keep"),
     "on_unsupported": ((str,), "adjust, error or send"),
+    "recover_text_calls": ((str,), "recover, strip or keep"),
 }
 """What `-p` hands to the call by name, with the types it takes; anything else goes into the body as it is."""
 
-_WORDS = {"if_cut": ("error", "again-whole", "keep"), "on_unsupported": ("adjust", "error", "send")}
+_WORDS = {
+    "if_cut": ("error", "again-whole", "keep"),
+    "on_unsupported": ("adjust", "error", "send"),
+    "recover_text_calls": ("recover", "strip", "keep"),
+}
 
 
 def options(

@@ -11,6 +11,7 @@ from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
 from cnllm.engine.tags import TagSplitter
+from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
 from cnllm.model import Model
 from cnllm.types import (
@@ -35,7 +36,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.wires.calls import Call, Calls, decode_arguments
+from cnllm.wires.calls import Call, Calls, decode_arguments, markup
 
 __all__ = ["Fold"]
 
@@ -45,7 +46,7 @@ _MANY = 1024  # pieces that are kept apart
 class Fold:
     """Gathers one reply. The wires tell it what happened (see `cnllm.wires.sink`); it answers with events."""
 
-    def __init__(self, model: Model, flags: Flags, renamed: dict[str, str]) -> None:
+    def __init__(self, model: Model, flags: Flags, renamed: dict[str, str], texts: TextCalls | None = None) -> None:
         self.of = model
         self.flags = flags
         self.renamed = renamed
@@ -80,6 +81,10 @@ class Fold:
         deltas = flags.stream.deltas if flags.stream else None
         self._halves = {"text": Halves(), "thought": Halves()}
         self._said = {"text": Deltas(deltas), "thought": Deltas(deltas)}
+        self._out: list[Event] = []  # where what a filter lets through becomes events
+        self.leaks = texts
+        if texts is not None:
+            texts.begin(self)
 
     @property
     def wrote(self) -> bool:
@@ -91,6 +96,20 @@ class Fold:
         if any(halves.held for halves in self._halves.values()):
             return False
         return not any(said.mode in ("cumulative", "either") for said in self._said.values())
+
+    @property
+    def idle(self) -> bool:
+        """Does no filter wait for more?"""
+        return self.leaks is None or self.leaks.idle
+
+    @property
+    def calls(self) -> list[Call]:
+        """The calls that have begun."""
+        return self._calls.all
+
+    def tell(self, code: str, flag: str, said: str, did: str) -> None:
+        """A note among the events of what is being read."""
+        self._out += self.note(code, flag, said, did, self.of.where(flag))
 
     @property
     def called(self) -> bool:
@@ -109,10 +128,10 @@ class Fold:
         """New text of the answer, thinking between tags told apart."""
         out: list[Event] = []
         if self.splitter is None or self.splitter.plain:
-            self._add(False, new, out)
+            self._say(False, new, out)
         else:
             for inside, piece in self.splitter.feed(new):
-                self._add(inside, piece, out)
+                self._say(inside, piece, out)
         return out
 
     def think(self, text: str, field: str) -> list[Event]:
@@ -125,7 +144,7 @@ class Fold:
         new = said.new(text)
         if said.restart is not None:
             return self._restart("thought", said)
-        self._add(True, self._halves["thought"].mend(new), out)
+        self._say(True, self._halves["thought"].mend(new), out)
         return out
 
     def details(self, items: list[Any]) -> None:
@@ -153,6 +172,24 @@ class Fold:
         self.notes.append(note)
         return [NoteAdded(note)]
 
+    def more(self, inside: bool, text: str) -> list[Event]:
+        """More plain text of a kind that has come before, in which a marker may begin."""
+        out: list[Event] = []
+        self._say(inside, text, out)
+        return out
+
+    def _say(self, inside: bool, text: str, out: list[Event]) -> None:
+        """Text of the answer or of the thinking, which may hold what was meant to be a call."""
+        if self.leaks is None:
+            self._add(inside, text, out)
+        elif text:
+            self._out = out
+            self.leaks.feed(inside, text)
+
+    def deliver(self, inside: bool, text: str) -> None:
+        """Text that a filter lets through."""
+        self._add(inside, text, self._out)
+
     def _add(self, inside: bool, text: str, out: list[Event]) -> None:
         if not text:
             return
@@ -174,6 +211,9 @@ class Fold:
         snapshot, said.restart = said.restart or "", None
         out: list[Event] = [Restarted()]
         other = self.thoughts if kind == "text" else self.texts
+        if self.leaks is not None:
+            self._out = []
+            self.leaks.restart(kind == "thought")
         kept = "".join(other)
         mine = self.texts if kind == "text" else self.thoughts
         self._mirror.packed(0)
@@ -195,17 +235,21 @@ class Fold:
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {said.mode}")
         if kind == "text" and self.splitter is not None:
             for inside, piece in self.splitter.feed(self._halves[kind].mend(snapshot)):
-                self._add(inside, piece, out)
+                self._say(inside, piece, out)
         else:
-            self._add(kind != "text", self._halves[kind].mend(snapshot), out)
+            self._say(kind != "text", self._halves[kind].mend(snapshot), out)
         return out
 
     def compact(self) -> None:
         """A long stream is mostly the overhead of its many short strings: join them by the thousand."""
         if len(self.texts) - self._packed_texts > _MANY:
+            if self.leaks is not None:
+                self.leaks.packed(False, self._packed_texts)
             self._packed_texts = pack(self.texts, self._packed_texts)
         if len(self.thoughts) - self._packed_thoughts > _MANY:
             self._mirror.packed(self._packed_thoughts)
+            if self.leaks is not None:
+                self.leaks.packed(True, self._packed_thoughts)
             self._packed_thoughts = pack(self.thoughts, self._packed_thoughts)
 
     # ── the end ──────────────────────────────────────────────────────────────
@@ -213,13 +257,16 @@ class Fold:
     def end(self, *, proven: bool) -> list[Event]:
         """Everything has been read; `proven`: and it was all there is."""
         out: list[Event] = []
-        self._add(True, self._halves["thought"].rest() + _whole(self._said["thought"].half), out)
+        self._say(True, self._halves["thought"].rest() + _whole(self._said["thought"].half), out)
         out += self._write(self._halves["text"].rest() + _whole(self._said["text"].half))
         if self.splitter is not None:
             for inside, piece in self.splitter.close():
-                self._add(inside, piece, out)
+                self._say(inside, piece, out)
         for event in self._calls.finish():
             out.append(self._named(event))
+        if self.leaks is not None:
+            self._out = out
+            self._written(self.leaks.close(), out)
         self._settle(proven, out)
         self._message = tuple(self._parts())
         for index, part in enumerate(self._message):
@@ -230,6 +277,14 @@ class Fold:
         assert self.finish is not None
         out.append(Finished(self.finish, self.raw_finish))
         return out
+
+    def _written(self, calls: list[Call], out: list[Event]) -> None:
+        """Calls that were written as text: the same events as others."""
+        begun: list[Event] = []
+        for call in calls:
+            self._calls.all.append(call)
+            self._calls.start(call, begun)
+        out += [self._named(event) for event in begun]
 
     def _settle(self, proven: bool, out: list[Event]) -> None:
         """Decide the finish from what arrived, and which calls are whole."""
@@ -268,11 +323,13 @@ class Fold:
         extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
         name = self.renamed.get(call.name, call.name)
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
+        if whole and (left := markup(name, arguments)):
+            arguments, problem = None, f"markup is left in it: {left}"
         if whole:
             self._places.append(index)
-            self._done.append(ToolCall(call.id, name, arguments, raw, "wire", problem, extra))
+            self._done.append(ToolCall(call.id, name, arguments, raw, call.via, problem, extra))
         elif call.name or raw:
-            self._incomplete.append(ToolCall(call.id, name, None, raw, "wire", problem or "it was cut off", extra))
+            self._incomplete.append(ToolCall(call.id, name, None, raw, call.via, problem or "it was cut off", extra))
 
     def _parts(self) -> list[Part]:
         parts: list[Part] = []
@@ -291,6 +348,8 @@ class Fold:
         data: Any = (self._details if self.whole else joined(self._details, snapshots)) or None
         if data is None and self.splitter is not None and self.splitter.raw:
             data = self.splitter.raw
+        if self.leaks is not None and self.leaks.thought_of:
+            data = None  # a call was taken out of it: what goes back is what is left
         return None if data is None else Seal(self.of.protocol, self.of.provider, self.of.id, data)
 
     def reply(self, notes: list[Note]) -> Reply:
@@ -315,7 +374,7 @@ class Fold:
     @property
     def empty(self) -> bool:
         """Nothing came that anyone could use or that explains why."""
-        explained = self.finish in ("length", "content_filter")
+        explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.any)
         return not (
             self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained
         )

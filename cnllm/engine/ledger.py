@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from copy import copy
 from typing import NoReturn
 
 from cnllm.errors import CannotSend
@@ -14,11 +16,25 @@ __all__ = ["Ledger"]
 class Ledger:
     """Notes of one request. `mode` is what `when` tables are looked up by, for the line behind a note."""
 
-    def __init__(self, model: Model, policy: str) -> None:
+    def __init__(self, model: Model, policy: str, defaults: Collection[str] = ()) -> None:
         self.model = model
         self.policy = policy
+        self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
         self.notes: list[Note] = list(model.notes)
+
+    def of(self, option: str) -> Ledger:
+        """The ledger for what comes of one option.
+
+        One that the model's defaults gave is adjusted, whatever the policy: that is about what the caller asked for,
+        and nobody asked for this. An error would make a call fail for what it did not say, and `send` would send
+        what is known to be refused.
+        """
+        if option not in self.defaults:
+            return self
+        lenient = copy(self)  # with the same notes
+        lenient.policy = "default"
+        return lenient
 
     def note(self, code: str, flag: str, said: object, did: str) -> None:
         """Record a change that the endpoint's shape makes necessary: nothing asked for is lost by it."""
@@ -40,10 +56,17 @@ class Ledger:
             self.notes.append(note)
         return True
 
-    def cannot(self, code: str, flag: str, said: object, why: str) -> None:
-        """The endpoint is known to refuse this: raises `CannotSend`, unless the caller wants it sent all the same."""
+    def cannot(self, code: str, flag: str, said: object, why: str) -> bool:
+        """The endpoint is known to refuse this, and nothing comes near it: True (and a note) to leave a default out.
+
+        What a caller asked for is sent all the same (False) where that is wanted, else raises `CannotSend`.
+        """
+        if self.policy == "default":
+            self.note(code, flag, said, f"left out: {why}")
+            return True
         if self.policy != "send":
             self.refuse(code, flag, said, why)
+        return False
 
     def refuse(self, code: str, flag: str, said: object, why: str) -> NoReturn:
         """There is no way to send this: raises `CannotSend`."""
@@ -58,4 +81,5 @@ class Ledger:
         )
 
     def _made(self, code: str, flag: str, said: object, did: str) -> Note:
-        return Note(code, flag, str(said), did, self.model.where(flag, self.mode))
+        shown = f"{said} (a default)" if self.policy == "default" else str(said)
+        return Note(code, flag, shown, did, self.model.where(flag, self.mode))

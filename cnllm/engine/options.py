@@ -8,10 +8,12 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from cnllm.flags import LEVELS
+from cnllm.wires.paths import blend
 
 __all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
+TextCalls = Literal["recover", "strip", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
 _TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that one set of options serves both
 
@@ -27,7 +29,10 @@ class Function(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool."""
+    """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool.
+
+    `defaults` are the names of the options that the caller left to the model's own defaults.
+    """
 
     reasoning: str | int | None = None
     tools: tuple[Function, ...] = ()
@@ -41,6 +46,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     extra_headers: dict[str, str] = {}
     on_unsupported: OnUnsupported = "adjust"
     if_cut: Literal["error", "again-whole", "keep"] | None = None
+    recover_text_calls: TextCalls | None = None
+    defaults: frozenset[str] = frozenset()
 
 
 _KNOWN = {*Asked.__struct_fields__, "tool_choice", *_PARAMS, *_TRANSPORT} - {
@@ -48,12 +55,22 @@ _KNOWN = {*Asked.__struct_fields__, "tool_choice", *_PARAMS, *_TRANSPORT} - {
     "chosen",
     "params",
     "schema_name",
+    "defaults",
 }
 
 
-def asked_for(options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Asked:
-    """Options by name → Asked; `defaults` are the model's own. Raises `TypeError` or `ValueError` naming the option."""
-    given = {**(defaults or {}), **{k: v for k, v in options.items() if v is not None}}
+def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None) -> Asked:
+    """Options by name → Asked; `call` holds the model's own defaults.
+
+    An option that is None is one not given, so that wrappers can pass on what they did not get either. Raises
+    `TypeError` or `ValueError` naming the option.
+    """
+    said = {name: value for name, value in options.items() if value is not None}
+    defaults = _defaults(call, said) if call else {}
+    given = {**defaults, **said}
+    for name in ("extra_body", "extra_headers"):
+        if call and name in call and name in said:
+            given[name] = _over(call[name], _mapping(said, name))
     for name in given:
         if name not in _KNOWN:
             raise TypeError(
@@ -74,7 +91,24 @@ def asked_for(options: Mapping[str, Any], defaults: Mapping[str, Any] | None = N
         extra_headers={str(k): str(v) for k, v in _mapping(given, "extra_headers").items()},
         on_unsupported=_one_of(given, "on_unsupported", get_args(OnUnsupported)) or "adjust",
         if_cut=_one_of(given, "if_cut", ("error", "again-whole", "keep")),
+        recover_text_calls=_one_of(given, "recover_text_calls", get_args(TextCalls)),
+        defaults=frozenset(defaults),
     )
+
+
+def _defaults(call: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The model's defaults that the caller says nothing about, neither by name nor in the body itself."""
+    body = said.get("extra_body")
+    known = {"stream", *said, *(body if isinstance(body, Mapping) else ())}
+    return {name: value for name, value in call.items() if name not in known}
+
+
+def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """A default table with the caller's merged over it, as tables of the registry are."""
+    out: dict[str, Any] = {}
+    blend(out, under)
+    blend(out, said)
+    return out
 
 
 def _listed(value: Any) -> Any:

@@ -15,7 +15,7 @@ def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Led
     """Put each parameter where the endpoint takes it. One it is not known to refuse is sent under its own name."""
     rules = flags.params or {}
     for name, value in asked.items():
-        _one(body, name, value, rules.get(name, name), flags, ledger)
+        _one(body, name, value, rules.get(name, name), flags, ledger.of(name))
     for name, rule in rules.items():
         if type(rule) is Param and rule.default is not None and name not in asked:
             put(body, rule.as_ or name, rule.default)
@@ -65,7 +65,8 @@ def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> An
         return value
     match rule.outside or "clamp":
         case "error":
-            ledger.cannot("param-range", flag, f"{name}={value}", "out of range")
+            if ledger.cannot("param-range", flag, f"{name}={value}", "out of range"):
+                return None
         case "drop":
             if ledger.may_change("param-dropped", flag, f"{name}={value}", "left out: out of range"):
                 return None

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cnllm.engine import faults
 from cnllm.engine.decode import Unreadable, lenient, quick
 from cnllm.engine.fold import Fold
+from cnllm.engine.options import asked_for
 from cnllm.engine.sse import Frames
+from cnllm.engine.texts import TextCalls, looked_for
 from cnllm.errors import StreamCut
 from cnllm.flags import Flags
 from cnllm.model import Model
@@ -18,7 +20,7 @@ from cnllm.wires import quick_names, reader
 if TYPE_CHECKING:
     from cnllm.engine.plan import Plan
 
-__all__ = ["StreamParser", "parse_response"]
+__all__ = ["StreamParser", "parse_response", "sorted_out"]
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _PATIENCE = 8  # chunks that are read in full although nothing but text is in them
@@ -36,6 +38,7 @@ class StreamParser:
     """
 
     __slots__ = (
+        "_busy",
         "_damaged",
         "_done",
         "_fast",
@@ -52,6 +55,7 @@ class StreamParser:
         "_slow",
         "_status",
         "_thoughts",
+        "_watch",
     )
 
     def __init__(
@@ -68,7 +72,7 @@ class StreamParser:
         self._plan = plan
         self._status = status
         self._headers = {k.lower(): v for k, v in (headers or {}).items()}
-        self._fold = Fold(model, flags, plan.renamed if plan is not None else {})
+        self._fold = Fold(model, flags, plan.renamed if plan is not None else {}, _text_calls(flags, tools, plan))
         self._frames = Frames()
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
@@ -81,6 +85,9 @@ class StreamParser:
         self._reply: Reply | None = None
         self._thoughts: frozenset[str | None] = frozenset()
         self._fast: Any = None
+        self._busy = False  # a filter waits for more
+        leaks = self._fold.leaks
+        self._watch: Any = leaks.may_begin if leaks is not None else None
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -100,13 +107,16 @@ class StreamParser:
             return self._begin(chunk)
         out: list[Event] = []
         fold = self._fold
-        fast = self._fast
+        fast, watch = self._fast, self._watch
         for data in self._frames.feed(chunk):
             if fast is not None and (found := fast(data)) is not None:
                 text, field = found
                 # The full reader goes first with every kind of piece: it settles id, model, source and tags.
                 if field in self._thoughts and len(text) < 25:
-                    if field is None:
+                    if watch is not None and (self._busy or watch(text)):  # a marker may begin here
+                        out += fold.more(field is not None, text)
+                        self._busy = not fold.idle
+                    elif field is None:
                         fold.texts.append(text)
                         out.append(TextDelta(text))
                     else:
@@ -168,6 +178,7 @@ class StreamParser:
     def _settle(self) -> None:
         """Which kinds of piece the fast way may take from now on."""
         fold = self._fold
+        self._busy = not fold.idle
         if (fold.id is None or fold.model is None) and self._slow < _PATIENCE:
             self._slow += 1  # they may come with a later chunk
             return
@@ -290,6 +301,22 @@ def parse_response(
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content)
     return parser.close()
+
+
+def sorted_out(model: Model, text: str, tools: Sequence[Any] | None = None) -> Reply:
+    """A text that the model wrote, read as the answer of a whole reply."""
+    fold = Fold(model, model.flags, {}, _text_calls(model.flags, tools, None))
+    fold.whole = True
+    fold.text(text)
+    fold.end(proven=True)
+    return fold.reply([])
+
+
+def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> TextCalls | None:
+    """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
+    if plan is None:
+        return looked_for(flags, asked_for({"tools": tools}).tools, {})
+    return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt)
 
 
 def _fast(protocol: str, flags: Flags) -> Any:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from cnllm.engine import dialect, history, params, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
-from cnllm.engine.options import Asked, Function, asked_for
+from cnllm.engine.options import Asked, Function, TextCalls, asked_for
 from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
@@ -34,7 +34,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `headers` hold the key as the placeholder `{key}`. `flags` are those of the request's mode, which the reply is read
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
-    wire back to the caller's; `timeouts` are for the transport.
+    wire back to the caller's; `timeouts` are for the transport. `callable` are the tools that may be called,
+    `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what the user said last.
     """
 
     method: str
@@ -52,6 +53,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
+    text_calls: TextCalls | None = None
+    callable: tuple[Function, ...] = ()
+    prompt: str = ""
 
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put where keys go is not for show."""
@@ -63,17 +67,21 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
 
 
-def build_request(model: Model, messages: Any, *, stream: bool = False, **options: Any) -> Plan:
+def build_request(model: Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
     """The request for a conversation. Pure: the same input gives the same bytes; the caller's objects stay as they are.
 
-    Options are those of the README. Raises `TypeError` or `ValueError` for an option or message that means nothing,
-    `CannotSend` for what the endpoint cannot take and the caller does not want adjusted.
+    Options are those of the README; what is left out is as the model's `call` table says, `stream` too. Raises
+    `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the endpoint cannot
+    take and the caller does not want adjusted.
     """
-    asked = asked_for(options, model.flags.call)
+    call = model.flags.call or {}
+    asked = asked_for(options, call)
+    if stream is None:
+        stream = bool(call.get("stream"))
     turns = as_messages(messages)
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
-    ledger = Ledger(model, asked.on_unsupported)
+    ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     asked = _tools_possible(asked, model.flags, ledger)
     mode = _mode(asked, turns, model, stream)
     flags = model.under(mode)
@@ -82,10 +90,13 @@ def build_request(model: Model, messages: Any, *, stream: bool = False, **option
     asked, tools = _chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
+    if flags.call is not model.flags.call:
+        asked = _by_mode(asked, asked_for(options, flags.call))
+        ledger.defaults = asked.defaults
     wire = writer(model.protocol)
-    renamed = _shortened(tools, flags, ledger)
+    renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
-    thought = thinking.planned(asked.reasoning, flags.reasoning, ledger)
+    thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
     on = thinking.is_on(asked.reasoning, flags.reasoning)
 
     body: dict[str, Any] = {"model": model.id}
@@ -93,7 +104,7 @@ def build_request(model: Model, messages: Any, *, stream: bool = False, **option
     fitted = history.fit(turns, model, flags, on, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
-        body["tools"] = wire.tools(_offered(tools, flags, ledger), flags, names)
+        body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
         if asked.choice is not None:
             chosen = None if asked.chosen is None else names.get(asked.chosen, asked.chosen)
             body["tool_choice"] = wire.choice(asked.choice, chosen)
@@ -127,7 +138,24 @@ def build_request(model: Model, messages: Any, *, stream: bool = False, **option
         tools=asked.tools,
         renamed=renamed,
         schema=asked.schema,
+        text_calls=asked.recover_text_calls,
+        callable=() if asked.choice == "none" else tools,
+        prompt=_last_said(turns),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
+    )
+
+
+def _by_mode(asked: Asked, late: Asked) -> Asked:
+    """With the defaults of the call's own mode, but for those that decide the mode: these were taken before it."""
+    return msgspec.structs.replace(
+        asked,
+        params=late.params,
+        parallel_tool_calls=late.parallel_tool_calls,
+        extra_body=late.extra_body,
+        extra_headers=late.extra_headers,
+        if_cut=late.if_cut,
+        recover_text_calls=late.recover_text_calls,
+        defaults=late.defaults,
     )
 
 
@@ -141,6 +169,11 @@ def _mode(asked: Asked, turns: list[Message], model: Model, stream: bool) -> fro
         forced=asked.choice in ("required", "named"),
         images=_pictures(turns),
     )
+
+
+def _last_said(turns: list[Message]) -> str:
+    """What the user said last."""
+    return next((turn.text for turn in reversed(turns) if turn.role == "user" and turn.text), "")
 
 
 def _pictures(turns: list[Message]) -> bool:
@@ -157,17 +190,23 @@ def _pictures(turns: list[Message]) -> bool:
 def _tools_possible(asked: Asked, flags: Flags, ledger: Ledger) -> Asked:
     """No tools where the model takes none; no choice where there are no tools."""
     refused = bool(asked.tools) and flags.tools is not None and flags.tools.supported is False
-    if refused and ledger.may_change("tools-unsupported", "tools.supported", f"{len(asked.tools)} tools", "left out"):
+    said = f"{len(asked.tools)} tools"
+    if refused and ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
         return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None)
     if asked.choice is None:
         return asked
+    given = "tool_choice" not in asked.defaults  # a default is for calls that it fits
     if not asked.tools:
-        if asked.choice in ("required", "named"):
+        if given and asked.choice in ("required", "named"):
             said = asked.chosen or asked.choice
             ledger.refuse("tool-choice-alone", "tool_choice", f"{said} without tools", "nothing could be called")
-        return msgspec.structs.replace(asked, choice=None)
+        return msgspec.structs.replace(asked, choice=None, chosen=None)
     if asked.choice == "named" and asked.chosen not in {t.name for t in asked.tools}:
         offered = ", ".join(t.name for t in asked.tools)
+        if not given:
+            did = f"left out: it is not among the tools: {offered}"
+            ledger.of("tool_choice").note("tool-choice-alone", "call.tool_choice", asked.chosen, did)
+            return msgspec.structs.replace(asked, choice=None, chosen=None)
         raise ValueError(f"tool_choice={asked.chosen!r} is not among the tools: {offered}")
     return asked
 
@@ -180,17 +219,22 @@ def _chosen(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, tuple[Fu
         return asked, asked.tools
     said = asked.chosen or asked.choice
     flag = "tool_choice.allowed"
+    by_default = ledger.defaults
+    ledger = ledger.of("tool_choice")
     if asked.choice == "none":
         if ledger.may_change("tool-choice", flag, said, "no tools are offered"):
             return msgspec.structs.replace(asked, choice=None), ()
         return asked, asked.tools
     otherwise = (rules.otherwise if rules else None) or "auto"
-    if otherwise == "error":
-        ledger.cannot("tool-choice", flag, said, f"it takes {', '.join(allowed)}")
-    if otherwise == "reasoning-off":
-        if ledger.may_change("tool-choice", flag, said, "kept, with reasoning off for this call"):
-            return msgspec.structs.replace(asked, reasoning="off"), asked.tools
-        return asked, asked.tools
+    if otherwise == "error" and ledger.cannot("tool-choice", flag, said, f"it takes {', '.join(allowed)}"):
+        return msgspec.structs.replace(asked, choice=None, chosen=None), asked.tools
+    if otherwise == "reasoning-off" and "tool_choice" not in by_default:  # no default is worth the reasoning
+        did = "kept, with reasoning off for this call"
+        if "reasoning" in by_default:  # which nobody asked for
+            ledger.note("tool-choice", flag, said, did)
+        elif not ledger.may_change("tool-choice", flag, said, did):
+            return asked, asked.tools
+        return msgspec.structs.replace(asked, reasoning="off"), asked.tools
     tools = asked.tools
     if asked.choice == "named" and "required" in allowed:
         if ledger.may_change("tool-choice", flag, said, "required, with that tool alone"):
@@ -211,7 +255,7 @@ def _takes_parallel(asked: Asked, flags: Flags, ledger: Ledger) -> bool:
     if flags.tools is None or flags.tools.parallel is not False:
         return True
     said, did = f"parallel_tool_calls={asked.parallel_tool_calls}", "left out: the endpoint does not take it"
-    return not ledger.may_change("param-dropped", "tools.parallel", said, did)
+    return not ledger.of("parallel_tool_calls").may_change("param-dropped", "tools.parallel", said, did)
 
 
 def _shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
@@ -326,7 +370,7 @@ def _patch(
     for path, value in thought.puts:
         put(body, path, value)
     if thought.budget is not None:
-        _budget(body, thought.budget, flags, ledger)
+        _budget(body, thought.budget, flags, ledger.of("reasoning"))
 
 
 def _replays(messages: list[Message]) -> bool:

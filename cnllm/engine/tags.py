@@ -12,14 +12,17 @@ __all__ = ["TagSplitter"]
 class TagSplitter:
     """`feed` text in any pieces → pieces of (is_reasoning, text). `raw` is what a tagged block was, tags included.
 
-    `at` is "start" (the opening tag may stand only before everything else), "start-open" (the prompt template has
-    written it: the text begins inside), or "anywhere".
+    `tags` are an opening and a closing one, then those of other spellings. `at` is "start" (the opening tag may stand
+    only before everything else), "start-open" (the prompt template has written it: the text begins inside), or
+    "anywhere".
     """
 
-    __slots__ = ("_at", "_close", "_held", "_open", "_raw", "_state", "unclosed")
+    __slots__ = ("_at", "_close", "_held", "_longest", "_pairs", "_raw", "_state", "unclosed")
 
     def __init__(self, tags: list[str], at: str = "start") -> None:
-        self._open, self._close = tags
+        self._pairs = dict(zip(tags[::2], tags[1::2], strict=True))
+        self._longest = max(map(len, self._pairs))
+        self._close = tuple(self._pairs.values())  # those that would end the block one is in
         self._at = at
         # before: white space at most; inside a block; after: just behind one; text: in the answer; plain: for good
         self._state = "inside" if at == "start-open" else "before"
@@ -80,12 +83,12 @@ class TagSplitter:
 
     def _before(self, text: str, out: list[tuple[bool, str]]) -> str:
         rest = text.lstrip()
-        near = len(text) - len(rest) <= len(self._open)  # white space without end is not waited for
-        if near and rest.startswith(self._open):
-            self._raw.append(text[: len(text) - len(rest)] + self._open)
+        near = len(text) - len(rest) <= self._longest  # white space without end is not waited for
+        if near and (tag := self._opened(rest)) is not None:
+            self._raw.append(text[: len(text) - len(rest)] + tag)
             self._state, self.unclosed = "inside", True
-            return rest[len(self._open) :]
-        if near and self._open.startswith(rest):
+            return rest[len(tag) :]
+        if near and self._may_open(rest):
             self._held = text
             return ""
         self._state = "text" if self._at == "anywhere" else "plain"
@@ -94,16 +97,16 @@ class TagSplitter:
     def _inside(self, text: str, out: list[tuple[bool, str]]) -> str:
         if self._at == "start-open" and not self._raw:
             rest = text.lstrip()
-            near = len(text) - len(rest) <= len(self._open)
-            if near and rest.startswith(self._open):  # the template left the opening tag to the model after all
-                self._raw.append(text[: len(text) - len(rest)] + self._open)
-                return rest[len(self._open) :]
-            if near and self._open.startswith(rest):
+            near = len(text) - len(rest) <= self._longest
+            if near and (tag := self._opened(rest)) is not None:  # the template left it to the model after all
+                self._raw.append(text[: len(text) - len(rest)] + tag)
+                return rest[len(tag) :]
+            if near and self._may_open(rest):
                 self._held = text
                 return ""
-        end = text.find(self._close)
+        end, tag = _earliest(text, self._close)
         if end < 0:
-            keep = _overlap(text, self._close)
+            keep = max(_overlap(text, close) for close in self._close)
             said = text[: len(text) - keep]
             self._held = text[len(text) - keep :]
             if said:
@@ -112,23 +115,41 @@ class TagSplitter:
             return ""
         if end:
             out.append((True, text[:end]))
-        self._raw.append(text[: end + len(self._close)])
+        self._raw.append(text[: end + len(tag)])
         self._state, self.unclosed = "after", False
-        return text[end + len(self._close) :]
+        return text[end + len(tag) :]
 
     def _text(self, text: str, out: list[tuple[bool, str]]) -> str:
-        start = text.find(self._open)
+        start, tag = _earliest(text, tuple(self._pairs))
         if start < 0:
-            keep = _overlap(text, self._open)
+            keep = max(_overlap(text, opening) for opening in self._pairs)
             if len(text) > keep:
                 out.append((False, text[: len(text) - keep]))
             self._held = text[len(text) - keep :]
             return ""
         if start:
             out.append((False, text[:start]))
-        self._raw.append(self._open)
+        self._raw.append(tag)
+        self._close = (self._pairs[tag],)
         self._state, self.unclosed = "inside", True
-        return text[start + len(self._open) :]
+        return text[start + len(tag) :]
+
+    def _opened(self, text: str) -> str | None:
+        """The opening tag at the start of a text; only its own closing tag ends it."""
+        for opening, closing in self._pairs.items():
+            if text.startswith(opening):
+                self._close = (closing,)
+                return opening
+        return None
+
+    def _may_open(self, text: str) -> bool:
+        return any(opening.startswith(text) for opening in self._pairs)
+
+
+def _earliest(text: str, tags: tuple[str, ...]) -> tuple[int, str]:
+    """Where the first of some tags stands, and which; -1 where none does."""
+    found = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
+    return min(found, default=(-1, ""))
 
 
 def _overlap(text: str, tag: str) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.flags import File, Flags, Param, Table
+from cnllm.flags import Call, File, Flags, Leak, Param, Reasoning, Table
 from cnllm.model import ATOMS
 from cnllm.registry.merge import canonical, unset_path
 
@@ -29,6 +29,8 @@ _FREE = {
     "call",
     "keys",
 }  # says who and what, not what the wire does: needs no source
+
+_DECIDES = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}  # of `call`: settled before it
 
 
 class Problem(Struct, frozen=True):
@@ -111,10 +113,24 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
             for flag in value:
                 yield from _value(flag, str, here) if type(flag) is not str else _unset(flag, here)
         else:
-            yield from _value(value, fields[key].type, here)
+            yield from _value(value, Call if fields[key].name == "call" else fields[key].type, here)
     for key, field in fields.items():
         if field.required and key not in data:
             yield path, f"{shown} lacks '{key}'"
+    yield from _markers(data, cls, path)
+
+
+def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Lists of markers that a reader can do nothing with."""
+    if cls is Reasoning and type(tags := data.get("tags")) is list and (len(tags) % 2 or not all(tags)):
+        yield [*path, "tags"], f"{dotted([*path, 'tags'])} must be pairs of an opening and a closing tag"
+    if cls is Leak:
+        for key in ("open", "close", "format", "parts"):
+            if type(said := data.get(key)) is list and not (said and all(said)):
+                yield [*path, key], f"{dotted([*path, key])} must hold something"
+        formats, parts = data.get("format"), data.get("parts")
+        if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
+            yield path, f"{dotted(path)}: sections need parts = [begin, separator, end]"
 
 
 def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
@@ -148,6 +164,10 @@ def _layers(key: str, value: Any, path: list[str]) -> Iterator[tuple[list[str], 
                         [*path, name],
                         f"{dotted(path)} knows no condition '{atom}'{did_you_mean(atom, known)}",
                     )
+            call = table.get("call") if type(table) is dict else None
+            for option in _DECIDES & set(call if type(call) is dict else ()):
+                here = [*path, name, "call", option]
+                yield here, f"{dotted(here)}: {option} decides the mode, so it cannot depend on one"
         yield from _walk(table, Flags if key == "when" else Table, [*path, name])
 
 
@@ -195,6 +215,8 @@ def _literals(kind: Any) -> list[str]:
         return [str(a) for a in typing.get_args(kind)]
     if typing.get_origin(kind) is list:
         return _literals(_bare(typing.get_args(kind)[0]))
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return [word for one in typing.get_args(kind) for word in _literals(one)]
     return []
 
 

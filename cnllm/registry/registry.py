@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -32,6 +33,8 @@ class Registry:
     ) -> None:
         self._overlays = overlays  # None: the user's, wherever they are by then
         self._watch = watch
+        self._seen: tuple[tuple[str, int, int], ...] = ()
+        self._lock = RLock()  # what one thread derives from old files must not be kept beside new ones
         self._take(documents)
 
     def _take(self, documents: list[Document]) -> None:
@@ -44,24 +47,35 @@ class Registry:
         self._grounds: dict[tuple[str, str | None, str], dict[str, Any]] = {}
         for derived in [name for name, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(derived, None)
-        self._seen = self._stamps() if self._watch else ()
 
     @staticmethod
     def load(*overlays: str | os.PathLike[str], watch: bool = False) -> Registry:
         """The built-in file with the user's overlays on it, or with the given ones instead, later files over earlier.
 
-        With `watch` an edited overlay is noticed at the next `resolve`; otherwise `reload` takes it up. Raises
-        `RegistryError` (file, line) when a file is missing, is not TOML, or says something no flag can say.
+        With `watch` an edited overlay is noticed when a model or a listing is next asked for; otherwise `reload` takes
+        it up. Raises `RegistryError` (file, line) when a file is missing, is not TOML, or says something no flag can
+        say.
         """
         chosen = [Path(p) for p in overlays] if overlays else None
-        return Registry(_read_all(chosen), overlays=chosen, watch=watch)
+        registry = Registry([], overlays=chosen, watch=watch)
+        registry.reload()
+        return registry
 
     def reload(self) -> None:
         """Read the files again; models resolved from now on are as they say. If one is broken, all stays as it was.
 
         Raises `RegistryError` as `load` does.
         """
-        self._take(_read_all(self._overlays))
+        seen = self._stamps() if self._watch else ()  # before reading: what is edited meanwhile is noticed next time
+        documents = _read_all(self._overlays)
+        with self._lock:
+            self._take(documents)
+            self._seen = seen
+
+    def _refresh(self) -> None:
+        """With `watch`: take an edit up before anything is told."""
+        if self._watch and self._stamps() != self._seen:
+            self.reload()
 
     def _stamps(self) -> tuple[tuple[str, int, int], ...]:
         """What an edit of an overlay changes."""
@@ -74,25 +88,30 @@ class Registry:
     @property
     def files(self) -> list[str]:
         """The paths of the files in force, the built-in one first."""
+        self._refresh()
         return [str(d.path) for d in self._documents]
 
     @property
     def providers(self) -> list[str]:
         """The ids of all providers, sorted."""
+        self._refresh()
         return sorted(self._names("providers"))
 
     @property
     def aliases(self) -> dict[str, str]:
         """Short names → "provider/id"."""
+        self._refresh()
         return self._section("aliases")
 
     def names(self) -> list[str]:
         """Every model described, as "provider/id", sorted."""
+        self._refresh()
         return sorted(self._names("models"))
 
     @property
     def tiers(self) -> dict[str, list[str]]:
         """Ordered lists of models by what they are good for: "fast" → names, best first."""
+        self._refresh()
         return self._section("tiers")
 
     def complete(self, prefix: str) -> list[str]:
@@ -103,8 +122,9 @@ class Registry:
         """What a section's tables are called, in every file."""
         found = self._sections.get(section)
         if found is None:
-            found = {name: None for document in self._documents for name in document.data.get(section, ())}
-            self._sections[section] = found
+            with self._lock:
+                found = {name: None for document in self._documents for name in document.data.get(section, ())}
+                self._sections[section] = found
         return found
 
     def _section(self, name: str) -> dict[str, Any]:
@@ -121,12 +141,12 @@ class Registry:
         `protocol` picks another wire of the endpoint, `base_url` another place. Reads no environment. Raises
         `UnknownModel` with near names; an id its provider does not list is taken, with a note.
         """
-        if self._watch and self._stamps() != self._seen:
-            self.reload()
+        self._refresh()
         key = (name, protocol, base_url)
         found = self._models.get(key)
         if found is None:
-            found = self._models[key] = self._resolve(name, protocol, base_url)
+            with self._lock:
+                found = self._models[key] = self._resolve(name, protocol, base_url)
         return found
 
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
@@ -147,6 +167,7 @@ class Registry:
         table = merge.merged(layers[below:], self._merged(provider, self._family(id), wanted))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
+        listed = f"{provider}/{id}" in self._names("models")
 
         def under(mode: frozenset[str]) -> Flags:
             held = _held(when, mode)
@@ -171,7 +192,7 @@ class Registry:
             provider=provider,
             protocol=wanted,
             flags=flags,
-            notes=lambda: self._assumptions(provider, id, flags, layers),
+            notes=lambda: self._assumptions(provider, id, listed, flags, layers),
             trusts=lambda env, origin: self._trusts(layers, env, origin),
             under=under,
             where=lambda flag, mode: _place(layers, path(flag, mode)),
@@ -207,7 +228,7 @@ class Registry:
                 close=sorted(serving),
                 hint="name one",
             )
-        close = self._close(name, [*self.aliases, *models])
+        close = self._close(name, [*self._section("aliases"), *models])
         hint = f"did you mean {', '.join(close[:3])}?" if close else "`cnllm models list` shows all"
         if slash and provider not in providers:
             hint += f" No provider is called {provider}; an undescribed endpoint: openai-compatible/ID with a base URL."
@@ -357,8 +378,8 @@ class Registry:
 
     # ── what was assumed ─────────────────────────────────────────────────────
 
-    def _assumptions(self, provider: str, id: str, flags: Flags, layers: list[Layer]) -> Iterator[Note]:
-        if f"{provider}/{id}" not in self._names("models"):
+    def _assumptions(self, provider: str, id: str, listed: bool, flags: Flags, layers: list[Layer]) -> Iterator[Note]:
+        if not listed:
             yield Note(
                 "unknown-model",
                 "models",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import File, Flags, Table
+from cnllm.flags import Call, File, Flags, Table
 from cnllm.model import ATOMS
 
 __all__ = ["json_schema"]
@@ -15,7 +15,7 @@ __all__ = ["json_schema"]
 def json_schema() -> dict[str, Any]:
     """The schema, made from the classes in `cnllm.flags`."""
     (top,), parts = msgspec.json.schema_components([File], ref_template="#/$defs/{name}")
-    parts |= msgspec.json.schema_components([Flags, Table], ref_template="#/$defs/{name}")[1]
+    parts |= msgspec.json.schema_components([Call, Flags, Table], ref_template="#/$defs/{name}")[1]
     table: dict[str, Any] = parts["Table"]["properties"]
     for key, name in (("on", "Table"), ("when", "Flags"), ("families", "Table")):
         table[key] = {
@@ -23,6 +23,9 @@ def json_schema() -> dict[str, Any]:
             "type": "object",
             "additionalProperties": {"$ref": f"#/$defs/{name}"},
         }
+    for name in ("Flags", "Table"):
+        said = parts[name]["properties"]["call"]
+        parts[name]["properties"]["call"] = {"description": said["description"], "$ref": "#/$defs/Call"}
     atom = f"(no-)?({'|'.join(ATOMS)})"
     table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}
     return {

@@ -131,7 +131,7 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
         twin = back if back in reasoning.fields and back != first and reasoning.replay_as == "details" else ""
         return _Shape("details" if reasoning.shape == "details" else "field", word=first, twin=twin or "")
     if reasoning.tags:
-        opened, closed = reasoning.tags
+        opened, closed = reasoning.tags[:2]
         return _Shape("tags", opened="" if reasoning.tags_at == "start-open" else opened, closed=closed)
     return _Shape("none")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
-__all__ = ["Call", "Calls", "decode_arguments"]
+__all__ = ["Call", "Calls", "decode_arguments", "markup"]
 
 _MARKS = re.compile(r'["\\{}\[\]]')
 
@@ -36,10 +36,12 @@ class Call:
         "place",
         "size",
         "started",
+        "via",
     )
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: Any, via: Literal["wire", "text"] = "wire") -> None:
         self.place = place
+        self.via = via
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []
@@ -219,3 +221,9 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     if type(value) is dict:
         return value, None
     return None, "the arguments are not a JSON object"
+
+
+def markup(name: str, arguments: dict[str, Any] | None) -> str | None:
+    """What of a call's markup is left in its name or in a name of its arguments: it was read wrongly on its way."""
+    words: list[str] = [name, *(arguments or ())]
+    return next((word for word in words if "<" in word and ">" in word), None)

@@ -64,7 +64,7 @@ def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, fla
             wire[field] = listed or ([{"text": text}] if text else [])
         case "tags":
             written = "".join(data for data in seals if type(data) is str)
-            first, last = reasoning.tags or ["", ""]
+            first, last = (reasoning.tags or ["", ""])[:2]
             tagged = written or (f"{first}{text}{last}" if text else "")
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:

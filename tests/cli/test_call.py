@@ -50,6 +50,14 @@ def test_a_whole_answer_looks_the_same(machine: Machine) -> None:
         assert not peer.received[0].json().get("stream")
 
 
+def test_a_model_may_be_asked_for_whole_answers_by_default(machine: Machine) -> None:
+    with Server([http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, "call = { stream = false }")
+        done = machine.run(*CALL, "hi")
+        assert (done.status, done.out) == (0, "Hello\n")
+        assert not peer.received[0].json().get("stream")
+
+
 def test_the_key_is_sent_and_shown_nowhere(machine: Machine, server: Server) -> None:
     done = machine.run(*CALL, "--debug", "hi")
     assert f"Bearer {KEY}" in server.received[0].head

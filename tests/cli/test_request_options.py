@@ -48,6 +48,19 @@ def test_no_stream(machine: Machine, server: Server) -> None:
     assert not body(machine, "--no-stream", "hi").get("stream")
 
 
+@pytest.mark.parametrize(("default", "wanted"), [("true", True), ("false", False)])
+def test_the_models_own_default_decides_where_the_command_says_nothing(
+    machine: Machine, server: Server, default: str, wanted: bool
+) -> None:
+    own = machine.config / "providers.toml"
+    own.write_text(f"{own.read_text()}call = {{ stream = {default}, seed = 7 }}\n")
+    assert bool(body(machine, "hi").get("stream")) is wanted
+    assert body(machine, "--stream", "hi")["stream"] is True
+    assert not body(machine, "--no-stream", "hi").get("stream")
+    assert body(machine, "hi")["seed"] == 7
+    assert body(machine, "-p", "seed=0", "hi")["seed"] == 0
+
+
 def test_system_images_tools_and_choice(machine: Machine, server: Server) -> None:
     sent = body(
         machine,

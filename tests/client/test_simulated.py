@@ -84,7 +84,7 @@ def test_a_conversation_with_a_tool(client: Driver, server: Server) -> None:
 
 
 REFUSALS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "temperature": ("deepseek/deepseek-flash", "hi", {"temperature": 99.0}),
+    "temperature": ("deepseek/deepseek-flash", "hi", {"temperature": 99.0, "reasoning": "off"}),
     "tokens": ("deepseek/deepseek-flash", "hi", {"max_tokens": 99_999_999}),
     "reasoning is missing": (
         "deepseek/deepseek-flash",

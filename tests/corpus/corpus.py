@@ -29,6 +29,7 @@ BASE_URL = "http://127.0.0.1:9/v1"
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "alibaba": ("alibaba",),
     "azure": ("azure",),
+    "bytedance": ("volcengine",),
     "cerebras": ("cerebras",),
     "deepseek": ("deepseek",),
     "google": ("google",),
@@ -37,9 +38,11 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "llamacpp": ("llamacpp",),
     "minimax": ("minimax",),
     "mistral": ("mistral",),
-    "ollama": ("ollama",),
+    "ollama": ("ollama", "ollama-cloud"),
     "openai": ("openai",),
     "openrouter": ("openrouter",),
+    "tencent": ("hunyuan",),
+    "together": ("togetherai",),
     "xai": ("xai",),
     "zhipu": ("zhipuai", "zai"),
 }

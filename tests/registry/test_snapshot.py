@@ -17,7 +17,7 @@ from cnllm.registry import merge
 from .support import builtin
 
 SNAPSHOT = Path(__file__).with_name("resolved.snapshot")
-RULES = ("errors", "refusals")
+RULES = ("errors", "refusals", "leaks")
 
 
 def test_what_an_edit_changes_is_seen(update: bool) -> None:

@@ -1,0 +1,211 @@
+"""Calls that a model wrote as text, in a reply: what is looked for, and what becomes of what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from cnllm.engine.options import Function
+from cnllm.flags import Flags, Leak
+from cnllm.leaks.filter import Filter, Found
+from cnllm.leaks.markers import Markers
+from cnllm.leaks.script import fallback
+from cnllm.wires.calls import Call, decode_arguments
+
+if TYPE_CHECKING:
+    from cnllm.engine.fold import Fold
+
+__all__ = ["TextCalls", "looked_for"]
+
+Then = Literal["recover", "strip", "keep"]
+
+
+def looked_for(
+    flags: Flags,
+    tools: Sequence[Function] | None,
+    renamed: Mapping[str, str],
+    then: Then | None = None,
+    prompt: str | None = None,
+) -> TextCalls | None:
+    """The filters of one reply, or None where nothing is declared or wanted.
+
+    `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
+    over what each rule does.
+    """
+    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in flags.leaks or ()]
+    rules = [rule for rule in rules if rule.then != "keep"]
+    if not rules:
+        return None
+    short = {long: name for name, long in renamed.items()}
+    offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
+    return TextCalls(rules, offered or None, flags.fallback or {}, prompt)
+
+
+class TextCalls:
+    """Watches both channels of one reply, the answer and the thinking.
+
+    Thinking may talk about calls that are made later. A call in it counts only where the thinking ends with it and
+    nothing else was said.
+    """
+
+    def __init__(
+        self, rules: list[Leak], tools: Mapping[str, Any] | None, sentences: Mapping[str, str], prompt: str | None
+    ) -> None:
+        self._rules = rules
+        self._markers = Markers.of(tuple(dict.fromkeys(opener for rule in rules for opener in rule.open)))
+        self._tools = tools
+        self._sentences = sentences
+        self._prompt = prompt
+        self._found: list[Found] = []
+        self._tail: list[Found | str] = []  # of the thinking: blocks, and the white space between them
+        self.thought_of = False
+
+    def begin(self, fold: Fold) -> None:
+        """From now on, for this reply."""
+        self._fold = fold
+        self._answer = self._filter("content", fold.texts, self._answered, self._found.append)
+        self._thinking = self._filter("reasoning", fold.thoughts, self._thought, self._tail.append)
+
+    def _filter(
+        self, place: str, said: list[str], deliver: Callable[[str], None], found: Callable[[Found], None]
+    ) -> Filter | None:
+        rules = [rule for rule in self._rules if rule.inside in (place, "both")]
+        if place == "reasoning" and self._tools is None:
+            return None  # nothing could be called, and thinking is not the answer: it stays as it came
+        return Filter(rules, self._tools, said, deliver, found, trims=place == "content") if rules else None
+
+    def restart(self, inside: bool) -> None:
+        """A channel begins again, and what the other has said is about to be said again."""
+        other = self._answer if inside else self._thinking
+        if other is not None:
+            other.close()
+        if inside:
+            self._tail.clear()
+        else:
+            self._only_thought()
+            self._found.clear()
+        self.begin(self._fold)
+
+    def packed(self, inside: bool, start: int) -> None:
+        """The pieces of a channel from `start` on are about to become one."""
+        if (filter_ := self._thinking if inside else self._answer) is not None:
+            filter_.packed(start)
+
+    @property
+    def may_begin(self) -> Callable[[str], object]:
+        """Could a marker begin in this text? If not, and all is idle, it may go past."""
+        return self._markers.may_begin
+
+    @property
+    def idle(self) -> bool:
+        """Does nothing wait?"""
+        answer, thinking = self._answer, self._thinking
+        return (answer is None or answer.idle) and (thinking is None or thinking.idle) and not self._tail
+
+    @property
+    def any(self) -> bool:
+        """Was anything found?"""
+        return bool(self._found)
+
+    # ── as it comes ──────────────────────────────────────────────────────────
+
+    def feed(self, inside: bool, text: str) -> None:
+        """More of the thinking (`inside`) or of the answer."""
+        filter_ = self._thinking if inside else self._answer
+        if filter_ is None:
+            (self._thought if inside else self._answered)(text)
+        else:
+            filter_.feed(text)
+
+    def _answered(self, text: str) -> None:
+        if self._tail and text.strip():
+            self._only_thought()
+        self._fold.deliver(False, text)
+
+    def _thought(self, text: str) -> None:
+        if self._tail and not text.strip():
+            self._tail.append(text)
+            return
+        self._only_thought()
+        self._fold.deliver(True, text)
+
+    def _only_thought(self) -> None:
+        """What looked like calls at the end of the thinking was not its end."""
+        tail, self._tail[:] = list(self._tail), []
+        for piece in tail:
+            if isinstance(piece, str):
+                self._fold.deliver(True, piece)
+            elif piece.taken:
+                self._note("text-call-kept", piece.raw, "kept as thinking: more was said after it")
+                self._fold.deliver(True, piece.raw)
+            else:
+                self._note("text-call-kept", piece.raw, f"kept as thinking: {piece.problem}")
+
+    # ── the end ──────────────────────────────────────────────────────────────
+
+    def close(self) -> list[Call]:
+        """Both channels are over: the calls that were written as text, once each."""
+        fold = self._fold
+        for filter_ in (self._thinking, self._answer):
+            if filter_ is not None:
+                filter_.close()
+        wire = [_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls]
+        if any(isinstance(piece, Found) and piece.calls for piece in self._tail):
+            if wire or self._found or "".join(fold.texts).strip():
+                self._only_thought()
+            else:
+                self.thought_of = True
+                self._found += [piece for piece in self._tail if isinstance(piece, Found)]
+                self._tail = []
+        else:
+            self._only_thought()
+        out: list[Call] = []
+        for found in self._found:
+            self._judge(found, wire, out)
+        stripped = any(found.taken and not found.calls for found in self._found)
+        if stripped and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
+            self._fall_back()
+        return out
+
+    def _judge(self, found: Found, wire: list[bytes], out: list[Call]) -> None:
+        if not found.taken:
+            self._note("text-call-kept", found.raw, f"kept as text: {found.problem}")
+            return
+        if not found.calls:
+            why = found.problem or "no tools were offered"
+            self._note("text-call-stripped", found.raw, f"taken out of the text: {why}")
+            return
+        for written in found.calls:
+            if written.arguments is not None and _said(written.name, written.arguments) in wire:
+                self._note("text-call-twice", found.raw, f"left out: {written.name} came as a call, too")
+                continue
+            call = Call(None, "text")
+            call.id, call.name = self._id(len(self._fold.calls) + len(out), out), written.name
+            given = written.arguments
+            call.pieces.append(written.raw if given is None else msgspec.json.encode(given).decode())
+            out.append(call)
+            self._note("text-call", found.raw, f"a call of {written.name}")
+        if found.problem:
+            self._note("text-call-kept", found.raw, found.problem)
+
+    def _id(self, index: int, out: list[Call]) -> str:
+        taken = {call.id for call in (*self._fold.calls, *out)}
+        while f"call_{index}" in taken:
+            index += 1
+        return f"call_{index}"
+
+    def _fall_back(self) -> None:
+        sentence = fallback(self._sentences, self._prompt)
+        if sentence:
+            self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
+            self._fold.deliver(False, sentence)
+
+    def _note(self, code: str, said: str, did: str, flag: str = "leaks") -> None:
+        self._fold.tell(code, flag, said, did)
+
+
+def _said(name: str, arguments: Any) -> bytes:
+    """What two calls that say the same have in common."""
+    return msgspec.json.encode([name, arguments], order="sorted")

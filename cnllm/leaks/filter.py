@@ -1,0 +1,227 @@
+"""Finds what a model wrote as a tool call in a text that streams, and takes it out when it is certain.
+
+Only what could still become a marker is held back, or an open block; text before a block goes past at once. The time is
+linear in the text: plain text and half-markers are passed over by compiled literals, a block is read once (twice when
+another begins inside it), and after `_PATIENCE` openers that led nowhere the rest is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.flags import Leak
+from cnllm.leaks import grammars
+from cnllm.leaks.grammars import Written
+from cnllm.leaks.markers import Markers
+from cnllm.leaks.place import Place
+
+__all__ = ["Filter", "Found"]
+
+_PATIENCE = 256  # openers that led nowhere, before markers are taken for what the text is about
+_WINDOW = 8192  # characters that are looked at together
+_SOON = 256  # characters behind an opener that must tell whether a block begins
+_TRIES = 64  # closers that stand inside a value, before a block is given up
+
+
+class Found(Struct, frozen=True):
+    """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text."""
+
+    raw: str
+    calls: list[Written]
+    problem: str = ""
+    taken: bool = True
+
+
+class Filter:
+    """One channel of a reply (the answer, or the thinking). `said` is where its text gathers.
+
+    `tools`: the functions that were offered, name → JSON Schema of the parameters, or None where none were. `deliver`
+    takes text that is certain, `found` what was a block; with `trims` the white space behind a block goes with it.
+    """
+
+    __slots__ = (
+        "_block",
+        "_closers",
+        "_dead",
+        "_deliver",
+        "_found",
+        "_gap",
+        "_held",
+        "_leak",
+        "_markers",
+        "_opener",
+        "_place",
+        "_rules",
+        "_said",
+        "_tools",
+        "_tries",
+        "_trims",
+    )
+
+    def __init__(
+        self,
+        rules: Sequence[Leak],
+        tools: Mapping[str, Any] | None,
+        said: list[str],
+        deliver: Callable[[str], None],
+        found: Callable[[Found], None],
+        *,
+        trims: bool,
+    ) -> None:
+        self._trims = trims
+        self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
+        self._markers = Markers.of(tuple(self._rules))
+        self._tools = tools
+        self._deliver = deliver
+        self._found = found
+        self._place = Place(said)
+        self._said = said
+        self._held = ""
+        self._gap: str | None = None  # white space behind a block that was taken out
+        self._dead = 0
+        self._leak: Leak | None = None
+        self._opener = ""
+        self._closers = self._markers
+        self._block: list[str] = []
+        self._tries = 0
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing held back, so that text in which no marker may begin can go past?"""
+        return not self._held and self._leak is None and self._gap is None
+
+    def packed(self, start: int) -> None:
+        """The pieces of the text from `start` on are about to become one."""
+        self._place.packed(start)
+
+    def feed(self, text: str) -> None:
+        """More of the channel's text."""
+        for at in range(0, len(text), _WINDOW):  # what is left of a text is copied at each marker
+            rest, self._held = self._held + text[at : at + _WINDOW], ""
+            while rest:
+                rest = self._outside(rest) if self._leak is None else self._inside(rest)
+
+    def close(self) -> None:
+        """The channel is over: what was held back is text, an open block was cut off."""
+        held, self._held = self._held, ""
+        if self._leak is None:
+            if held:
+                self._let(held)
+            return
+        raw, leak = "".join([*self._block, held]), self._leak
+        self._reset()
+        self._unusable(raw, leak, "it is not complete")
+
+    def _let(self, text: str) -> None:
+        """Let text through. White space that stood around a block counts once."""
+        if self._gap is not None:
+            rest = text.lstrip()
+            gap = self._gap + text[: len(text) - len(rest)]
+            if not rest:
+                self._gap = gap
+                return
+            self._gap = None
+            text = gap + rest if self._said and not self._said[-1][-1:].isspace() else rest
+        self._deliver(text)
+
+    # ── outside a block ──────────────────────────────────────────────────────
+
+    def _outside(self, text: str) -> str:
+        """Take what is certain off the front; return what is left to look at."""
+        found = self._markers.find(text) if self._dead < _PATIENCE else None
+        keep = self._markers.pending(text) if self._dead < _PATIENCE else 0
+        if found is None or len(text) - keep <= found[0]:  # none, or one that could become another still
+            if len(text) > keep:
+                self._let(text[: len(text) - keep])
+            self._held = text[len(text) - keep :]
+            return ""
+        at, end, which = found
+        if at:
+            self._let(text[:at])
+        leak, opener = self._rules[self._markers.markers[which]], text[at:end]
+        if self._place.quoted:
+            begins: bool | None = False
+        else:
+            begins = grammars.viable(leak, opener, text[end : end + _SOON])
+            if begins is None and len(text) - end >= _SOON:
+                begins = False
+        if begins is None:
+            self._held = text[at:]
+            return ""
+        if not begins:
+            self._dead += 1
+            self._let(opener)
+            return text[end:]
+        self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
+        self._closers = Markers.of(tuple(leak.close))
+        return text[end:]
+
+    # ── inside one ───────────────────────────────────────────────────────────
+
+    def _inside(self, text: str) -> str:
+        assert self._leak is not None
+        at = 0
+        while found := self._closers.find(text, at):
+            if self._tries < _TRIES and grammars.inside(self._leak, "".join([*self._block, text[: found[0]]])):
+                self._tries += 1
+                at = found[1]
+                continue
+            if len(text) == found[1] and self._closers.pending(text) > len(text) - found[0]:
+                break  # it could be a longer one
+            raw = "".join([*self._block, text[: found[1]]])
+            leak, opener = self._leak, self._opener
+            self._reset()
+            self._complete(raw, leak, opener)
+            return text[found[1] :]
+        keep = self._closers.pending(text[at:])
+        self._block.append(text[: len(text) - keep])
+        self._held = text[len(text) - keep :]
+        return ""
+
+    def _reset(self) -> None:
+        self._leak, self._opener, self._block = None, "", []
+
+    def _complete(self, raw: str, leak: Leak, opener: str) -> None:
+        """A block from opener to closer: a call, markup to take out, or text."""
+        problem = self._take(raw, leak, opener)
+        if problem is None:
+            return
+        start = self._markers.last(raw)
+        if start > 0 and (found := self._markers.find(raw, start)):  # the opener was talk, the call begins later
+            inner = self._rules[self._markers.markers[found[2]]]
+            if raw[found[0] :].endswith(tuple(inner.close)):
+                self._let(raw[: found[0]])
+                raw, leak = raw[found[0] :], inner
+                problem = self._take(raw, inner, raw[: found[1] - found[0]])
+        if problem is not None:
+            self._unusable(raw, leak, problem)
+
+    def _take(self, raw: str, leak: Leak, opener: str) -> str | None:
+        """Take a block out of the text if it is certain; else why it is not."""
+        try:
+            calls, rest = grammars.read(leak, opener, raw, self._tools or {})
+        except grammars.Unreadable as error:
+            return str(error)
+        problem = "; ".join(f"no call: {piece}" for piece in rest)
+        if self._tools is not None:
+            unknown = [call.name for call in calls if call.name not in self._tools]
+            calls = [call for call in calls if call.name in self._tools]
+            if not calls and leak.then == "recover":
+                return f"no tool is called {', '.join(unknown)}" if unknown else "no call is in it"
+            if unknown:
+                problem = "; ".join(filter(None, [problem, f"no tool is called {', '.join(unknown)}"]))
+        self._gap = "" if self._trims else None
+        self._found(Found(raw, calls if leak.then == "recover" and self._tools is not None else [], problem))
+        return None
+
+    def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
+        self._dead += 1
+        taken = leak.then == "strip"
+        self._found(Found(raw, [], problem, taken))
+        if taken:
+            self._gap = "" if self._trims else None
+        else:
+            self._let(raw)

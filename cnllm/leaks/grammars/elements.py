@@ -1,0 +1,149 @@
+"""Elements: a tag for each argument (`<city>Paris</city>`), and the grammar "element", where the tool is one too.
+
+Inside a value, tags are text, unless the schema says that it is an object or an array, or a prefix marks them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, own_lines
+from cnllm.leaks.grammars.tags import prefix_of
+from cnllm.leaks.typed import item_schema, kinds, property_schema, typed
+
+__all__ = ["arguments", "inside", "read", "unclosed", "viable"]
+
+_KEY = r"[\w.:-]{1,128}"
+_ITEM = "item"
+_DEEP = 32
+_SPACE = re.compile(r"\s*")
+_BEGINS = re.compile(rf"\s*<(/?)({_KEY})\s{{0,2}}>")
+_MAY_BEGIN = re.compile(rf"\s*(?:<(?:/?{_KEY}\s{{0,2}}|/)?)?\Z")
+
+
+@lru_cache(maxsize=64)
+def _pattern(prefix: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(prefix)}<(/?)({_KEY})\s{{0,2}}>")
+
+
+def read(block: Block) -> tuple[list[Written], list[str]]:
+    """The call of a block whose opener names the tool, or the calls in a wrapper. The tools must have been offered."""
+    prefix = prefix_of(block.opener)
+    opening = _pattern(prefix).match(block.opener.lstrip())
+    if opening is not None and opening[2] in block.tools:
+        return [Written(opening[2], arguments(block.body, block.tools[opening[2]], prefix))], []
+    calls: list[Written] = []
+    others: list[str] = []
+    for name, inner in _split(block.body, prefix) or ():
+        if name in block.tools:
+            calls.append(Written(name, arguments(inner, block.tools[name], prefix)))
+        else:
+            others.append(f"{prefix}<{name}>{inner}{prefix}</{name}>")
+    if not calls:
+        raise Unreadable("it names no tool that was offered")
+    return calls, others
+
+
+def arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
+    """The arguments of a call that has an element for each."""
+    children = _split(text, prefix)
+    if children is None:
+        raise Unreadable("its arguments are neither parameters nor elements")
+    return _object(children, schema, schema, prefix, 0)
+
+
+def _split(text: str, prefix: str) -> list[tuple[str, str]] | None:
+    """(name, text) of each element of a text; None where it is something else than elements."""
+    tags = list(_pattern(prefix).finditer(text))
+    out: list[tuple[str, str]] = []
+    at = end = 0
+    while at < len(tags):
+        opening = tags[at]
+        if opening[1] or text[end : opening.start()].strip():
+            return None
+        depth = 1
+        for place in range(at + 1, len(tags)):
+            tag = tags[place]
+            if tag[2] != opening[2]:
+                continue
+            if not tag[1]:
+                depth += 1
+            elif depth > 1:
+                depth -= 1
+            elif prefix or _goes_on(text, tags, place):
+                out.append((opening[2], text[opening.end() : tag.start()]))
+                at, end = place + 1, tag.end()
+                break
+        else:
+            return None
+    return None if text[end:].strip() else out
+
+
+def _goes_on(text: str, tags: list[re.Match[str]], at: int) -> bool:
+    """Behind an element stands the next one or nothing; else its closing tag is text."""
+    following = tags[at + 1] if at + 1 < len(tags) else None
+    if text[tags[at].end() : following.start() if following else len(text)].strip():
+        return False
+    return following is None or not following[1]
+
+
+def _object(children: list[tuple[str, str]], schema: Any, root: Any, prefix: str, depth: int) -> dict[str, Any]:
+    """Elements as members; several of one name are an array."""
+    found: dict[str, list[str]] = {}
+    for name, inner in children:
+        found.setdefault(name, []).append(inner)
+    out: dict[str, Any] = {}
+    for name, texts in found.items():
+        one = property_schema(schema, name, root)
+        if len(texts) == 1:
+            out[name] = _value(texts[0], one, root, prefix, depth + 1)
+        else:
+            each = item_schema(one, root)
+            out[name] = [_value(text, each, root, prefix, depth + 1) for text in texts]
+    return out
+
+
+def _value(text: str, schema: Any, root: Any, prefix: str, depth: int) -> Any:
+    """What an element holds: an object, an array, or text."""
+    if depth > _DEEP:
+        raise Unreadable("it is too deeply nested")
+    allowed = kinds(schema, root)
+    children: list[tuple[str, str]] | None = None
+    if allowed & {"object", "array"} or (prefix and not allowed):
+        children = _split(text, prefix)
+    if not children:
+        return typed(own_lines(text), schema, root)
+    names = {name for name, _ in children}
+    if "object" not in allowed and ("array" in allowed or names == {_ITEM}):
+        each = item_schema(schema, root)
+        return [_value(inner, each, root, prefix, depth + 1) for _, inner in children]
+    return _object(children, schema, root, prefix, depth)
+
+
+def unclosed(text: str, prefix: str) -> bool:
+    """Is the last element of a text still open?"""
+    at = 0
+    while (start := _SPACE.match(text, at)) and (opening := _pattern(prefix).match(text, start.end())):
+        if opening[1]:
+            return False
+        close = f"{prefix}</{opening[2]}>"
+        at = text.find(close, opening.end())
+        if at < 0:
+            return True
+        at += len(close)
+    return False
+
+
+def inside(opener: str, body: str) -> bool:
+    """Does the body end where a closer is not one?"""
+    return unclosed(body, prefix_of(opener))
+
+
+def viable(opener: str, body: str) -> bool | None:
+    """Does an element begin here, or end the one that the opener began?"""
+    begun = _BEGINS.match(body[:ENOUGH])
+    if begun:
+        return not begun[1] or f"<{begun[2]}>" in opener
+    return None if len(body) < ENOUGH and _MAY_BEGIN.match(body) else False

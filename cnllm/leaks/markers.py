@@ -1,0 +1,132 @@
+"""Markers as text: where one stands, and whether the end of a text could still become one.
+
+A marker is a literal of the registry. Models sample the bars in them loosely (`｜`, `｜｜`, `‖`, `|`, with spaces or a
+line break beside them, `▁` or `_` between words), so a bar in a marker stands for all of these. What is built is an
+alternation of escaped literals: nothing in the registry is a pattern, every repetition is bounded, and matching takes
+time linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+__all__ = ["BARS", "Markers", "loose"]
+
+BARS = "｜|‖"
+_BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
+_BAR_SO_FAR = rf"\s{{0,2}}(?:[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}})?"
+_JOINT = "[▁_ ]"
+_LONG = 256  # characters, from which on looking for plain words first is quicker
+
+
+def _elements(marker: str) -> list[tuple[str, str]]:
+    """(pattern, pattern of any beginning of it) of each piece of a marker."""
+    barred = any(char in BARS for char in marker)
+    out: list[tuple[str, str]] = []
+    for place, char in enumerate(marker):
+        if char in BARS:
+            if place == 0 or marker[place - 1] not in BARS:  # a run of bars is one
+                out.append((_BAR, _BAR_SO_FAR))
+        elif barred and char == " ":
+            if marker[place - 1] not in BARS:
+                out.append((r"\s{1,2}", r"\s{0,2}"))
+        elif barred and char in "▁_":
+            out.append((_JOINT, _JOINT))
+        else:
+            out.append((re.escape(char), re.escape(char)))
+    return out
+
+
+def loose(marker: str) -> str:
+    """The pattern of a marker in all its spellings."""
+    return "".join(pattern for pattern, _ in _elements(marker))
+
+
+def _beginnings(marker: str) -> str:
+    """The pattern of every beginning of a marker, short of the whole, up to the end of the text."""
+    out = ""
+    for _, so_far in reversed(_elements(marker)[:-1]):
+        out = f"{so_far}(?:{out})?" if out else so_far
+    return out + r"\Z"
+
+
+def _core(marker: str) -> str:
+    """What no spelling of a marker is without."""
+    barred = any(char in BARS for char in marker)
+    return max(re.split(rf"[{re.escape(BARS)}▁_ ]", marker), key=len) if barred else marker
+
+
+def _any_of(markers: list[list[str]]) -> str:
+    """Any of some markers, each as its elements. What they have in common is tried once."""
+    heads: dict[str, list[list[str]]] = {}
+    for marker in markers:
+        heads.setdefault(marker[0] if marker else "", []).append(marker[1:])
+    branches = [head + (_any_of(rests) if head else "") for head, rests in heads.items()]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(sorted(branches, key=len, reverse=True))})"
+
+
+def _alternation(markers: tuple[str, ...]) -> str:
+    """Any of the markers. The characters they begin with stand first, so that plain text is passed over quickly."""
+    elements = [[pattern for pattern, _ in _elements(marker)] for marker in markers]
+    first = {marker[0] for marker in elements}
+    if len(first) == 1 or not all(len(head) <= 2 for head in first):
+        return _any_of(elements)
+    return f"(?=[{''.join(sorted(first))}])" + _any_of(elements)
+
+
+class Markers:
+    """Some markers at once. Immutable; the same markers share one (`Markers.of`)."""
+
+    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "longest", "markers")
+
+    def __init__(self, markers: tuple[str, ...]) -> None:
+        self.markers = markers
+        self._each = [re.compile(loose(marker)) for marker in markers]
+        self._any = re.compile(_alternation(markers))
+        self._cores = tuple(map(_core, markers))
+        self._beginning = re.compile("|".join(_beginnings(marker) for marker in markers))
+        starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
+        self._first = re.compile("|".join(sorted(starts)))
+        self.longest = max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(markers: tuple[str, ...]) -> Markers:
+        """The same for the same markers."""
+        return Markers(markers)
+
+    def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
+        """(start, end, which) of the first marker at or after `start`; of several there, the longest."""
+        if len(text) - start > _LONG and all(text.find(core, start) < 0 for core in self._cores):
+            return None
+        found = self._any.search(text, start)
+        if found is None:
+            return None
+        at = found.start()
+        ends = [each.match(text, at) for each in self._each]
+        end, which = max((match.end(), -place) for place, match in enumerate(ends) if match is not None)
+        return at, end, -which
+
+    def pending(self, text: str) -> int:
+        """How many characters at the end of `text` could be the beginning of a marker: what must be held back."""
+        start = max(0, len(text) - self.longest)
+        for candidate in self._first.finditer(text, start):
+            if self._beginning.match(text, candidate.start()):
+                return len(text) - candidate.start()
+        return 0
+
+    @property
+    def may_begin(self) -> Callable[[str], object]:
+        """What tells, quickly, whether there is a character in a text with which a marker may begin: a hint."""
+        return self._first.search
+
+    def last(self, text: str) -> int:
+        """Where the last marker of a text begins, or -1."""
+        best = -1
+        for core, each in zip(self._cores, self._each, strict=True):
+            at = text.rfind(core)
+            if at >= 0 and (found := each.search(text, max(0, at - self.longest))):
+                best = max(best, found.start())
+        return best

@@ -1,0 +1,455 @@
+"""What a model wrote as a call comes back as that call, whatever its arguments hold; what is no call is never one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cnllm.flags import Leak
+from cnllm.leaks.grammars import Unreadable, Written, inside, read, viable
+from cnllm.leaks.markers import Markers
+
+from . import rules, writers
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
+    """The calls of a block that begins with an opener of the rule."""
+    found = Markers.of(tuple(rule.open)).find(text)
+    assert found
+    assert found[0] == 0
+    return [(call.name, call.arguments) for call in read(rule, text[: found[1]], text, tools or {})[0]]
+
+
+def refused(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> str:
+    with pytest.raises(Unreadable) as caught:
+        calls(rule, text, tools)
+    return str(caught.value)
+
+
+def schema(**properties: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
+
+
+# ── what is written is read ──────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
+@QUICK
+@given(data=st.data())
+def test_a_call_comes_back_as_it_was_meant(writer: Callable[..., writers.Block], data: st.DataObject) -> None:
+    meant, tools = data.draw(writers.asked())
+    rule, opener, block = writer(meant, data.draw)
+    got, others = read(rule, opener, block, tools)
+    assert [(call.name, call.arguments) for call in got] == meant
+    assert others == []
+
+
+@pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
+@QUICK
+@given(data=st.data())
+def test_a_block_ends_at_its_own_closer(writer: Callable[..., writers.Block], data: st.DataObject) -> None:
+    meant, _ = data.draw(writers.asked())
+    rule, opener, block = writer(meant, data.draw)
+    closers = Markers.of(tuple(rule.close))
+    found = closers.find(block, len(opener))
+    while found and inside(rule, block[: found[0]]):
+        found = closers.find(block, found[1])
+    assert found
+    assert found[1] == len(block)
+
+
+@pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
+@QUICK
+@given(data=st.data())
+def test_a_block_that_arrives_in_pieces_is_never_taken_for_prose(
+    writer: Callable[..., writers.Block], data: st.DataObject
+) -> None:
+    meant, _ = data.draw(writers.asked())
+    rule, opener, block = writer(meant, data.draw)
+    body = block[len(opener) :]
+    told = [viable(rule, opener, body[:end]) for end in range(min(len(body), 250) + 1)]
+    assert False not in told
+    assert viable(rule, opener, body) is True
+
+
+@pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
+@QUICK
+@given(data=st.data())
+def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
+    writer: Callable[..., writers.Block], data: st.DataObject
+) -> None:
+    meant, tools = data.draw(writers.asked())
+    rule, opener, block = writer(meant, data.draw)
+    cut = block[: data.draw(st.integers(len(opener), len(block) - 1))]
+    try:
+        got, _ = read(rule, opener, cut + rule.close[0], tools)
+    except Unreadable:
+        return
+    assert all((call.name, call.arguments) in meant or call.arguments is None for call in got if call.arguments)
+
+
+# ── prose about markup ───────────────────────────────────────────────────────
+
+PROSE = [
+    "` and `</tool_call>` are the tags that models write.",
+    " tags are used for this.",
+    "标签是用来调用工具的，模型会这样写。",
+    "\n\nThat is how it begins, and then a name follows.",
+    ", it says",
+    "</b>",
+    "…",
+    "{call}",
+    "[name]",
+    "123 is not a name, or is it?",
+]
+
+
+@pytest.mark.parametrize("prose", PROSE)
+@pytest.mark.parametrize("name", rules.ALL)
+def test_prose_behind_an_opener_is_let_go(name: str, prose: str) -> None:
+    rule = rules.ALL[name]
+    for opener in rule.open:
+        assert viable(rule, opener, prose) is False
+
+
+@pytest.mark.parametrize("name", rules.ALL)
+@given(body=st.text(min_size=200, max_size=260))
+@QUICK
+def test_after_two_hundred_characters_it_is_told(name: str, body: str) -> None:
+    rule = rules.ALL[name]
+    assert viable(rule, rule.open[0], body) is not None
+
+
+@pytest.mark.parametrize("name", rules.ALL)
+def test_nothing_yet_is_not_told(name: str) -> None:
+    rule = rules.ALL[name]
+    assert viable(rule, rule.open[0], "") is None
+
+
+@pytest.mark.parametrize("name", rules.ALL)
+@given(text=st.text() | writers.texts([*writers.PLAIN, *writers.CLOSERS, *writers.OPENERS, *writers.EXAMPLES]))
+@QUICK
+def test_whatever_stands_in_a_block_it_is_read_or_refused(name: str, text: str) -> None:
+    rule = rules.ALL[name]
+    block = f"{rule.open[0]}{text}{rule.close[0]}"
+    inside(rule, block)
+    viable(rule, rule.open[0], text)
+    try:
+        got, others = read(rule, rule.open[0], block, {})
+    except Unreadable:
+        return
+    assert got
+    assert all(call.name for call in got)
+    assert all(other.strip() for other in others)
+
+
+# ── each grammar's own ───────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "f", "arguments": {"a": 1}}',
+        '{"name": "f", "parameters": {"a": 1}}',
+        '{"name": "f", "arguments": "{\\"a\\": 1}"}',
+        '{"arguments": {"a": 1}, "name": "f"}',
+        '{"function": {"name": "f", "arguments": {"a": 1}}}',
+        '{"type": "function", "id": "x", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}',
+        '{"function": "f", "arguments": {"a": 1}}',
+        '{"tool_calls": [{"name": "f", "arguments": {"a": 1}}]}',
+        '[{"name": "f", "arguments": {"a": 1}}]',
+        '```json\n{"name": "f", "arguments": {"a": 1}}\n```',
+        '{"name": "functions.f", "arguments": {"a": 1}}',
+    ],
+)
+def test_an_object_of_json_is_a_call(body: str) -> None:
+    assert calls(rules.HERMES, f"<tool_call>\n{body}\n</tool_call>", {"f": None}) == [("f", {"a": 1})]
+
+
+def test_a_line_break_in_a_string_of_json_is_taken_as_it_is() -> None:
+    assert calls(rules.WORDED, '<longcat_tool_call>{"name":"f","arguments":{"a":"1\n2"}}</longcat_tool_call>') == [
+        ("f", {"a": "1\n2"})
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"name": "f", "arguments": {"a": 1}',
+        '{"name": "f", "arguments": [1]}',
+        '{"name": "f", "arguments": "what"}',
+        '{"name": "f", "arguments": {"a": NaN}}',
+        '{"name": "two words", "arguments": {}}',
+        '{"name": "f<arg_key>a", "arguments": {}}',
+        '{"name": "Tom", "age": 3}',
+        '{"arguments": {}}',
+        '{"name": "f", "arguments": {"a": "\\ud800"}}',
+        '{"a":' * 5000,
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_call_in_json_is_refused(body: str) -> None:
+    assert refused(rules.WORDED, f"<longcat_tool_call>{body}</longcat_tool_call>")
+
+
+def test_of_several_the_good_ones_are_calls_and_the_others_text() -> None:
+    good, bad = '{"name": "f", "arguments": {}}', '{"nome": "g"}'
+    got, others = read(rules.HERMES, "<tool_call>", f"<tool_call>[{good}, {bad}]</tool_call>", {})
+    assert got == [Written("f", {})]
+    assert others == [bad]
+    bad = '<invoke name="a b"><parameter name="x">1</parameter></invoke>'
+    block = f'<minimax:tool_call>{bad}<invoke name="f"></invoke></minimax:tool_call>'
+    assert read(rules.SPACED, "<minimax:tool_call>", block, {}) == ([Written("f", {})], [bad])
+
+
+INVOKE = '<invoke name="f">%s</invoke>'
+P = '<parameter name="p">%s</parameter>'
+
+
+def spaced(inner: str) -> str:
+    return f"<minimax:tool_call>{inner}</minimax:tool_call>"
+
+
+@pytest.mark.parametrize("value", [" hi ", "", "&lt;b&gt;", "007", "None", "null", "\thi\n", "a\nb", "10", '"q"', "</"])
+def test_a_value_is_taken_as_it_stands(value: str) -> None:
+    for tools in ({}, {"f": schema(p="string")}):
+        assert calls(rules.SPACED, spaced(INVOKE % (P % value)), tools) == [("f", {"p": value})]
+        written = f"<function=f><parameter=p>\n{value}\n</parameter></function>"
+        assert calls(rules.SEED, f"<seed:tool_call>{written}</seed:tool_call>", tools) == [("f", {"p": value})]
+
+
+@pytest.mark.parametrize(
+    ("inner", "arguments"),
+    [
+        ("", {}),
+        ("\n", {}),
+        ('{"p": [1]}', {"p": [1]}),
+        ("<p>hi</p><q>a < 5</q>", {"p": "hi", "q": "a < 5"}),
+        ("\n<p><b>hi</b></p>\n", {"p": "<b>hi</b>"}),
+        ("<p>a</p><p>b</p>", {"p": ["a", "b"]}),
+        ('<parameter name="arguments">{"p": 1}</parameter>', {"p": 1}),
+        ('<parameter name="p" string="false">{"a": 1}</parameter>', {"p": {"a": 1}}),
+        ('<parameter name="p" string="true">1</parameter>', {"p": "1"}),
+        ('<parameter  name = "a &amp; b" >1</parameter>', {"a & b": "1"}),
+        ("<parameter name='p'>1</parameter>", {"p": "1"}),
+    ],
+)
+def test_the_forms_of_an_invoke(inner: str, arguments: dict[str, Any]) -> None:
+    assert calls(rules.SPACED, spaced(INVOKE % inner)) == [("f", arguments)]
+
+
+def test_an_invoke_that_closes_itself_has_no_arguments() -> None:
+    assert calls(rules.SPACED, spaced('<invoke name="f"/><invoke name="g" />')) == [("f", {}), ("g", {})]
+
+
+def test_the_schema_says_what_elements_are() -> None:
+    nested = {
+        "type": "object",
+        "properties": {
+            "to": {"$ref": "#/$defs/to"},
+            "tags": {"type": "array", "items": {"type": "integer"}},
+            "html": {"type": "string"},
+        },
+        "$defs": {"to": {"type": "object", "properties": {"n": {"type": "integer"}, "to": {"$ref": "#/$defs/to"}}}},
+    }
+    inner = "<to><n>1</n><to><n>2</n></to></to><tags><item>1</item><item>2</item></tags><html><item>1</item></html>"
+    meant = {"to": {"n": 1, "to": {"n": 2}}, "tags": [1, 2], "html": "<item>1</item>"}
+    assert calls(rules.SPACED, spaced(INVOKE % inner), {"f": nested}) == [("f", meant)]
+
+
+def prefixed(inner: str) -> str:
+    mark = "]<]minimax[>["
+    return f"{mark}<tool_call>\n{inner.replace('@', mark)}\n{mark}</tool_call>"
+
+
+def test_with_a_prefix_other_tags_are_text() -> None:
+    inner = '@<invoke name="f">@<a><b>1</b></x>@</a>@<o>@<p>1@</p>@</o>@<l>@<item>x@</item>@</l>@</invoke>'
+    meant = {"a": "<b>1</b></x>", "o": {"p": "1"}, "l": ["x"]}
+    assert calls(rules.PREFIXED, prefixed(inner)) == [("f", meant)]
+
+
+@pytest.mark.parametrize(
+    "opener", ["<｜DSML｜invoke", "<｜｜DSML｜｜ invoke", "<|DSML|invoke", "<‖DSML‖invoke", "<｜DSML｜\ninvoke"]
+)
+def test_an_opener_may_be_the_beginning_of_a_tag(opener: str) -> None:
+    tag = opener.removeprefix("<").removesuffix("invoke")
+    inner = f'<{tag}parameter name="p" string="true">a </｜DSML｜invoke> b</{tag}parameter>'
+    block = f'{opener} name="f">{inner}</{tag}invoke>'
+    assert calls(rules.BARRED_BARE, block) == [("f", {"p": "a </｜DSML｜invoke> b"})]
+    assert viable(rules.BARRED_BARE, opener, ' name="f') is None
+    assert viable(rules.BARRED_BARE, opener, ' name="f">') is True
+    assert inside(rules.BARRED_BARE, block[: block.index("</｜DSML｜invoke> b")])
+
+
+def test_tags_that_are_decorated_otherwise_are_text() -> None:
+    value = 'use <parameter name="x"> and </parameter><parameter name="y">'
+    inner = f'<｜DSML｜parameter name="p">{value}</｜DSML｜parameter>'
+    block = f'<｜DSML｜tool_calls><｜DSML｜invoke name="f">{inner}</｜DSML｜invoke></｜DSML｜tool_calls>'
+    assert calls(rules.BARRED, block) == [("f", {"p": value})]
+
+
+def test_the_decoration_may_be_forgotten_in_some_tags() -> None:
+    first = '<｜DSML｜parameter name="p">1</parameter>'
+    second = '<parameter name="q">2</｜DSML｜parameter>'
+    inner = f'<｜DSML｜invoke name="f">{first}{second}</invoke>'
+    block = f"<｜DSML｜tool_calls>{inner}</｜DSML｜tool_calls>"
+    assert calls(rules.BARRED, block) == [("f", {"p": "1", "q": "2"})]
+    assert not inside(rules.BARRED, f"<｜DSML｜tool_calls>{inner}")
+
+
+def test_a_parameter_may_lack_its_closing_tag_where_the_next_one_has_a_line_of_its_own() -> None:
+    inner = "<function=f>\n<parameter=a>\n1\n<parameter=b>\n2\n</parameter>\n<parameter=c>\n3\n</function>"
+    assert calls(rules.HERMES, f"<tool_call>\n{inner}\n</tool_call>") == [("f", {"a": "1", "b": "2", "c": "3"})]
+    assert not inside(rules.HERMES, f"<tool_call>\n{inner}\n")
+
+
+def test_a_function_may_be_named_in_an_attribute() -> None:
+    inner = '<function name="f"><param name="a">1</param></function>'
+    assert calls(rules.NAMED_PARAMS, inner) == [("f", {"a": "1"})]
+
+
+def test_a_function_without_a_wrapper_is_a_call() -> None:
+    assert calls(rules.FUNCTION_BARE, "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>") == [
+        ("f", {"a": "1"})
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<function=f>",
+        "<function=f><parameter=a>1</parameter>",
+        "<parameter=a>1</parameter>",
+        "<parameter=a>1</parameter></function>",
+        "<function=f><parameter=a>1</function>text",
+        "<function=f\n<parameter=a>1</parameter></function>",
+        "<function=f><parameter=a>1</parameter>text</function>",
+        "<function=two words></function>",
+        "f<arg_key>a</arg_key>",
+        "f<arg_key>a</arg_key><arg_value>1",
+        "f<arg_key>a<arg_key>b</arg_key><arg_value>1</arg_value>",
+        "f<arg_value>1</arg_value>",
+        "f text",
+        "f</b>",
+        "",
+    ],
+)
+def test_what_is_not_whole_is_refused(body: str) -> None:
+    assert refused(rules.HERMES, f"<tool_call>{body}</tool_call>")
+
+
+def test_a_block_without_a_closer_is_refused() -> None:
+    assert refused(rules.HERMES, '<tool_call>{"name": "f", "arguments": {}}') == "it is not complete"
+
+
+def test_a_word_alone_is_a_call_of_a_tool_that_was_offered_only() -> None:
+    assert calls(rules.HERMES, "<tool_call>now</tool_call>", {"now": {}}) == [("now", {})]
+    assert refused(rules.HERMES, "<tool_call>name</tool_call>", {"now": {}})
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [("f", "f"), ("f:0", "f"), ("functions.f:12", "f"), (" functions.a.b:1 ", "a.b"), ("a.b.c:2", "a.b.c")],
+)
+def test_the_heads_of_a_section(head: str, name: str) -> None:
+    begin, separator, end = rules.PIPES.parts or []
+    section = f'{begin}{head}{separator}{{"a": 1}}{end}'
+    assert calls(rules.PIPES_BARE, section) == [(name, {"a": 1})]
+    assert calls(rules.PIPES, f"<|tool_calls_section_begin|>{section}<|tool_calls_section_end|>") == [(name, {"a": 1})]
+
+
+def test_a_section_whose_arguments_are_not_json_keeps_them_as_written() -> None:
+    begin, separator, end = rules.PIPES.parts or []
+    good, bad = f'{begin}g:1{separator}{{"a": "1"}}{end}', f'{begin}b:0{separator}{{"a": "1{end}'
+    block = f"<|tool_calls_section_begin|>{bad}{good}<|tool_calls_section_end|>"
+    got, others = read(rules.PIPES, "<|tool_calls_section_begin|>", block, {})
+    assert got == [Written("b", None, '{"a": "1'), Written("g", {"a": "1"})]
+    assert others == []
+
+
+def test_a_section_may_hold_an_invoke() -> None:
+    begin, separator, end = rules.TOKENS.parts or []
+    value = f"x{end}y"
+    parameter = f'<steptml:parameter name="a">{value}</steptml:parameter>'
+    invoke = f'<steptml:invoke name="f">{parameter}</steptml:invoke>'
+    for head in (f"function{separator}", "", f"function{separator}f\n"):
+        block = (
+            f"<｜tool_calls_begin｜>{begin}{head}{invoke}{end}{separator}{begin}{head}{invoke}{end}<｜tool_calls_end｜>"
+        )
+        assert calls(rules.TOKENS, block) == [("f", {"a": value})] * 2
+        assert inside(rules.TOKENS, block[: block.index(f"{end}y")])
+        assert not inside(rules.TOKENS, block[: block.index("<｜tool_calls_end｜>")])
+
+
+def test_an_element_is_the_tool_it_names() -> None:
+    assert calls(rules.ELEMENT, "<exec><cmd>ls < a</cmd></exec>", {"exec": None}) == [("exec", {"cmd": "ls < a"})]
+    assert calls(rules.ELEMENT, "<search></search>", {"search": {}}) == [("search", {})]
+    assert refused(rules.ELEMENT, "<exec><cmd>ls</cmd></exec>", {"other": {}})
+    assert inside(rules.ELEMENT, "<exec><cmd>echo ")
+    assert not inside(rules.ELEMENT, "<exec><cmd>echo</cmd>")
+
+
+# ── time ─────────────────────────────────────────────────────────────────────
+
+HEAVY = [
+    "<",
+    "<invoke ",
+    '<invoke name="',
+    "<parameter=a>",
+    "\n<parameter=a>",
+    "</parameter>",
+    "<arg_value>",
+    '"',
+    "\\",
+]
+HEAVY += [
+    "</arg_value>",
+    "<arg_key>a</arg_key><arg_value><arg_value>",
+    "｜",
+    "<｜",
+    " ",
+    "\n",
+    "{",
+    "[",
+    '{"a":',
+    "<a>",
+]
+HEAVY += ["<|tool_call_begin|>", "<|tool_call_begin|>f<|tool_call_argument_begin|>", "<|tool_call_end|>", "```", "a:"]
+HEAVY += ['<parameter name="a"><parameter name="b">x</parameter>', "<a></a>", "</function>", "<function=f>", "x"]
+
+
+@pytest.mark.parametrize("name", rules.ALL)
+def test_heavy_blocks_are_read_or_refused(name: str) -> None:
+    rule = rules.ALL[name]
+    for head in (
+        "",
+        "<function=f><parameter=a>",
+        '<invoke name="f"><parameter name="a">',
+        "f<arg_key>a</arg_key><arg_value>",
+    ):
+        for piece in HEAVY:
+            text = rule.open[0] + head + piece * (60_000 // len(piece)) + rule.close[0]
+            inside(rule, text)
+            viable(rule, rule.open[0], text)
+            try:
+                calls, others = read(rule, rule.open[0], text, {})
+            except Unreadable as error:
+                assert str(error)  # noqa: PT017
+            else:
+                assert calls or others
+
+
+def test_json_is_written_here_as_it_is_there() -> None:
+    block = f"<tool_call>{json.dumps({'name': 'f', 'arguments': {'a': '</tool_call>'}})}</tool_call>"
+    assert inside(rules.HERMES, block[: block.index("</tool_call>")])
+    assert calls(rules.HERMES, block) == [("f", {"a": "</tool_call>"})]

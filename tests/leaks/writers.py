@@ -1,0 +1,205 @@
+"""Writers: each writes calls as a block of one grammar, in one of the ways in which models do.
+
+A writer is given calls (name, arguments) and a source of choices, and returns (rule, opener, block).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cnllm.flags import Leak
+
+from . import rules
+
+Call = tuple[str, dict[str, Any]]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Block = tuple[Leak, str, str]
+
+# What is hard about values: markup of their own, and pieces of every grammar. Tags that open and do not close are kept
+# from tags that close and did not open: where both stand in the values of one block, no reader could tell.
+PLAIN = [
+    "<b>hi</b>",
+    "a < 5",
+    '"',
+    "'",
+    "\\",
+    "\n",
+    "\n\n",
+    "\t",
+    "&lt;",
+    "｜",
+    "|",
+    "{",
+    "}",
+    "[",
+    "```",
+    "null",
+    "007",
+]
+CLOSERS = [
+    *("</parameter>", "</function>", "</invoke>", "</arg_value>", "</tool_call>", "</tool_calls>", "</item>"),
+    *("</｜DSML｜parameter>", "</｜DSML｜invoke>", "</steptml:parameter>", "<|tool_call_end|>", "<｜tool▁call▁end｜>"),
+]
+OPENERS = [
+    *("<parameter=q>", '<parameter name="q">', '<invoke name="q">', "<function=q>", "<arg_key>q</arg_key>"),
+    *("<arg_value>", "<tool_call>", '<｜DSML｜parameter name="q">', "<|tool_call_begin|>"),
+]
+EXAMPLES = [
+    "<tool_call>\n<function=q>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n</parameter>\n</function>\n</tool_call>",
+    '<invoke name="q"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>',
+    "<arg_key>a</arg_key><arg_value>1</arg_value>",
+]
+PIECES = [PLAIN, PLAIN + CLOSERS, PLAIN + OPENERS, PLAIN + EXAMPLES]
+
+names = st.sampled_from(["get_weather", "mcp__app__run", "ns.search", "a", "read-file", "functions_list"])
+keys = st.sampled_from(["city", "path", "unit_2", "a", "x-y", "Größe"])
+jsons = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=8) | st.sampled_from(CLOSERS + PLAIN),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def texts(pieces: list[str]) -> st.SearchStrategy[str]:
+    """Texts with such pieces in them, which letters keep apart."""
+    piece = st.sampled_from(pieces) | st.text(max_size=6)
+    return st.lists(piece, max_size=4).map(lambda found: " é".join(found))
+
+
+def values(pieces: list[str]) -> st.SearchStrategy[tuple[dict[str, Any], Any]]:
+    """(schema, value) of an argument."""
+    return st.one_of(
+        st.tuples(st.just({"type": "string"}), texts(pieces)),
+        st.tuples(st.just({}), texts(pieces)),
+        st.tuples(st.just({"type": "integer"}), st.integers()),
+        st.tuples(st.just({"type": ["number", "null"]}), st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+        st.tuples(st.just({"anyOf": [{"type": "boolean"}]}), st.booleans()),
+        st.tuples(st.just({"type": "object"}), st.dictionaries(st.text(max_size=5), jsons, max_size=3)),
+        st.tuples(st.just({"$ref": "#/$defs/list"}), st.lists(jsons, max_size=3)),
+    )
+
+
+@st.composite
+def asked(draw: Draw) -> tuple[list[Call], dict[str, Any]]:
+    """(calls, tools): some calls, and the tools that were offered."""
+    pieces = draw(st.sampled_from(PIECES))
+    tools: dict[str, Any] = {}
+    calls: list[Call] = []
+    for name in draw(st.lists(names, min_size=1, max_size=3, unique=True)):
+        arguments = draw(st.dictionaries(keys, values(pieces), max_size=3))
+        properties = {key: schema for key, (schema, _) in arguments.items()}
+        tools[name] = {"type": "object", "properties": properties, "$defs": {"list": {"type": "array"}}}
+        calls.append((name, {key: value for key, (_, value) in arguments.items()}))
+    return calls, tools
+
+
+def written(value: Any) -> str:
+    """A value as text."""
+    return value if type(value) is str else json.dumps(value)
+
+
+def on_lines(text: str, own: bool) -> str:
+    """A value on lines of its own, or as it is. One that has line breaks around it needs its own."""
+    return f"\n{text}\n" if own or (text[:1] == "\n" == text[-1:]) else text
+
+
+def _space(draw: Draw) -> str:
+    return str(draw(st.sampled_from(["", "\n", "\n  "])))
+
+
+def _json(call: Call, draw: Draw) -> str:
+    name, arguments = call
+    given: Any = json.dumps(arguments) if draw(st.booleans()) else arguments
+    one: dict[str, Any] = {"name": name, draw(st.sampled_from(["arguments", "parameters"])): given}
+    if not arguments and draw(st.booleans()):
+        one = {"name": name, **draw(st.sampled_from([{}, {"arguments": None}]))}
+    if draw(st.booleans()):
+        one = {"id": "call_1", "type": "function", "function": one}
+    return json.dumps(one, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 2])))
+
+
+def objects(calls: list[Call], draw: Draw) -> Block:
+    rule = draw(st.sampled_from([rules.HERMES, rules.LIST, rules.WORDED, rules.FENCED, rules.ACTION]))
+    inner = [_json(call, draw) for call in calls]
+    body = draw(st.sampled_from(["[%s]", "%s"])) % draw(st.sampled_from([",\n", ", "])).join(inner)
+    if rule is not rules.FENCED and draw(st.booleans()):
+        body = f"```json\n{body}\n```"
+    return rule, rule.open[0], f"{rule.open[0]}\n{body}\n{rule.close[0]}"
+
+
+def _attribute(name: str, draw: Draw) -> str:
+    quote = draw(st.sampled_from("\"'"))
+    return f"{quote}{name}{quote}"
+
+
+def _bars(text: str, draw: Draw) -> str:
+    """A tag with its bars as they come."""
+    return text.replace("｜", draw(st.sampled_from(["｜", "｜｜", "|", "‖", " ｜ "])))
+
+
+def invokes(calls: list[Call], draw: Draw) -> Block:
+    rule, mark = draw(st.sampled_from([(rules.SPACED, ""), (rules.BARRED, "｜DSML｜"), (rules.SPACED, "ns:")]))
+    body = ""
+    for name, arguments in calls:
+        body += _space(draw) + f"<{_bars(mark, draw)}invoke name={_attribute(name, draw)}>"
+        if arguments and draw(st.booleans()) and draw(st.booleans()):
+            body += f"\n{json.dumps(arguments, ensure_ascii=False)}\n"
+        else:
+            for key, value in arguments.items():
+                says = draw(st.sampled_from(["", ' string="true"'] if type(value) is str else ["", ' string="false"']))
+                body += _space(draw) + f"<{_bars(mark, draw)}parameter name={_attribute(key, draw)}{says}>"
+                body += on_lines(written(value), draw(st.booleans())) + f"</{_bars(mark, draw)}parameter>"
+        body += _space(draw) + f"</{_bars(mark, draw)}invoke>"
+    opener, closer = _bars(rule.open[0], draw), _bars(rule.close[0], draw)
+    return rule, opener, f"{opener}{body}{_space(draw)}{closer}"
+
+
+def _functions(call: Call, draw: Draw) -> str:
+    name, arguments = call
+    body = f"<function={name}>"
+    for key, value in arguments.items():
+        body += _space(draw) + f"<parameter={key}>{on_lines(written(value), draw(st.booleans()))}</parameter>"
+    return body + _space(draw) + "</function>"
+
+
+def functions(calls: list[Call], draw: Draw) -> Block:
+    rule = draw(st.sampled_from([rules.HERMES, rules.SEED]))
+    body = "".join(_space(draw) + _functions(call, draw) for call in calls)
+    return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
+
+
+def _pairs(call: Call, draw: Draw) -> str:
+    name, arguments = call
+    body: str = name + draw(st.sampled_from(["", "\n", "<tool_sep>", "<tool_sep>\n"]))
+    for key, value in arguments.items():
+        body += f"<arg_key>{key}</arg_key>{_space(draw)}<arg_value>"
+        body += on_lines(written(value), draw(st.booleans())) + f"</arg_value>{_space(draw)}"
+    return body
+
+
+def pairs(calls: list[Call], draw: Draw) -> Block:
+    if len(calls) == 1 and draw(st.booleans()):
+        return rules.HERMES, "<tool_call>", f"<tool_call>{_pairs(calls[0], draw)}</tool_call>"
+    body = "".join(f"{_space(draw)}<tool_call>{_pairs(call, draw)}</tool_call>{_space(draw)}" for call in calls)
+    return rules.LIST, "<tool_calls>", f"<tool_calls>{body}</tool_calls>"
+
+
+def sections(calls: list[Call], draw: Draw) -> Block:
+    rule = draw(st.sampled_from([rules.PIPES, rules.TOKENS]))
+    begin, separator, end = rule.parts or []
+    form = draw(st.sampled_from(["{name}", "functions.{name}:{place}", "{name}:{place} ", "function"]))
+    body = ""
+    for place, (name, arguments) in enumerate(calls):
+        given = json.dumps(arguments, ensure_ascii=False, indent=draw(st.sampled_from([None, 2])))
+        if form == "function":
+            given = f"{name}\n" + draw(st.sampled_from(["```json\n%s\n```", "%s"])) % given
+        head = form.format(name=name, place=place)
+        body += f"{_space(draw)}{begin}{head}{separator}{given}{_space(draw)}{end}"
+    return rule, rule.open[0], f"{rule.open[0]}{body}{_space(draw)}{rule.close[0]}"
+
+
+ANY = [objects, invokes, functions, pairs, sections]

@@ -1,0 +1,242 @@
+"""Text calls in a stream: however it is cut, the same reply; nothing is lost, nothing is delivered twice or early."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cnllm
+from cnllm import StreamCut, TextDelta, engine
+
+from .support import REGISTRY, answers, called, plan, read, told, tool, wire
+
+SEARCH = [tool("search", q="string", n="integer")]
+PAIRS = "<tool_call>search<arg_key>q</arg_key><arg_value>{}</arg_value></tool_call>"
+JSON = '<tool_call>{{"name": "search", "arguments": {{"q": "{}"}}}}</tool_call>'
+SECTION = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>"
+    '{{"q": "{}"}}<|tool_call_end|><|tool_calls_section_end|>'
+)
+TOKENS = (
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```json\n"
+    '{{"q": "{}"}}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+)
+INVOKE = '<minimax:tool_call><invoke name="search"><parameter name="q">{}</parameter></invoke></minimax:tool_call>'
+WRITERS = {
+    "zai/glm-4.7": PAIRS,
+    "alibaba/qwen3-coder-plus": JSON,
+    "moonshotai/kimi-k2.5": SECTION,
+    "deepseek/deepseek-flash": TOKENS,
+    "minimax/MiniMax-M2.5": INVOKE,
+}
+
+WORDS = [
+    "",
+    "Look: ",
+    "a < b",
+    "<tool",
+    "</tool_call>",
+    "<",
+    "｜",
+    "<｜",
+    "`",
+    "```\n",
+    '"',
+    "\n",
+    " ",
+    "天",
+    "{",
+    "<|",
+    "tea\n\n",
+]
+pieces = st.lists(st.sampled_from(WORDS), max_size=6).map("".join)
+blocks = st.sampled_from(["tea", "a b", "", "<b>x</b>", "1 < 2", "天"])
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
+    return [text[a:b] for a, b in itertools.pairwise(ends)] or [""]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    model=st.sampled_from(sorted(WRITERS)),
+    parts=st.lists(st.tuples(pieces, blocks), min_size=1, max_size=3),
+    tail=pieces,
+    places=st.lists(st.integers(0, 2000), max_size=12),
+    torn=st.integers(0, 40),
+    field=st.sampled_from(["content", "reasoning_content"]),
+)
+def test_any_cut_of_any_text_gives_the_same_reply(
+    model: str, parts: list[tuple[str, str]], tail: str, places: list[int], torn: int, field: str
+) -> None:
+    text = "".join(before + WRITERS[model].format(value) for before, value in parts) + tail
+    text = text[: len(text) - torn] if torn < len(text) else text
+    outcomes = []
+    for split in ([text], cut(text, places), list(text)):
+        events, reply = answers(model, wire(split, field=field), SEARCH)
+        assert told(events) == (reply.text, reply.reasoning, called(reply))
+        outcomes.append(
+            (
+                reply.text,
+                reply.reasoning,
+                called(reply),
+                reply.finish,
+                [n.did for n in reply.notes if n.flag == "leaks"],
+            )
+        )
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    said = outcomes[0][0] + outcomes[0][1]
+    if not outcomes[0][2]:
+        assert said == text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    model=st.sampled_from(sorted(WRITERS)), before=st.sampled_from(["", "Sure. ", "天气：\n"]), at=st.integers(1, 400)
+)
+def test_a_stream_that_is_cut_has_no_call_to_run_and_loses_no_text(model: str, before: str, at: int) -> None:
+    text = before + WRITERS[model].format("tea")
+    chunks = wire([text[:at]])[:1]
+    found = REGISTRY.resolve(model)
+    parser = engine.StreamParser(found, plan=plan(found, stream=True, tools=SEARCH))
+    for chunk in chunks:
+        parser.feed(chunk)
+    with pytest.raises(StreamCut) as caught:
+        parser.close()
+    reply = caught.value.reply
+    assert reply is not None
+    assert reply.tool_calls == []
+    if at < len(text):
+        assert reply.text == text[:at]
+    else:
+        assert [c.name for c in reply.incomplete] == ["search"]
+
+
+@pytest.mark.parametrize("model", sorted(WRITERS))
+def test_text_before_a_block_is_delivered_at_once_and_the_call_as_any_other(model: str) -> None:
+    found = REGISTRY.resolve(model)
+    parser = engine.StreamParser(found, plan=plan(found, stream=True, tools=SEARCH))
+    block = WRITERS[model].format("tea")
+    events = [parser.feed(chunk) for chunk in wire(["Look", " here: ", block[:7], block[7:]])]
+    assert [e.text for e in [*events[0], *events[1]] if isinstance(e, TextDelta)] == ["Look", " here: "]
+    assert not [e for e in [*events[2], *events[3]] if isinstance(e, TextDelta)]
+    kinds = [type(e).__name__ for chunk in [*events, parser.end()] for e in chunk]
+    assert kinds.index("ToolCallStart") < kinds.index("ToolCallDelta") < kinds.index("ToolCallEnd")
+
+
+@pytest.mark.parametrize("model", sorted(WRITERS))
+def test_two_calls_in_a_row_have_ids_of_their_own(model: str) -> None:
+    text = WRITERS[model].format("tea") + "\n" + WRITERS[model].format("milk")
+    found = read(model, f"Both: {text}", SEARCH)
+    assert called(found) == [("search", {"q": "tea"}), ("search", {"q": "milk"})]
+    assert len({c.id for c in found.tool_calls}) == 2
+    assert found.text == "Both: "
+
+
+# ── what is not a call ───────────────────────────────────────────────────────
+PROSE = [
+    "Models write `<tool_call>` when they call a tool.",
+    "The tag <tool_call> opens a block, </tool_call> closes it.",
+    'It wrote "<tool_call>search<arg_key>q</arg_key><arg_value>x</arg_value></tool_call>" and stopped.',
+    "Like this:\n\n```xml\n{block}\n```\n\nThat is all.",
+    "Inline: `{block}` is how it looks.",
+    "他写的是“{block}”，仅此而已。",
+    "<div class='tool_call'><p>HTML</p></div> <invoke>nothing</invoke> <parameter>",
+    "{{% if x %}}<function=f>{{{{ y }}}}</function>{{% endif %}} <|im_start|>user<|im_end|>",
+    "template<typename T> void f(std::vector<T> v) {{ if (a < b && c > d) return; }}",
+    "| a | b |\n|---|---|\n| < | > |\n",
+    "<tool_call>\n\nis a tag that I like.",
+    "<tool_call>{{not json}}</tool_call>",
+    '<tool_call>{{"name": "delete_all", "arguments": {{}}}}</tool_call>',
+    "x <｜ y ｜> z, <|tool, <minimax:, ]<]mini, <<<<<tool_call",
+    "```tool\n<tool_call>\n```",
+    "def f():\n    return '<tool_call>' + name + '</tool_call>'\n",
+]
+
+
+@pytest.mark.parametrize("model", sorted(WRITERS))
+@pytest.mark.parametrize("text", PROSE)
+def test_prose_code_and_templates_stay_as_they_are(model: str, text: str) -> None:
+    text = text.format(block=WRITERS[model].format("tea"))
+    if "“" in text and '"q"' in text:
+        text = text.replace("“", "「").replace("”", "」")
+    for split in ([text], list(text), re.findall(r".{1,7}", text, re.DOTALL)):
+        events, reply = answers(model, wire(split), SEARCH)
+        assert (reply.text, reply.tool_calls, reply.finish) == (text, [], "stop")
+        assert told(events)[0] == text
+
+
+def test_a_model_whose_registry_declares_nothing_is_left_alone() -> None:
+    text = JSON.format("tea")
+    assert read("openai/gpt-4.1", text, SEARCH).text == text
+
+
+def test_a_block_after_talk_about_its_marker_is_found() -> None:
+    text = "First <tool_call>{ is how it begins. " + JSON.format("tea")
+    found = read("alibaba/qwen3-coder-plus", text, SEARCH)
+    assert called(found) == [("search", {"q": "tea"})]
+    assert found.text == "First <tool_call>{ is how it begins. "
+
+
+def test_a_text_that_is_about_markers_is_given_up_and_told() -> None:
+    text = "<tool_call>{nothing}</tool_call> " * 2000
+    found = read("alibaba/qwen3-coder-plus", text, SEARCH)
+    assert (found.text, found.tool_calls) == (text, [])
+
+
+# ── no tools were offered ────────────────────────────────────────────────────
+@pytest.mark.parametrize("model", sorted(WRITERS))
+def test_without_tools_the_markup_goes_and_a_note_carries_it(model: str) -> None:
+    block = WRITERS[model].format("tea")
+    events, reply = answers(model, wire(["Well. ", block, "\nBye."]))
+    assert (reply.text, reply.tool_calls, reply.finish) == ("Well. Bye.", [], "stop")
+    assert told(events)[0] == "Well. Bye."
+    assert [(n.code, n.said) for n in reply.notes if n.flag == "leaks"] == [("text-call-stripped", block)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "begins"),
+    [("为什么天空是蓝色的？", "抱歉"), ("なぜ空は青いの？", "申し訳"), ("Why is the sky blue?", "Sorry")],
+)
+def test_an_answer_of_nothing_but_markup_becomes_a_sentence_in_the_readers_script(prompt: str, begins: str) -> None:
+    found = REGISTRY.resolve("zai/glm-4.7")
+    parser = engine.StreamParser(found, plan=plan(found, prompt, stream=True))
+    events = [e for chunk in wire(list(PAIRS.format("tea"))) for e in parser.feed(chunk)] + parser.end()
+    reply = parser.close()
+    assert reply.text.startswith(begins)
+    assert told(events)[0] == reply.text == reply.message.text
+    assert reply.finish == "stop"
+    assert "fallback" in [n.code for n in reply.notes]
+
+
+def test_the_sentence_can_be_set_and_may_be_empty(tmp_path: Any) -> None:
+    file = tmp_path / "mine.toml"
+    for said in ("Again, please.", ""):
+        file.write_text(f'[providers.zai.fallback]\nother = "{said}"\nhan = "{said}"\n')
+        model = cnllm.Registry.load(file).resolve("zai/glm-4.7")
+        assert cnllm.sanitize(model, PAIRS.format("tea")).text == said
+        body = {"choices": [{"message": {"content": PAIRS.format("tea")}, "finish_reason": "stop"}]}
+        assert engine.parse_response(model, 200, {}, json.dumps(body).encode()).text == said
+
+
+def test_tool_choice_none_means_that_no_tool_was_offered() -> None:
+    _, reply = answers("deepseek/deepseek-flash", wire(["Well. ", TOKENS.format("tea")]), SEARCH, tool_choice="none")
+    assert (reply.text, reply.tool_calls) == ("Well. ", [])
+
+
+def test_a_new_spelling_of_a_known_grammar_is_toml_only(tmp_path: Any) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[models."zai/glm-4.7"]\nleaks = [{ open = ["[[call "], close = ["]]"], format = ["arg-pairs"], '
+        'parts = ["k", "v"] }]\n'
+    )
+    model = cnllm.Registry.load(file).resolve("zai/glm-4.7")
+    found = cnllm.sanitize(model, "So: [[call search<k>q</k><v>tea</v><k>n</k><v>3</v>]]", SEARCH)
+    assert (called(found), found.text) == ([("search", {"q": "tea", "n": 3})], "So: ")
