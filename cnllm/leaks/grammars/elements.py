@@ -1,5 +1,7 @@
 """Elements: a tag for each argument (`<city>Paris</city>`), and the grammar "element", where the tool is one too.
 
+There the call is an element with the tool's name, or the elements `name` and `arguments`.
+
 Inside a value, tags are text, unless the schema says that it is an object or an array, or a prefix marks them.
 """
 
@@ -9,14 +11,15 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, own_lines
+from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named, own_lines
 from cnllm.leaks.grammars.tags import prefix_of
-from cnllm.leaks.typed import item_schema, kinds, property_schema, typed
+from cnllm.leaks.typed import decoded, item_schema, kinds, property_schema, typed
 
 __all__ = ["arguments", "inside", "read", "unclosed", "viable"]
 
 _KEY = r"[\w.:-]{1,128}"
 _ITEM = "item"
+_ARGUMENTS = ("arguments", "parameters")
 _DEEP = 32
 _SPACE = re.compile(r"\s*")
 _BEGINS = re.compile(rf"\s*<(/?)({_KEY})\s{{0,2}}>")
@@ -34,9 +37,14 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
     opening = _pattern(prefix).match(block.opener.lstrip())
     if opening is not None and opening[2] in block.tools:
         return [Written(opening[2], arguments(block.body, block.tools[opening[2]], prefix))], []
+    children = _split(block.body, prefix) or []
+    said = dict(children)
+    if len(said) == len(children) and "name" in said and len(said) <= 2 and set(said) <= {"name", *_ARGUMENTS}:
+        name = named(said.pop("name"), block.tools)
+        return [Written(name, _given(next(iter(said.values()), ""), block.tools.get(name), prefix))], []
     calls: list[Written] = []
     others: list[str] = []
-    for name, inner in _split(block.body, prefix) or ():
+    for name, inner in children:
         if name in block.tools:
             calls.append(Written(name, arguments(inner, block.tools[name], prefix)))
         else:
@@ -44,6 +52,20 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
     if not calls:
         raise Unreadable("it names no tool that was offered")
     return calls, others
+
+
+def _given(text: str, schema: Any, prefix: str) -> dict[str, Any]:
+    """The arguments in an element of their own: a JSON object, elements, or nothing."""
+    text = text.strip()
+    if not text:
+        return {}
+    try:
+        value, end = decoded(text)
+    except ValueError:
+        return arguments(text, schema, prefix)
+    if type(value) is not dict or text[end:].strip():
+        raise Unreadable("its arguments are not an object")
+    return value
 
 
 def arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The grammar "sections": each call stands between markers, the tool before a separator and the arguments behind it.
 
 BEGIN functions.NAME:0 SEP {…} END
+BEGIN functions.NAME <|word|>json SEP {…} END
 BEGIN function SEP NAME ⏎ ```json ⏎ {…} ⏎ ``` END
 BEGIN function SEP <invoke name="NAME">…</invoke> END
 """
@@ -13,7 +14,7 @@ from cnllm.leaks.grammars import tagged
 from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, Unreadable, Written, named
 from cnllm.leaks.grammars.objects import quoted, unfenced
 from cnllm.leaks.grammars.tags import head
-from cnllm.leaks.markers import Markers
+from cnllm.leaks.markers import BARS, Markers
 from cnllm.leaks.typed import decoded
 
 __all__ = ["inside", "read", "viable"]
@@ -24,7 +25,11 @@ _FULL = re.compile(rf"functions\.({NAME}?):\d{{1,9}}")
 _SHORT = re.compile(rf"(?!functions\.)({NAME}?)(?::\d{{1,9}})?")
 _LATER = re.compile(rf"\s*({NAME})\s*(?=\n|\{{|`|\Z)")
 _LINE = re.compile(rf"\s*{NAME}[ \t]{{0,8}}\n\s*(?=<)")
-_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME})?\s{{0,8}}\Z")
+# A tool may be followed by what its arguments are written in: `NAME <|word|>json`.
+_WRITTEN_IN = rf"<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}\s{{0,8}}"
+_BESIDE = re.compile(rf"\s{{0,8}}{_WRITTEN_IN}\Z")
+_WRITTEN_SO_FAR = rf"<(?:[{re.escape(BARS)}]\w{{0,32}}(?:[{re.escape(BARS)}]>?\w{{0,16}}\s{{0,8}})?)?"
+_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME})?\s{{0,8}}(?:{_WRITTEN_SO_FAR})?\Z")
 _UNFENCE = re.compile(r"\s*(?:`{3}\s*)?")
 
 
@@ -57,7 +62,7 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
         if _invoked(text, opening[1]) is not None:
             name, start = _ANY, opening[1]
         elif (parted := separator.find(text, opening[1])) is not None and parted[0] < stop:
-            name, start = text[opening[1] : parted[0]].strip(), parted[1]
+            name, start = _BESIDE.sub("", text[opening[1] : parted[0]]).strip(), parted[1]
         else:
             at = opening[0]
             break
@@ -124,6 +129,7 @@ def _calls(name: str, content: str, block: Block, others: list[str]) -> list[Wri
         if later is None:
             raise Unreadable("it names no tool")
         return [_call(named(later[1], block.tools), content[later.end() :])]
+    name = bare if (bare := name.removeprefix("functions.")) in block.tools else name
     told = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
     if name not in block.tools and told is None:
         raise Unreadable("what stands for the name is no name")

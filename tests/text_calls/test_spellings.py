@@ -1,0 +1,90 @@
+"""Spellings that were seen once or twice, each with the model that wrote it; and the command that reads them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .support import called, read, tool
+
+TOOLS = [tool("exec", cmd="string"), tool("get", city="string", days="integer")]
+GET = [("get", {"city": "Rome"})]
+JSON = '{"name": "get", "arguments": {"city": "Rome"}}'
+FUNCTION = "<function=get>\n<parameter=city>\nRome\n</parameter>\n</function>"
+INVOKE = '<invoke name="get">\n<parameter name="city">Rome</parameter>\n</invoke>'
+SEEN = [
+    ("minimax/MiniMax-M2.1", "<invoke><exec>\n<cmd>date +%H</cmd>\n</exec></invoke>", [("exec", {"cmd": "date +%H"})]),
+    ("minimax/MiniMax-M2.1", "<exec><cmd>ls -l</cmd></exec>", [("exec", {"cmd": "ls -l"})]),
+    ("minimax/MiniMax-M2.1", '<tool_call><name>get</name><arguments>{"city":"Rome"}</arguments></tool_call>', GET),
+    ("alibaba/qwen3-32b", f"```tool_call\n{JSON}\n```", GET),
+    ("zai/glm-4.7", f"```tool_call\n{JSON}\n```", GET),
+    ("openrouter/anthropic/claude-opus-5", INVOKE, GET),
+    (
+        "groq/openai/gpt-oss-120b",
+        '<|channel|>commentary to=functions.get <|constrain|>json<|message|>{"city":"Rome"}<|call|>',
+        GET,
+    ),
+    ("vllm/ByteDance-Seed/Seed-OSS-36B-Instruct", f"<seed:tool_call>\n{FUNCTION}\n</seed:tool_call>", GET),
+    ("stepfun/step-3.5-flash", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
+    ("xiaomi/mimo-v2.5-pro", f"<tool_call>\n{FUNCTION}\n</tool_call>", GET),
+    ("longcat/longcat-flash-chat", f"<longcat_tool_call>\n{JSON}\n</longcat_tool_call>", GET),
+    ("openai-compatible/unheard-of", f"<tool_call>\n{JSON}\n</tool_call>", GET),
+]
+
+
+@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+def test_it_is_a_call(model: str, text: str, calls: list[Any]) -> None:
+    found = read(model, f"So.\n{text}\n", TOOLS)
+    assert (called(found), found.text) == (calls, "So.\n")
+
+
+@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
+    found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
+    assert (called(found), found.text) == ([], f"So.\n{text}\n")
+
+
+# ── the command ──────────────────────────────────────────────────────────────
+def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps(TOOLS))
+    words = [arg if arg != "TOOLS" else str(file) for arg in args]
+    command = [sys.executable, "-m", "cnllm", "sanitize", "--model", "zai/glm-4.7", *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+CALL = "<tool_call>get<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>"
+TEXT = f"<think>Rome, then.</think>\n\nLooking.\n{CALL}"
+
+
+def test_the_command_is_a_filter(tmp_path: Path) -> None:
+    run = sanitize(tmp_path, TEXT, "--tools", "TOOLS")
+    assert (run.returncode, run.stdout) == (0, "Looking.\n")
+    assert "Rome, then." in run.stderr
+    assert 'tool call: get {"city":"Rome"}' in run.stderr
+    assert "providers.toml:" in run.stderr
+
+
+def test_the_command_prints_one_object(tmp_path: Path) -> None:
+    run = sanitize(tmp_path, TEXT, "--tools", "TOOLS", "--json")
+    said = json.loads(run.stdout)
+    assert (said["text"], said["reasoning"]) == ("Looking.\n", "Rome, then.")
+    assert [(c["name"], c["arguments"], c["via"]) for c in said["tool_calls"]] == [("get", {"city": "Rome"}, "text")]
+    assert said["notes"][0]["code"] == "text-call"
+
+
+def test_the_command_without_tools_takes_the_markup_out(tmp_path: Path) -> None:
+    run = sanitize(tmp_path, TEXT)
+    assert run.stdout == "Looking.\n"
+    assert "taken out of the text" in run.stderr
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    run = sanitize(tmp_path, TEXT, "--tools", "nothing.json")
+    assert run.returncode == 2
+    assert "nothing.json" in run.stderr
