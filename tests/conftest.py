@@ -1,8 +1,19 @@
-"""What all tests share: the machine's own settings stay outside, and `--update` writes what is generated."""
+"""What all tests share: the machine's own settings stay outside, and `--update` writes what is generated.
+
+Properties are tried on the same examples every time, so that a change fails for what it changes. To look for new
+examples: `HYPOTHESIS_PROFILE=explore pytest -k NAME`.
+"""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
+
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("explore", max_examples=5_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -29,7 +29,7 @@ class _Tags:
         self.open_key = re.compile(rf"\s*<{key}>")
         self.close_key = re.compile(rf"</{key}>\s*<{value}>")
         self.values = re.compile(rf"<(/?){value}>")
-        self.over = re.compile(rf"\s*(?:<{key}>|</{_WORD}>|\Z)")
+        self.over = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
         self.wrapper = re.compile(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = re.compile(rf"\s*</({_WORD})>")
         self.closed = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
