@@ -14,6 +14,7 @@ from benchmarks.stats import Section, table
 SUITES = {
     "stream": in_process.stream,
     "parse": in_process.parse,
+    "filters": in_process.filters,
     "call": in_process.call,
     "concurrent": in_process.concurrent,
     "cold": whole_processes.cold,

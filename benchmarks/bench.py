@@ -13,13 +13,16 @@ from benchmarks.processes import Broken, Command, Sample, Worker
 T = TypeVar("T")
 CNLLM, HAND, OPENAI = "cnllm", "httpx + orjson by hand", "openai SDK"
 BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
+OFF = "cnllm, calls in text not looked for"
 RUNNERS = {
     CNLLM: "cnllm_client",
+    OFF: "cnllm_client",
     HAND: "by_hand",
     OPENAI: "openai_sdk",
     BARE: "bare",
     TYPED: "bare",
 }  # modules
+VARIANTS = {TYPED: "_typed", OFF: "_off"}  # of a task
 
 
 class Effort(NamedTuple):
@@ -94,9 +97,7 @@ class Bench:
         return measured
 
     def _start(self, label: str, task: str, setting: Setting, once: int) -> tuple[Worker, int]:
-        worker = Worker(
-            label, RUNNERS.get(label, f"{label}_sdk"), task + "_typed" * (label == TYPED), setting, self.home
-        )
+        worker = Worker(label, RUNNERS.get(label, f"{label}_sdk"), task + VARIANTS.get(label, ""), setting, self.home)
         return worker, once or max(1, round(self.effort.seconds / worker.run(1).wall))
 
     def processes(self, commands: Mapping[str, Command], checks: Mapping[str, str]) -> Measured:

@@ -1,7 +1,7 @@
 """The suites that time calls inside a process: stream, parse, call, concurrent, memory."""
 
-from benchmarks.bench import BARE, CNLLM, HAND, OPENAI, TYPED, Bench, Measured
-from benchmarks.payloads import Setting
+from benchmarks.bench import BARE, CNLLM, HAND, OFF, OPENAI, TYPED, Bench, Measured
+from benchmarks.payloads import MARKUP, Setting
 from benchmarks.stats import Goal, Section, ratio, spread
 
 MB = 1e6
@@ -79,6 +79,25 @@ def concurrent(bench: Bench) -> Section:
         Goal("256 streams at once: chunks per second against httpx", speed, 0.8, at_most=False),
         Goal("256 streams at once: peak RSS of the process", peak, 60, "MB"),
     ]
+    return section
+
+
+def filters(bench: Bench) -> Section:
+    """What looking for calls in the text costs, on text that has none and on text that is nothing else."""
+    section = Section("filters: calls in text looked for; unit: one chunk, or one character", _HEAD)
+    measured = bench.compare([CNLLM, OFF], "parse", Setting(bench.port, "event", 50_000))
+    _add(section, "50,000 chunks, one event a feed", measured, OFF)
+    cost = ratio(measured.cpu(CNLLM), measured.cpu(OFF))
+    section.goals.append(Goal("50,000 plain chunks: CPU against not looking for calls in text", cost, 1.25))
+    plain: list[float] = []
+    for name in MARKUP:
+        measured = bench.compare([CNLLM], "markup", Setting(bench.port, name, 10_000_000))
+        _add(section, f"10 MB of {name}", measured, CNLLM)
+        if name == "plain":
+            plain = measured.cpu(CNLLM)
+        else:
+            found = ratio(measured.cpu(CNLLM), plain)
+            section.goals.append(Goal(f"10 MB of {name} in one text: CPU against plain text", found, 2))
     return section
 
 

@@ -20,6 +20,14 @@ _USAGE = (
 _REASONING = "用户想知道北京的天气。I should call get_weather with city=北京, three days, celsius.\n" * 5
 _TEXT = "好的,我来查询北京未来三天的天气。Let me look that up with the weather tool.\n" * 4
 
+MARKUP = {
+    "plain": "The quick brown fox jumps over the lazy dog.\n",
+    "openers": "<tool_call>",
+    "halves": "<tool_cal",
+    "barred": "<｜tool▁calls▁begin｜",
+    "nested": "<tool_call>{",
+}  # of which a text is made, again and again
+
 
 class Got(NamedTuple):
     """What a runner has read: two lengths and the parsed arguments of the one tool call."""

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from benchmarks.payloads import KEY, MESSAGES, OPTIONS, TOOLS, Got, Setting
-from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, engine
+from benchmarks.payloads import KEY, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting
+from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, engine, sanitize
 
 
 @cache
@@ -73,5 +73,30 @@ def parse(setting: Setting) -> Callable[[], Got]:
         for piece in pieces:
             parser.feed(piece)
         return _got(parser.close())
+
+    return one
+
+
+def parse_off(setting: Setting) -> Callable[[], Got]:
+    model, pieces = _model(setting), setting.pieces()
+    plan = engine.build_request(model, MESSAGES, stream=True, tools=TOOLS, recover_text_calls="keep")
+
+    def one() -> Got:
+        parser = engine.StreamParser(model, plan=plan)
+        for piece in pieces:
+            parser.feed(piece)
+        return _got(parser.close())
+
+    return one
+
+
+def markup(setting: Setting) -> Callable[[], int]:
+    """A text that is nothing but pieces of markup: what is left of it is all of it."""
+    model, text = _model(setting), MARKUP[setting.mode] * (setting.chunks // len(MARKUP[setting.mode]))
+
+    def one() -> int:
+        if len(sanitize(model, text, TOOLS).text) != len(text):
+            raise SystemExit("wrong result: text was lost")
+        return setting.units
 
     return one

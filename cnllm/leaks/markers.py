@@ -58,6 +58,12 @@ def _core(marker: str) -> str:
     return max(re.split(rf"[{re.escape(BARS)}▁_ ]", marker), key=len) if barred else marker
 
 
+def _needle(marker: str) -> str:
+    """A character that no spelling of a marker is without: of those that are no letters, the last."""
+    fixed = [char for char in marker if char not in BARS and char not in "▁_ "]
+    return next((char for char in reversed(fixed) if not char.isalnum()), fixed[-1])
+
+
 def _any_of(markers: list[list[str]]) -> str:
     """Any of some markers, each as its elements. What they have in common is tried once."""
     heads: dict[str, list[list[str]]] = {}
@@ -79,13 +85,16 @@ def _alternation(markers: tuple[str, ...]) -> str:
 class Markers:
     """Some markers at once. Immutable; the same markers share one (`Markers.of`)."""
 
-    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "longest", "markers")
+    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "_needles", "longest", "markers")
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
         self._each = [re.compile(loose(marker)) for marker in markers]
         self._any = re.compile(_alternation(markers))
         self._cores = tuple(map(_core, markers))
+        self._needles: dict[str, list[str]] = {}
+        for marker, core in zip(markers, self._cores, strict=True):
+            self._needles.setdefault(_needle(marker), []).append(core)
         self._beginning = re.compile("|".join(_beginnings(marker) for marker in markers))
         starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
         self._first = re.compile("|".join(sorted(starts)))
@@ -99,7 +108,7 @@ class Markers:
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """(start, end, which) of the first marker at or after `start`; of several there, the longest."""
-        if len(text) - start > _LONG and all(text.find(core, start) < 0 for core in self._cores):
+        if len(text) - start > _LONG and not self._may_hold(text, start):
             return None
         found = self._any.search(text, start)
         if found is None:
@@ -108,6 +117,13 @@ class Markers:
         ends = [each.match(text, at) for each in self._each]
         end, which = max((match.end(), -place) for place, match in enumerate(ends) if match is not None)
         return at, end, -which
+
+    def _may_hold(self, text: str, start: int) -> bool:
+        """Is there all in a text that one of the markers is never without?"""
+        for needle, cores in self._needles.items():
+            if text.find(needle, start) >= 0 and any(text.find(core, start) >= 0 for core in cores):
+                return True
+        return False
 
     def pending(self, text: str) -> int:
         """How many characters at the end of `text` could be the beginning of a marker: what must be held back."""
