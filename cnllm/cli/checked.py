@@ -31,12 +31,15 @@ def faults(found: Sequence[Problem], as_json: bool) -> None:
 
 
 def counted(paths: list[str] | None) -> None:
-    """That nothing is wrong, and how many flags have no source."""
-    from cnllm.registry import sources
+    """That nothing is wrong, what the files describe, and how many flags have no source."""
+    from cnllm.registry import Registry, sources
 
-    bare = len(sources.unbacked_flags(sources.documents(paths)))
-    warning = f"; {_many(bare, 'flag')} without a source: --unbacked" if bare else ""
-    streams.say(f"no faults{warning}")
+    documents = sources.documents(paths)
+    registry = Registry(documents)
+    bare = len(sources.unbacked_flags(documents))
+    backed = f"{_many(bare, 'flag')} without a source: --unbacked" if bare else "every flag has a source"
+    said = f"{_many(len(registry.providers), 'provider')}, {_many(len(registry.names()), 'model')}; {backed}"
+    streams.say(f"no faults: {said}")
 
 
 def old(paths: list[str] | None, days: int, as_json: bool) -> None:
