@@ -266,7 +266,7 @@ class Fold:
             out.append(self._named(event))
         if self.leaks is not None:
             self._out = out
-            self._written(self.leaks.close(), out)
+            self._written(self.leaks.close(proven=proven), out)
         self._settle(proven, out)
         self._message = tuple(self._parts())
         for index, part in enumerate(self._message):

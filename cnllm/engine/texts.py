@@ -145,8 +145,8 @@ class TextCalls:
 
     # ── the end ──────────────────────────────────────────────────────────────
 
-    def close(self) -> list[Call]:
-        """Both channels are over: the calls that were written as text, once each."""
+    def close(self, *, proven: bool) -> list[Call]:
+        """Both channels are over: the calls that were written as text, once each. `proven`: and that was all."""
         fold = self._fold
         for filter_ in (self._thinking, self._answer):
             if filter_ is not None:
@@ -165,13 +165,13 @@ class TextCalls:
         for found in self._found:
             self._judge(found, wire, out)
         stripped = any(found.taken and not found.calls for found in self._found)
-        if stripped and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
+        if stripped and proven and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
             self._fall_back()
         return out
 
     def _judge(self, found: Found, wire: list[bytes], out: list[Call]) -> None:
         if not found.taken:
-            self._note("text-call-kept", found.raw, f"kept as text: {found.problem}")
+            self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
         if not found.calls:
             why = found.problem or "no tools were offered"

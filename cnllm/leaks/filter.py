@@ -27,7 +27,10 @@ _TRIES = 64  # closers that stand inside a value, before a block is given up
 
 
 class Found(Struct, frozen=True):
-    """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text."""
+    """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text.
+
+    Without `raw` it is the rest of the text, in which nothing is looked for any more.
+    """
 
     raw: str
     calls: list[Written]
@@ -152,7 +155,7 @@ class Filter:
             self._held = text[at:]
             return ""
         if not begins:
-            self._dead += 1
+            self._nowhere()
             self._let(opener)
             return text[end:]
         self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
@@ -217,8 +220,14 @@ class Filter:
         self._found(Found(raw, calls if leak.then == "recover" and self._tools is not None else [], problem))
         return None
 
-    def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
+    def _nowhere(self) -> None:
+        """An opener led nowhere; after many, none is looked for."""
         self._dead += 1
+        if self._dead == _PATIENCE:
+            self._found(Found("", [], f"{_PATIENCE} markers began no call, no more is looked for", taken=False))
+
+    def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
+        self._nowhere()
         taken = leak.then == "strip"
         self._found(Found(raw, [], problem, taken))
         if taken:

@@ -119,6 +119,16 @@ def test_a_stream_that_is_cut_has_no_call_to_run_and_loses_no_text(model: str, b
         assert [c.name for c in reply.incomplete] == ["search"]
 
 
+def test_a_stream_that_is_cut_says_nothing_that_the_model_did_not_say() -> None:
+    model = REGISTRY.resolve("zai/glm-4.7")
+    parser = engine.StreamParser(model)
+    parser.feed(wire([PAIRS.format("tea")])[0])
+    with pytest.raises(StreamCut) as caught:
+        parser.close()
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == ""
+
+
 @pytest.mark.parametrize("model", sorted(WRITERS))
 def test_text_before_a_block_is_delivered_at_once_and_the_call_as_any_other(model: str) -> None:
     found = REGISTRY.resolve(model)
@@ -189,6 +199,7 @@ def test_a_text_that_is_about_markers_is_given_up_and_told() -> None:
     text = "<tool_call>{nothing}</tool_call> " * 2000
     found = read("alibaba/qwen3-coder-plus", text, SEARCH)
     assert (found.text, found.tool_calls) == (text, [])
+    assert "no more is looked for" in "".join(note.did for note in found.notes)
 
 
 # ── no tools were offered ────────────────────────────────────────────────────
