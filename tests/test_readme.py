@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from cnllm import flags, types
 from cnllm.cli.app import root
+from cnllm.cli.shapes import LISTINGS
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
 from cnllm.shortcuts import Sanitized
@@ -217,12 +218,17 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert len(list(rows(flags.Flags))) < 90
 
 
-SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitized": Sanitized}
+SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitize": Sanitized, **LISTINGS}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """What the command line prints as JSON, as JSON Schemas."""
-    made = {name: msgspec.json.schema(shape) for name, shape in SHAPES.items()}
+
+    def anything(kind: type) -> dict[str, Any]:
+        assert kind is object, kind
+        return {"description": "any value"}
+
+    made = {name: msgspec.json.schema(shape, schema_hook=anything) for name, shape in SHAPES.items()}
     made["providers"] = json_schema()
     note = msgspec.json.schema(types.Note)["$defs"]["Note"]
     made["plan"] = {
@@ -240,7 +246,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("name", ["reply", "events", "plan", "providers", "sanitized"])
+@pytest.mark.parametrize("name", ["plan", "providers", *SHAPES])
 def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) -> None:
     file = ROOT / "schemas" / f"{name}.schema.json"
     meant = json.dumps(schemas()[name], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -263,3 +269,16 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
     jsonschema.validate(json.loads(said(*call, "--plan")), schemas()["plan"])
     for line in said(*call, "--simulate", "--events").splitlines():
         jsonschema.validate(json.loads(line), schemas()["events"])
+    commands = {
+        "models-list": ("models", "list", "glm"),
+        "models-show": ("models", "show", "glm-4.7"),
+        "models-show-explain": ("models", "show", "glm-4.7", "--explain"),
+        "models-diff": ("models", "diff", "glm-4.7", "deepseek-flash"),
+        "registry-check": ("registry", "check"),
+        "registry-check-older": ("registry", "check", "--older", "0"),
+        "registry-check-unbacked": ("registry", "check", "--unbacked"),
+        "registry-path": ("registry", "path"),
+        "keys-list": ("keys", "list"),
+    }
+    for name, command in commands.items():
+        jsonschema.validate(json.loads(said(*command, "--json")), schemas()[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cnllm.cli.shapes import Row
     from cnllm.flags import Price
     from cnllm.model import Model
     from cnllm.registry import Registry
@@ -29,7 +30,7 @@ def short_names(registry: Registry) -> dict[str, list[str]]:
     return {name: sorted(aliases) for name, aliases in short.items()}
 
 
-def row(model: Model, short: list[str]) -> dict[str, Any]:
+def row(model: Model, short: list[str]) -> Row:
     """What `--json` says of a model; null is unknown."""
     from cnllm.registry.capabilities import capabilities
 
