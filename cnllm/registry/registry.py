@@ -151,7 +151,10 @@ class Registry:
 
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         provider, id = self._endpoint(name)
-        layers = self._layers(provider, id, None)
+        family = self._family(id)
+        lineage = self._lineage("models", f"{provider}/{id}")
+        own = self._own(lineage, None)
+        layers = [*self._shared(provider, family, None), *own]
         spoken = _spoken(layers)
         wanted = protocol or spoken
         if not isinstance(wanted, str):
@@ -159,12 +162,14 @@ class Registry:
         if wanted == spoken and wanted not in self._names("protocols"):
             raise self._no_protocol(wanted, layers)
         self._demand_protocol(provider, wanted, spoken)
-        layers = self._layers(provider, id, wanted)
+        if any("on" in layer.table for layer in own):
+            own = self._own(lineage, wanted)
+        layers = [*self._shared(provider, family, wanted), *own]
         asked = {} if base_url is None else {"base_url": base_url}
         if asked:
-            layers = [*layers, Layer("the call", self._documents[0], (), asked)]
-        below = len(self._shared(provider, self._family(id), wanted))
-        table = merge.merged(layers[below:], self._merged(provider, self._family(id), wanted))
+            own = [*own, Layer("the call", self._documents[0], (), asked)]
+            layers.append(own[-1])
+        table = merge.merged(own, self._merged(provider, family, wanted))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         listed = f"{provider}/{id}" in self._names("models")
@@ -268,12 +273,9 @@ class Registry:
 
     # ── layers ───────────────────────────────────────────────────────────────
 
-    def _layers(self, provider: str, id: str, protocol: str | None) -> list[Layer]:
-        """The tables that speak about a model, the most general first; without a protocol, all but the wires'."""
-        layers = [*self._shared(provider, self._family(id), protocol)]
-        for name in reversed(self._lineage("models", f"{provider}/{id}")):
-            layers += self._table(("models", name), protocol)
-        return layers
+    def _own(self, lineage: list[str], protocol: str | None) -> list[Layer]:
+        """The tables of a model and those it extends, the most general first; without a protocol, not the wires'."""
+        return [layer for name in reversed(lineage) for layer in self._table(("models", name), protocol)]
 
     def _shared(self, provider: str, family: str | None, protocol: str | None) -> list[Layer]:
         """The layers that all models of a family at a provider have in common."""
@@ -301,31 +303,38 @@ class Registry:
 
     def _table(self, path: tuple[str, ...], protocol: str | None) -> Iterator[Layer]:
         """One table in every file that has it, then what each says for this wire alone."""
-        for extra in [()] if protocol is None else [(), ("on", protocol)]:
-            for document in self._documents:
-                table: Any = document.data
-                for key in (*path, *extra):
-                    table = table.get(key) if isinstance(table, Mapping) else None
-                if table:
-                    yield Layer(".".join((*path, *extra)), document, (*path, *extra), table)
+        held: list[tuple[Document, dict[str, Any]]] = []
+        for document in self._documents:
+            table: Any = document.data
+            for key in path:
+                table = table.get(key)
+                if not table:
+                    break
+            else:
+                held.append((document, table))
+                yield Layer(".".join(path), document, path, table)
+        for document, table in held if protocol is not None else ():
+            if said := table.get("on", {}).get(protocol):
+                wire = (*path, "on", str(protocol))
+                yield Layer(".".join(wire), document, wire, said)
 
     def _family(self, id: str) -> str | None:
         """The family with the pattern that says most (the longest literal start) of an id."""
         folded = id.casefold()
         if folded not in self._families:
-            self._families[folded] = next((name for glob, name in self._globs if _matches(glob, folded)), None)
+            self._families[folded] = next((name for pieces, name in self._globs if _matches(pieces, folded)), None)
         return self._families[folded]
 
     @cached_property
-    def _globs(self) -> list[tuple[str, str]]:
-        """Each family's patterns, those that say most first."""
+    def _globs(self) -> list[tuple[list[str], str]]:
+        """Each family's patterns as the pieces between their stars, those that say most first."""
         found: list[tuple[int, int, str, str]] = []
         for name in self._names("families"):
             said = [d.data.get("families", {}).get(name, {}).get("match") for d in self._documents]
             for pattern in next((match for match in reversed(said) if match is not None), ()):
                 glob = pattern.casefold()
                 found.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
-        return [(glob, name) for _, _, name, glob in sorted(found, reverse=True)]
+        return [(glob.split("*"), name) for _, _, name, glob in sorted(found, reverse=True)]
 
     def _lineage(self, section: str, name: str) -> list[str]:
         """A provider or model and those it extends, nearest first."""
@@ -438,14 +447,14 @@ def _aims(table: dict[str, Any]) -> bool:
     return any(key in said for said in (table, *table.get("when", {}).values()) for key in _AIM)
 
 
-def _matches(glob: str, id: str) -> bool:
-    """`*` stands for anything. Regular expressions would have to be compiled anew in every process."""
-    first, *rest = glob.split("*")
-    if not rest:
-        return id == glob
-    *middle, last = rest
+def _matches(pieces: list[str], id: str) -> bool:
+    """Anything may stand between the pieces. Regular expressions would have to be compiled anew in every process."""
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return id == first
     if not id.startswith(first) or len(id) < len(first) + len(last) or not id.endswith(last):
         return False
+    middle = pieces[1:-1]
     at, end = len(first), len(id) - len(last)
     for piece in middle:
         found = id.find(piece, at, end)

@@ -231,7 +231,9 @@ class Replay:
     def tables(self, registry: Registry) -> set[Path]:
         """The tables that its model's entry is made of."""
         provider, _, id = self.name.partition("/")
-        paths = [layer.path for layer in registry._layers(provider, id, self.exchange.protocol)]
+        wire = self.exchange.protocol
+        own = registry._own(registry._lineage("models", f"{provider}/{id}"), wire)
+        paths = [layer.path for layer in (*registry._shared(provider, registry._family(id), wire), *own)]
         return {path[:-2] if path[-2:-1] == ("on",) else path for path in paths}
 
     def outcome(self, registry: Registry) -> Any:
