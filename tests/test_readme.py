@@ -26,6 +26,7 @@ from cnllm.cli.app import root
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
 from cnllm.shortcuts import Sanitized
+from cnllm.store import records
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -217,7 +218,14 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert len(list(rows(flags.Flags))) < 90
 
 
-SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitized": Sanitized}
+SHAPES: dict[str, Any] = {
+    "reply": types.Reply,
+    "events": types.Event,
+    "sanitized": Sanitized,
+    "conversation": records.Recorded,
+    "conversations": list[records.Summary],
+    "found": list[records.Found],
+}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -240,7 +248,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("name", ["reply", "events", "plan", "providers", "sanitized"])
+@pytest.mark.parametrize("name", [*SHAPES, "plan", "providers"])
 def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) -> None:
     file = ROOT / "schemas" / f"{name}.schema.json"
     meant = json.dumps(schemas()[name], indent=1, ensure_ascii=False, sort_keys=True) + "\n"
@@ -263,3 +271,8 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
     jsonschema.validate(json.loads(said(*call, "--plan")), schemas()["plan"])
     for line in said(*call, "--simulate", "--events").splitlines():
         jsonschema.validate(json.loads(line), schemas()["events"])
+    jsonschema.validate(json.loads(said("logs", "list", "--json")), schemas()["conversations"])
+    jsonschema.validate(json.loads(said("logs", "show", "--json")), schemas()["conversation"])
+    jsonschema.validate(json.loads(said("logs", "search", "simulated", "--json")), schemas()["found"])
+    for line in said("logs", "export").splitlines():
+        jsonschema.validate(json.loads(line), schemas()["conversation"])

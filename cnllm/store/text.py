@@ -1,0 +1,29 @@
+"""Values as the file holds them: JSON, UTF-8, times."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = ["as_json", "now", "plain"]
+
+
+def as_json(value: Any) -> str:
+    """Any of our values as JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def plain(text: str) -> str:
+    """The text as UTF-8 can hold it."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def now() -> str:
+    """This moment: ISO 8601, UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
