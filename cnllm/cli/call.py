@@ -120,7 +120,7 @@ class _Call:
             raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
         which = "last" if given["continues"] else given["conversation"]
         if which is None and given["model"] is None:
-            raise errors.Wrong("missing option '-m' / '--model'", "cnllm models list shows what there is")
+            raise errors.Wrong("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
         writes = not given["no_log"] and self.form not in ("plan", "curl")
         return kept.Log(which, writes=writes)
 

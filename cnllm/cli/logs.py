@@ -116,14 +116,13 @@ def export(ident: str | None) -> None:
 
     The exchanges are such as `cnllm call --replay` takes.
     """
-    import msgspec
-
     from cnllm.store import Store
+    from cnllm.store.text import as_json
 
     with Store.open() as store:
         ids = None if ident is None else [store.conversation(ident).id]
         for one in store.records(ids, exchanges=True):
-            render.emit(msgspec.json.encode(one).decode())
+            render.emit(as_json(one))
 
 
 @logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))

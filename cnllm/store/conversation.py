@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cnllm import redact
-from cnllm.store.text import now
+from cnllm.store.text import from_json, now
 from cnllm.store.turn import Turn, write
 from cnllm.types import Message
 
@@ -44,7 +44,7 @@ class Conversation:
             "ORDER BY turns.id, messages.id",
             self.id,
         )
-        said = [*(Message.from_dict(msgspec.json.decode(data)) for (data,) in rows), *more]
+        said = [*(Message.from_dict(from_json(data)) for (data,) in rows), *more]
         systems = [message for message in said if message.role == "system"]
         return [*systems[-1:], *(message for message in said if message.role != "system")]
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from cnllm import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import File
+from cnllm.store.text import from_json
 
 if TYPE_CHECKING:
     from cnllm.store.records import Found, Recorded, RecordedTurn, Summary
@@ -136,7 +135,6 @@ class Store:
         from cnllm.types import Note, ToolCall, Usage
 
         protocol, base_url, finish, raw, reply_id, reply_model, usage, cost, currency, seconds, error, *rest = more
-        decode = msgspec.json.decode
         said = self._file.rows("SELECT data FROM messages WHERE turn = ? ORDER BY id", number)
         sent = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number)
         return RecordedTurn(
@@ -145,20 +143,20 @@ class Store:
             model=model,
             origin=origin,
             state=state_of(state, process),
-            messages=[decode(data) for (data,) in said],
+            messages=[from_json(data) for (data,) in said],
             protocol=protocol,
             base_url=base_url,
             finish=finish,
             raw_finish=raw,
             reply_id=reply_id,
             reply_model=reply_model,
-            usage=decode(usage, type=Usage) if usage else None,
+            usage=from_json(usage, Usage) if usage else None,
             cost=next(iter(_sums([(cost, currency)])), None),
             seconds=seconds,
-            error=decode(error, type=Failure) if error else None,
-            notes=decode(rest[0], type=list[Note]) if rest[0] else [],
-            incomplete=decode(rest[1], type=list[ToolCall]) if rest[1] else [],
-            exchanges=[decode(zlib.decompress(entry)) for (entry,) in sent] if how["exchanges"] else [],
+            error=from_json(error, Failure) if error else None,
+            notes=from_json(rest[0], list[Note]) if rest[0] else [],
+            incomplete=from_json(rest[1], list[ToolCall]) if rest[1] else [],
+            exchanges=[from_json(zlib.decompress(entry)) for (entry,) in sent] if how["exchanges"] else [],
         )
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[Found]:

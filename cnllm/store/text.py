@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["as_json", "now", "plain"]
+__all__ = ["as_json", "from_json", "now", "plain"]
 
 
 def as_json(value: Any) -> str:
@@ -17,6 +17,14 @@ def as_json(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
         return json.dumps(msgspec.to_builtins(value))
+
+
+def from_json(text: str | bytes, kind: Any = Any) -> Any:
+    """The opposite of `as_json`."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:  # half of a surrogate pair again
+        return msgspec.convert(json.loads(text), kind)
 
 
 def plain(text: str) -> str:

@@ -93,11 +93,10 @@ class Turn:
 
     def _of(self, reply: Reply) -> dict[str, Any]:
         cost = reply.cost
+        words = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
         return {
             "finish": reply.finish,
-            "raw_finish": reply.raw_finish,
-            "reply_id": reply.id,
-            "reply_model": reply.model,
+            **{name: said and plain(redact.redact(said, self._secrets)) for name, said in words.items()},
             "usage": as_json(reply.usage),
             "cost": str(cost.amount) if cost else None,
             "currency": cost.currency if cost else None,
