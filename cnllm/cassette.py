@@ -19,7 +19,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -32,6 +32,7 @@ __all__ = ["AsyncPlayer", "AsyncRecorder", "Player", "Recorder"]
 Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
 Json = dict[str, Any]
+Sink = Callable[[Json], None]
 
 
 class Request(Protocol):
@@ -61,11 +62,14 @@ class AsyncTransport(Protocol):
 
 # ── recording ────────────────────────────────────────────────────────────────
 class Recorder:
-    """Passes requests on to another transport and appends each exchange to a file, once it ended."""
+    """Passes requests on to another transport and appends each exchange to a file, once it ended.
 
-    def __init__(self, inner: Transport, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
+    In place of the file a function may take each exchange.
+    """
+
+    def __init__(self, inner: Transport, path: str | os.PathLike[str] | Sink, secrets: Iterable[str] = ()) -> None:
         self._inner = inner
-        self._tape = _Tape(path, secrets)
+        self._tape = _tape(path, secrets)
 
     def send(self, plan: Any) -> Answer:
         entry = self._tape.begin(plan)
@@ -85,9 +89,9 @@ class Recorder:
 class AsyncRecorder:
     """The same around an async transport."""
 
-    def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
+    def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str] | Sink, secrets: Iterable[str] = ()) -> None:
         self._inner = inner
-        self._tape = _Tape(path, secrets)
+        self._tape = _tape(path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
         entry = self._tape.begin(plan)
@@ -105,12 +109,11 @@ class AsyncRecorder:
 
 
 class _Tape:
-    """The file: private, appended to one whole line at a time."""
+    """Where exchanges go."""
 
-    def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, write: Sink, secrets: Iterable[str]) -> None:
+        self.write = write
         self.secrets = tuple(secrets)
-        self._append(b"")  # what cannot be written to is known before anything is sent
 
     def begin(self, plan: Request) -> _Entry:
         return _Entry(
@@ -123,7 +126,20 @@ class _Tape:
             },
         )
 
+
+def _tape(place: str | os.PathLike[str] | Sink, secrets: Iterable[str]) -> _Tape:
+    return _Tape(place if callable(place) else _File(place).write, secrets)
+
+
+class _File:
+    """A file: private, appended to one whole line at a time."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._append(b"")  # what cannot be written to is known before anything is sent
+
     def write(self, entry: Json) -> None:
+        """Appends an exchange."""
         self._append(json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
 
     def _append(self, line: bytes) -> None:

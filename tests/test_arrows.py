@@ -29,11 +29,14 @@ MAY: dict[str, set[str]] = {
     "transport": VALUES | {"engine", "watchdog"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},
+    "log_mode": VALUES | HELPERS,
+    "store": VALUES | HELPERS,
     "client": VALUES | HELPERS | {"engine", "registry", "secrets", "settings", "tiers", "transport", "simulator"},
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS
-    | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"},
+    | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"}
+    | {"log_mode", "store"},
     "__main__": {"cli"},
 }
 MAY["__init__"] = set(MAY)

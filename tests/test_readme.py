@@ -27,6 +27,7 @@ from cnllm.cli.shapes import LISTINGS
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
 from cnllm.shortcuts import Sanitized
+from cnllm.store import records
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -218,7 +219,15 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert len(list(rows(flags.Flags))) < 90
 
 
-SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitize": Sanitized, **LISTINGS}
+SHAPES: dict[str, Any] = {
+    "reply": types.Reply,
+    "events": types.Event,
+    "sanitize": Sanitized,
+    "logs-list": list[records.Summary],
+    "logs-show": records.Recorded,
+    "logs-search": list[records.Found],
+    **LISTINGS,
+}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -282,3 +291,8 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
     }
     for name, command in commands.items():
         jsonschema.validate(json.loads(said(*command, "--json")), schemas()[name])
+    jsonschema.validate(json.loads(said("logs", "list", "--json")), schemas()["logs-list"])
+    jsonschema.validate(json.loads(said("logs", "show", "--json")), schemas()["logs-show"])
+    jsonschema.validate(json.loads(said("logs", "search", "simulated", "--json")), schemas()["logs-search"])
+    for line in said("logs", "export").splitlines():
+        jsonschema.validate(json.loads(line), schemas()["logs-show"])

@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
     "call": ("cnllm.cli.call:call", "Ask a model and print its answer."),
+    "logs": ("cnllm.cli.logs:logs", "Conversations on disk: list, show, search, export."),
     "models": ("cnllm.cli.models:models", "What models there are, and what is known of each."),
     "sanitize": ("cnllm.cli.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),
     "registry": ("cnllm.cli.registry:registry", "Check and find the files that describe endpoints."),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from cnllm.cli import errors, options, prompt, render, request, session, streams
+from cnllm.cli import complete, errors, kept, options, prompt, render, request, session, streams
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -25,13 +26,21 @@ EXAMPLES = options.examples(
     'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
     "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
+    "cnllm call -c 'And at sunset?'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
 )
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
 @click.argument("text", required=False, metavar="[TEXT|-]")
-@options.model()
+@options.model(required=False)
+@click.option("-c", "--continue", "continues", is_flag=True, help="Go on with the last conversation, and its model.")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    shell_complete=complete.conversations,
+    help="Go on with this one; the beginning of an id will do.",
+)
 @click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
 @click.option(
@@ -69,6 +78,7 @@ EXAMPLES = options.examples(
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds to wait for the endpoint.",
 )
+@click.option("--no-log", is_flag=True, help="Keep nothing of it; see cnllm logs.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 def call(**given: Any) -> int:
     """Ask a model and print its answer.
@@ -96,17 +106,31 @@ class _Call:
             tool_choice=given["tool_choice"],
         )
         said = prompt.text(given["text"], needed=not given["images"])
-        self.messages: list[Message] = prompt.messages(said, given["system"], given["images"])
+        self.new: list[Message] = prompt.messages(said, given["system"], given["images"])
+        self.log = self._log()
+        self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
         self.model = self._model()
         self.stream = self._streams()
         self.plan = self._planned()
 
+    def _log(self) -> kept.Log:
+        given = self.given
+        if given["continues"] and given["conversation"] is not None:
+            raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
+        which = "last" if given["continues"] else given["conversation"]
+        if which is None and given["model"] is None:
+            raise errors.Wrong("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
+        writes = not given["no_log"] and self.form not in ("plan", "curl")
+        return kept.Log(which, writes=writes)
+
     def _model(self) -> Model:
-        """The model that is named, or the first of a tier that will do."""
+        """The model that is named, or the first of a tier that will do, or the conversation's last."""
         from cnllm import tiers
 
         given = self.given
+        if given["model"] is None:
+            given |= self.log.choice(protocol=given["protocol"], base_url=given["base_url"])
         if not given["model"].startswith(tiers.PREFIX):
             return self.registry.resolve(given["model"], protocol=given["protocol"], base_url=given["base_url"])
         offline = given["simulate"] or given["replay"] is not None
@@ -133,6 +157,10 @@ class _Call:
 
     def run(self) -> int:
         """Sends, or shows what would be sent."""
+        with closing(self.log):
+            return self._run()
+
+    def _run(self) -> int:
         if self.form == "plan":
             return self._show_plan()
         if self.form == "curl":
@@ -151,7 +179,7 @@ class _Call:
             simulate=given["simulate"],
             timeout=given["timeout"],
             replay=given["replay"],
-            records=tuple(path for path in (given["record"], given["raw_log"]) if path),
+            records=tuple(place for place in (given["record"], given["raw_log"], self.log.exchange) if place),
         )
 
     # ── showing ──────────────────────────────────────────────────────────────
@@ -186,11 +214,16 @@ class _Call:
     # ── sending ──────────────────────────────────────────────────────────────
     def _answer(self, client: Client) -> int:
         view = self._view()
-        try:
-            reply = self._streamed(client, view) if self.stream else self._whole(client, view)
-        except CnllmError as error:
-            view.end(error.reply if errors.came(error.reply) else None)
-            raise
+        given = self.given
+        origin = "replayed" if given["replay"] is not None else "simulated" if given["simulate"] else "endpoint"
+        with self.log.turn(self.new, self.model, origin, given["protocol"], given["base_url"]) as turn:
+            try:
+                reply = self._streamed(client, view, turn) if self.stream else self._whole(client, view)
+            except CnllmError as error:
+                turn.fail(error)
+                view.end(error.reply if errors.came(error.reply) else None)
+                raise
+            turn.finish(reply)
         view.end(reply)
         return _told(reply)
 
@@ -202,13 +235,18 @@ class _Call:
         anew = self.plan.if_cut == "again-whole"
         return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
-    def _streamed(self, client: Client, view: render.View) -> Reply:
+    def _streamed(self, client: Client, view: render.View, turn: kept.Turn) -> Reply:
         with client.stream(self.model, self.messages, **self.options) as stream:
             try:
                 for event in stream:
                     view.event(event)
-            except KeyboardInterrupt:
-                view.interrupted(stream.stop())
+            except KeyboardInterrupt as error:
+                reply = stream.stop()
+                turn.fail(error, reply)
+                view.interrupted(reply)
+                raise
+            except OSError as error:  # nobody reads on, or there is no room for it
+                turn.fail(error, stream.stop())
                 raise
             return stream.reply
 
@@ -226,8 +264,12 @@ def _told(reply: Reply) -> int:
         "cut": ("the stream ended without proof that it was complete", "ask again, or with --no-stream"),
         "error": ("the endpoint failed in the middle", "ask again"),
     }
+    silent = bool(reply.reasoning) and not (reply.text or reply.tool_calls or reply.incomplete)
     if reply.finish not in reasons:
+        if silent:
+            errors.say("only thinking came, no answer", "ask again, or with less of it: --reasoning low, or off")
         return errors.WHOLE
     why, hint = reasons[reply.finish]
-    errors.say(f"the answer is not whole: {why} (finish {reply.finish})", hint)
+    what = "only thinking came, no answer" if silent else "the answer is not whole"
+    errors.say(f"{what}: {why} (finish {reply.finish})", hint)
     return errors.PARTIAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["completion", "key_names", "models"]
+__all__ = ["completion", "conversations", "key_names", "models"]
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -28,6 +28,18 @@ def key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
     try:
         return [name for name in [*Registry.load().providers, *keys.names()] if name.startswith(incomplete)]
+    except CnllmError:
+        return []
+
+
+def conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Ids of conversations that begin so."""
+    from cnllm.errors import CnllmError
+    from cnllm.store import Store
+
+    try:
+        with Store.open() as store:
+            return store.ids(incomplete)
     except CnllmError:
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli import errors
@@ -49,7 +50,7 @@ def client(
     simulate: bool,
     timeout: float | None,
     replay: str | None,
-    records: tuple[str, ...],
+    records: tuple[str | Callable[[dict[str, Any]], None], ...],
 ) -> Client:
     """A client that sends where it is told to and writes down what it is told to."""
     from cnllm.client import Client
@@ -60,10 +61,10 @@ def client(
 
         transport = Player(replay, errors.hide())
         api_key = api_key or "none-is-needed-to-replay"
-    for path in records:
+    for place in records:
         from cnllm.cassette import Recorder
 
-        transport = Recorder(transport or _default(registry, simulate), path, errors.hide())
+        transport = Recorder(transport or _default(registry, simulate), place, errors.hide())
     return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
 
 

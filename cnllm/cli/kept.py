@@ -1,0 +1,131 @@
+"""What `call` takes from the store and leaves in it. Keeping an answer must not cost the answer.
+
+So a store that cannot be used is told of in a line and the call goes on, unless it was to continue a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from cnllm import log_mode
+from cnllm.cli import errors
+from cnllm.errors import CnllmError
+
+if TYPE_CHECKING:
+    from cnllm import store
+    from cnllm.model import Model
+    from cnllm.types import Message, Reply
+
+__all__ = ["Log", "Turn"]
+
+
+class Log:
+    """The store, as one call sees it: not even opened where nothing is read and nothing is to be written."""
+
+    def __init__(self, which: str | None, *, writes: bool) -> None:
+        self._which = which
+        self._mode = log_mode.mode() if writes else "off"
+        self._store: store.Store | None = None
+        self._conversation: store.Conversation | None = None
+        self._entries: list[dict[str, Any]] = []
+        if which is not None:
+            self._conversation = self._open().conversation(which)
+            if writes and self._mode == "off":
+                errors.say("logs are off: this turn will not be part of the conversation", "cnllm logs on keeps it")
+
+    def messages(self, new: Sequence[Message]) -> list[Message]:
+        """What was said before, and what is new."""
+        return self._conversation.messages(*new) if self._conversation is not None else list(new)
+
+    def choice(self, *, protocol: str | None, base_url: str | None) -> dict[str, str | None]:
+        """The model that was asked last, where it was asked; what is given now wins."""
+        last = self._conversation.last() if self._conversation is not None else None
+        if last is None:
+            raise errors.Wrong("this conversation has no model yet", "name one: --model M")
+        place = base_url or last.base_url
+        if place and base_url is None and "redacted" in place:
+            raise errors.Wrong(f"{last.model} was asked at {place}, which is not kept whole", "give --base-url again")
+        return {"model": last.model, "protocol": protocol or last.protocol, "base_url": place}
+
+    @property
+    def exchange(self) -> Callable[[dict[str, Any]], None] | None:
+        """Takes a request with its response; None where these are not kept."""
+        return self._entries.append if self._mode == "on" else None
+
+    def turn(
+        self, new: Sequence[Message], model: Model, origin: str, protocol: str | None, base_url: str | None
+    ) -> Turn:
+        """Writes down what is about to be sent."""
+        if self._mode == "off":
+            return Turn(None, self._entries)
+        try:
+            if self._conversation is None:
+                self._conversation = self._open().conversation()
+            begun = self._conversation.turn(
+                new,
+                model=model.name,
+                protocol=protocol,
+                base_url=base_url,
+                origin=origin,
+                secrets=errors.hide(),
+                exchanges=self._mode == "on",
+            )
+        except CnllmError as error:
+            if self._which is not None:
+                raise
+            _told(error)
+            return Turn(None, self._entries)
+        return Turn(begun, self._entries)
+
+    def close(self) -> None:
+        """Closes the store, if it was opened."""
+        if self._store is not None:
+            self._store.close()
+
+    def _open(self) -> store.Store:
+        from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
+
+        self._store = Store.open()
+        return self._store
+
+
+class Turn:
+    """The turn in the store, if there is one. Leaving the `with` block by an exception ends it."""
+
+    def __init__(self, turn: store.Turn | None, entries: list[dict[str, Any]]) -> None:
+        self._turn = turn
+        self._entries = entries
+
+    def finish(self, reply: Reply) -> None:
+        """The answer came."""
+        self._end(lambda turn: turn.finish(reply))
+
+    def fail(self, error: BaseException, reply: Reply | None = None) -> None:
+        """It went wrong, after `reply` or what the error holds."""
+        self._end(lambda turn: turn.fail(error, reply))
+
+    def _end(self, how: Callable[[store.Turn], None]) -> None:
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        for entry in self._entries:
+            turn.exchange(entry)
+        try:
+            how(turn)
+        except CnllmError as error:
+            _told(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.fail(error)
+
+
+def _told(error: CnllmError) -> None:
+    errors.say(f"this call is not kept: {error.message}", error.hint or "cnllm logs off keeps none")

@@ -1,0 +1,50 @@
+"""Is a call written down? The environment says so (`CNLLM_LOG`), else a file beside the store, else it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+from cnllm import paths
+from cnllm.errors import CnllmError
+
+__all__ = ["Mode", "keep", "mode"]
+
+Mode = Literal["on", "no-exchanges", "off"]
+"""Everything; conversations without the requests and responses as they were on the wire; nothing."""
+
+
+def mode() -> Mode:
+    """What is in force. Raises `CnllmError` for a word that means nothing."""
+    said = os.environ.get("CNLLM_LOG")
+    if said:
+        return _known(said.strip().lower(), f"CNLLM_LOG={said}")
+    try:
+        kept = _file().read_text().strip()
+    except FileNotFoundError:
+        return "on"
+    except (OSError, UnicodeDecodeError) as error:
+        raise CnllmError(f"{_file()} cannot be read: {error}", hint="cnllm logs on, or off, writes it anew") from error
+    return _known(kept, str(_file()))
+
+
+def keep(chosen: Mode) -> None:
+    """From now on it is so, unless the environment says otherwise."""
+    file = _file()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(f"{chosen}\n")
+    except OSError as error:
+        raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _file() -> Path:
+    return paths.data_dir() / "logging"
+
+
+def _known(word: str, place: str) -> Mode:
+    for one in get_args(Mode):
+        if word == one:
+            return one  # type: ignore[no-any-return]
+    raise CnllmError(f"{place}: {word!r} is none of {', '.join(get_args(Mode))}")

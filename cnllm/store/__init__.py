@@ -1,0 +1,22 @@
+"""Conversations on disk: one SQLite file, with everything that was asked and answered, and no secret.
+
+    from cnllm.store import Store
+
+    with Store.open() as store:
+        conversation = store.conversation("last")  # or an id, or None for a new one
+        new = cnllm.Message("user", [cnllm.Text("And at sunset?")])
+        with conversation.turn([new], model="deepseek/deepseek-flash") as turn:
+            turn.finish(client.call(turn.model, conversation.messages()))
+
+A turn is written before it is sent and again when it is over, each time in one transaction: whatever happens between
+the two, the question is there, and the turn says that it was interrupted. Any number of processes may write at once; a
+`Store` belongs to the thread that opened it. Whatever goes wrong with the file is a `CnllmError`.
+"""
+
+from __future__ import annotations
+
+from cnllm.store.conversation import Conversation
+from cnllm.store.store import Store
+from cnllm.store.turn import Turn
+
+__all__ = ["Conversation", "Store", "Turn"]

@@ -1,0 +1,102 @@
+"""What is read back, as it is printed with --json."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cnllm.types import Cost, Note, ToolCall, Usage
+
+__all__ = ["Failure", "Found", "Origin", "Recorded", "RecordedTurn", "State", "Summary", "state_of"]
+
+State = Literal["done", "partial", "failed", "interrupted", "running"]
+"""Whole; an answer that is not; none; ended on this side, by whatever; still being answered."""
+
+Origin = Literal["endpoint", "simulated", "replayed"]
+"""Where the answer is from."""
+
+
+class Failure(Struct, frozen=True):
+    """What went wrong."""
+
+    type: str
+    message: str
+
+
+class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn. `messages` are as `Message.to_dict` gives them; `exchanges` are lines of a cassette."""
+
+    number: int
+    began: str
+    model: str
+    origin: Origin
+    state: State
+    messages: list[dict[str, Any]]
+    protocol: str | None = None
+    base_url: str | None = None
+    finish: str | None = None
+    raw_finish: str | None = None
+    reply_id: str | None = None
+    reply_model: str | None = None
+    usage: Usage | None = None
+    cost: Cost | None = None
+    seconds: float | None = None
+    error: Failure | None = None
+    notes: list[Note] = []
+    incomplete: list[ToolCall] = []
+    exchanges: list[dict[str, Any]] = []
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """A whole conversation."""
+
+    id: str
+    began: str
+    turns: list[RecordedTurn]
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A conversation in a listing. `origins` and `models` in the order of their first turns."""
+
+    id: str
+    began: str
+    last: str
+    turns: int
+    models: list[str]
+    origins: list[Origin]
+    state: State
+    prompt: str
+    cost: list[Cost]
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A message in which all words of a search occur."""
+
+    conversation: str
+    turn: int
+    began: str
+    model: str
+    role: str
+    where: Literal["text", "reasoning"]
+    excerpt: str
+
+
+def state_of(kept: str, process: int | None) -> State:
+    """The state of a turn. One that is pending is running, unless its process is gone."""
+    if kept == "pending":
+        return "running" if process is not None and _alive(process) else "interrupted"
+    return kept  # type: ignore[return-value]
+
+
+def _alive(process: int) -> bool:
+    if os.name == "nt":  # there is no asking without ending it
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True

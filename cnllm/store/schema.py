@@ -1,0 +1,83 @@
+"""The tables, as the steps that made them: a file of any earlier version takes those it lacks.
+
+A step is never edited once it was released; what is to change is a further step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+__all__ = ["MARK", "STEPS", "migrate", "version"]
+
+MARK = 0x636E6C6D
+"""The file's `application_id` ("cnlm"), by which it is told from any other SQLite file."""
+
+Step = Sequence[str]
+
+STEPS: Sequence[Step] = (
+    (
+        # When things happened is ISO 8601 in UTC; what has structure is JSON.
+        "CREATE TABLE conversations (id TEXT PRIMARY KEY, began TEXT NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE turns (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            conversation TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+            began TEXT NOT NULL,
+            state TEXT NOT NULL,       -- pending, done, partial, failed or interrupted
+            process INTEGER,           -- whose turn it is while it is pending
+            model TEXT NOT NULL,       -- PROVIDER/ID
+            protocol TEXT,             -- where it was chosen: another wire,
+            base_url TEXT,             -- or another place
+            origin TEXT NOT NULL,      -- endpoint, simulated or replayed
+            finish TEXT,
+            raw_finish TEXT,
+            reply_id TEXT,
+            reply_model TEXT,          -- as the endpoint called it
+            usage TEXT,
+            cost TEXT,
+            currency TEXT,
+            seconds REAL,
+            error TEXT,                -- type and message
+            notes TEXT,
+            incomplete TEXT            -- calls that were cut off
+        )""",
+        "CREATE INDEX turns_of ON turns (conversation)",
+        """CREATE TABLE messages (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            turn INTEGER NOT NULL REFERENCES turns ON DELETE CASCADE,
+            role TEXT NOT NULL,
+            data TEXT NOT NULL,        -- Message.to_dict(), reasoning and seals included
+            text TEXT NOT NULL,        -- the same once more, to be searched
+            reasoning TEXT NOT NULL
+        )""",
+        "CREATE INDEX messages_of ON messages (turn)",
+        """CREATE TABLE exchanges (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            turn INTEGER NOT NULL REFERENCES turns ON DELETE CASCADE,
+            entry BLOB NOT NULL        -- a line of a cassette: request and response; zlib's
+        )""",
+        "CREATE INDEX exchanges_of ON exchanges (turn)",
+    ),
+)
+"""What leads from each version to the next; the first from an empty file."""
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The version of an open file; 0 is an empty one."""
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
+    """Takes the steps that the file lacks: all of them, or none if one fails."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, step in enumerate(steps[version(connection) :], version(connection) + 1):
+            for statement in step:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {MARK}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,37 @@
+"""Values as the file holds them: JSON, UTF-8, times."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = ["as_json", "from_json", "now", "plain"]
+
+
+def as_json(value: Any) -> str:
+    """Any of our values as JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def from_json(text: str | bytes, kind: Any = Any) -> Any:
+    """The opposite of `as_json`."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:  # half of a surrogate pair again
+        return msgspec.convert(json.loads(text), kind)
+
+
+def plain(text: str) -> str:
+    """The text as UTF-8 can hold it."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def now() -> str:
+    """This moment: ISO 8601, UTC, to the millisecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

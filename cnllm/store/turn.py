@@ -1,0 +1,143 @@
+"""One question and its answer, while it happens: written before it is sent, and when it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from cnllm import redact
+from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
+from cnllm.store.text import as_json, plain
+from cnllm.types import Message, Reply, ToolResult
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from cnllm.store.file import File
+
+__all__ = ["Turn", "write"]
+
+_WHOLE = ("stop", "tool_calls")
+_SENT = (EndpointError, TransportError, StreamCut, LoopStopped)
+
+
+class Turn:
+    """A turn that was begun. Leaving its `with` block by an exception ends it as `fail` does.
+
+    Left without `finish` or `fail`, it counts as interrupted.
+    """
+
+    def __init__(self, file: File, number: int, model: str, secrets: tuple[str, ...], exchanges: bool) -> None:
+        self.number = number
+        self.model = model
+        self._file = file
+        self._secrets = secrets
+        self._exchanges: list[Mapping[str, Any]] | None = [] if exchanges else None
+        self._began = time.monotonic()
+        self._open = True
+
+    def exchange(self, entry: Mapping[str, Any]) -> None:
+        """Keeps a request with its response; what `cnllm.cassette.Recorder` hands over, redacted already."""
+        if self._exchanges is not None:
+            self._exchanges.append(entry)
+
+    def finish(self, reply: Reply) -> None:
+        """The answer came, or as much of it as will."""
+        self._end(reply, None)
+
+    def fail(self, error: BaseException, reply: Reply | None = None) -> None:
+        """It went wrong; `reply` is what came before. A turn that was never sent is forgotten."""
+        reply = reply or getattr(error, "reply", None)
+        if isinstance(error, CnllmError) and not isinstance(error, _SENT) and reply is None:
+            self.forget()
+        else:
+            self._end(reply, error)
+
+    def forget(self) -> None:
+        """Takes it out again, and its conversation if nothing else is in that."""
+        self._open = False
+        with self._file.writing() as connection:
+            connection.execute("DELETE FROM turns WHERE id = ?", (self.number,))
+            connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open:
+            self.fail(error or InterruptedError("the turn was left before its end"))
+
+    # ── writing ──────────────────────────────────────────────────────────────
+    def _end(self, reply: Reply | None, error: BaseException | None) -> None:
+        if not self._open:
+            return
+        self._open = False
+        said = {"state": _state(reply, error), "seconds": round(time.monotonic() - self._began, 3), "process": None}
+        if error is not None:
+            said["error"] = self._json({"type": type(error).__name__, "message": str(error)})
+        if reply is not None:
+            said |= self._of(reply)
+        with self._file.writing() as connection:
+            names = ", ".join(f"{name} = ?" for name in said)
+            connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*said.values(), self.number))
+            if reply is not None and _came(reply):
+                write(connection, self.number, [reply.message], self._secrets)
+            for entry in self._exchanges or ():
+                self._keep(connection, entry)
+
+    def _of(self, reply: Reply) -> dict[str, Any]:
+        cost = reply.cost
+        words = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
+        return {
+            "finish": reply.finish,
+            **{name: said and plain(redact.redact(said, self._secrets)) for name, said in words.items()},
+            "usage": as_json(reply.usage),
+            "cost": str(cost.amount) if cost else None,
+            "currency": cost.currency if cost else None,
+            "notes": self._json(reply.notes),
+            "incomplete": self._json(reply.incomplete),
+        }
+
+    def _json(self, value: Any) -> str:
+        return as_json(redact.data(msgspec.to_builtins(value), self._secrets))
+
+    def _keep(self, connection: sqlite3.Connection, entry: Mapping[str, Any]) -> None:
+        import zlib  # a stream repeats itself in every piece: a tenth is left of it
+
+        packed = zlib.compress(as_json(entry).encode(), 3)
+        connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, packed))
+
+
+def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message], secrets: tuple[str, ...]) -> None:
+    """Adds messages to a turn, without secrets."""
+    for message in messages:
+        results = [part.text for part in message.parts if type(part) is ToolResult]
+        texts = ["\n".join(filter(None, [message.text, *results])), message.reasoning]
+        connection.execute(
+            "INSERT INTO messages (turn, role, data, text, reasoning) VALUES (?, ?, ?, ?, ?)",
+            (
+                turn,
+                message.role,
+                as_json(redact.data(message.to_dict(), secrets)),
+                *(plain(redact.redact(text, secrets)) for text in texts),
+            ),
+        )
+
+
+def _came(reply: Reply) -> bool:
+    """Is there anything that a later turn can go on from?"""
+    return bool(reply.text or reply.reasoning or reply.tool_calls)
+
+
+def _state(reply: Reply | None, error: BaseException | None) -> str:
+    if error is not None and not isinstance(error, CnllmError):
+        return "interrupted"  # Ctrl-C, a closed pipe: it was ended on this side
+    if reply is None or (error is not None and not _came(reply)):
+        return "failed"
+    return "done" if error is None and reply.finish in _WHOLE else "partial"

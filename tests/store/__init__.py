@@ -1,0 +1,1 @@
+"""The store: what is on disk after whatever happened."""

@@ -1,0 +1,188 @@
+"""The file: private, of some version, ours or not, and alive after whatever happened to its writers."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from cnllm import Registry, engine
+from cnllm.errors import CnllmError
+from cnllm.store import Store
+from cnllm.store.schema import STEPS, migrate, version
+
+from .support import ask, reply, script, user
+
+WRITER = """
+import sys
+from cnllm.store import Store
+from tests.store.support import reply, user
+path, name = sys.argv[1:]
+with Store.open(path) as store:
+    conversation = store.conversation()
+    for number in range(10_000 if name == "endless" else 20):
+        with conversation.turn([user(f"{name} {number}")], model="zai/glm-4.7") as turn:
+            turn.exchange({"request": "x" * 3000})
+            turn.finish(reply(f"answer {number} " * 50))
+        print(conversation.id, number, flush=True)
+"""
+
+
+# ── the file itself ──────────────────────────────────────────────────────────
+def test_it_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+        assert {f.suffix for f in path.parent.iterdir()} == {".db", ".db-wal", ".db-shm"}
+        assert [stat.S_IMODE(f.stat().st_mode) for f in path.parent.iterdir()] == [0o600] * 3
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.chmod(0o644)
+    Store.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_it_is_at_the_platforms_place_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNLLM_DATA_DIR", str(tmp_path / "data"))
+    with Store.open() as store:
+        assert store.path == tmp_path / "data" / "conversations.db"
+        assert store.path.exists()
+
+
+def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Store.open(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(CnllmError, match=rf"a\.db is of a newer cnllm \(version {len(STEPS) + 1}; this one knows"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_what_is_not_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("dear diary, " * 100)
+    with sqlite3.connect(other) as raw:
+        raw.execute("CREATE TABLE turns (id)")
+    raw.close()
+    for path, words in ((text, "cannot be used"), (other, "another program"), (tmp_path, "unable to open")):
+        before = path.read_bytes() if path.is_file() else None
+        with pytest.raises(CnllmError, match=words) as caught:
+            Store.open(path)
+        assert str(path) in str(caught.value)
+        assert caught.value.hint
+        assert before is None or path.read_bytes() == before
+
+
+# ── versions ─────────────────────────────────────────────────────────────────
+def test_an_older_file_is_brought_up_without_loss(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+        before = list(store.records())
+    later = (*STEPS, ("ALTER TABLE turns ADD COLUMN mood TEXT NOT NULL DEFAULT 'fair'", "CREATE TABLE moods (id)"))
+    raw = sqlite3.connect(path, isolation_level=None)
+    migrate(raw, later)
+    assert version(raw) == len(STEPS) + 1
+    assert raw.execute("SELECT mood FROM turns").fetchall() == [("fair",)]
+    migrate(raw, later)  # nothing is left to do
+    raw.execute(f"PRAGMA user_version = {len(STEPS)}")
+    raw.close()
+    with Store.open(path) as store:
+        assert list(store.records()) == before
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+    raw = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(raw, (*STEPS, ("CREATE TABLE moods (id)", "CREATE TABLE turns (id)")))
+    assert version(raw) == len(STEPS)
+    assert not raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'moods'").fetchone()
+    raw.close()
+    with Store.open(path) as store:
+        assert [m.text for m in store.conversation("last").messages()] == ["hi", "Hello"]
+
+
+# ── many at once, and sudden ends ────────────────────────────────────────────
+def test_eight_processes_write_at_once_into_a_file_that_none_had_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    writers = [script(WRITER, str(path), f"w{number}") for number in range(8)]
+    for writer in writers:
+        out, _ = writer.communicate(timeout=120)
+        assert (writer.returncode, len(out.splitlines())) == (0, 20)
+    with Store.open(path) as store:
+        found = list(store.records())
+        assert len(found) == 8
+        for one in found:
+            texts = [turn.messages[0]["content"] for turn in one.turns]
+            assert [text.split()[1] for text in texts] == [str(number) for number in range(20)]
+            assert len({text.split()[0] for text in texts}) == 1
+            assert {turn.state for turn in one.turns} == {"done"}
+        assert len(store.search(["answer 7"])) == 8
+    _sound(path)
+
+
+def test_a_writer_that_is_held_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.store.file.PATIENCE", 0.05)
+    with Store.open(tmp_path / "a.db") as store:
+        raw = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+        raw.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CnllmError, match="held by another process"):
+            store.conversation().turn([user("hi")], model="zai/glm-4.7")
+        raw.execute("ROLLBACK")
+        raw.close()
+        ask(store.conversation(), "hi")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_killed_at_any_moment_it_loses_at_most_the_turn_in_flight(tmp_path: Path) -> None:
+    path, seed = tmp_path / "a.db", random.randrange(1 << 30)
+    chance = random.Random(seed)
+    model = Registry.load().resolve("zai/glm-4.7")
+    said: dict[str, int] = {}
+    for _ in range(8):
+        process = script(WRITER, str(path), "endless")
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(chance.randrange(1, 15))]
+        time.sleep(chance.random() / 100)  # somewhere within a turn, not just after one
+        process.kill()
+        lines += process.stdout.readlines()
+        ident, number = next(line for line in reversed(lines) if line.endswith("\n")).split()
+        said[ident] = int(number)
+        process.stdout.close()
+        process.wait()
+    _sound(path)
+    with Store.open(path) as store:
+        found = list(store.records(exchanges=True))
+        assert len(found) == 8
+        for one in found:
+            states = [turn.state for turn in one.turns]
+            assert set(states[:-1]) <= {"done"}, f"seed {seed}"
+            assert states[-1] in ("done", "interrupted"), f"seed {seed}"
+            assert states.count("done") > said[one.id], f"seed {seed}: what was told to be written is not there"
+            for turn in one.turns:
+                roles = [message["role"] for message in turn.messages]
+                assert roles == ["user", "assistant"][: 1 + (turn.state == "done")], f"seed {seed}"
+                assert len(turn.exchanges) == (turn.state == "done")
+            conversation = store.conversation(one.id)
+            history = conversation.messages(user("go on"))
+            assert engine.build_request(model, history).body["messages"][-1]["content"].endswith("go on")
+        ask(store.conversation(found[0].id), "go on", reply("as before"))
+        assert store.conversation("last").messages()[-1].text == "as before"
+    _sound(path)
+
+
+def _sound(path: Path) -> None:
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
+    raw.close()

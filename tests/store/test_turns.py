@@ -1,0 +1,157 @@
+"""Turns: what is there before, after and without an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cnllm import errors
+from cnllm.store import Store
+from cnllm.types import Media, Message, Text, ToolCall, Usage
+
+from .support import ask, reply, user
+
+
+def test_a_conversation_comes_back_as_it_was_said(tmp_path: Path) -> None:
+    call = ToolCall("c1", "look_up", {"q": "天空"}, '{"q": "天空"}', "text")
+    picture = Message("user", [Text("look"), Media("image/png", data="AAAA")])
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        with conversation.turn([picture], model="zai/glm-4.7") as turn:
+            assert conversation.messages() == [picture]  # before anything is sent
+            turn.finish(reply("", "let me see", (call,), finish="tool_calls"))
+        ask(conversation, "and now?")
+    with Store.open(tmp_path / "a.db") as store:
+        again = store.conversation("last")
+        assert again.id == conversation.id
+        said = [picture, reply("", "let me see", (call,)).message, user("and now?"), reply().message]
+        assert again.messages() == said  # reasoning, seals, calls and who wrote it included
+        assert again.messages(user("more")) == [*said, user("more")]
+        (kept,) = store.records()
+    first = kept.turns[0]
+    assert (first.state, first.finish, first.reply_model, first.reply_id) == ("done", "tool_calls", "glm-4.7", "r1")
+    assert first.usage == Usage(12, 34, 46, 20, 3)
+    assert (str(first.cost.amount), first.cost.currency) == ("0.00012", "USD") if first.cost else False
+    assert first.notes == reply().notes
+    assert first.seconds is not None
+
+
+def test_the_last_system_message_holds(tmp_path: Path) -> None:
+    def system(text: str) -> Message:
+        return Message("system", [Text(text)])
+
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        for text in ("be brief", "be long"):
+            with conversation.turn([system(text), user("hi")], model="zai/glm-4.7") as turn:
+                turn.finish(reply())
+        assert [m.role for m in conversation.messages()] == ["system", "user", "assistant", "user", "assistant"]
+        assert conversation.messages()[0].text == "be long"
+        assert conversation.messages(system("be odd"), user("?"))[0].text == "be odd"
+
+
+def test_what_never_ended_is_interrupted_and_the_question_is_kept(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        conversation.turn([user("one")], model="zai/glm-4.7")
+        assert store.summaries()[0].state == "running"  # this process could still end it
+        with pytest.raises(KeyboardInterrupt), conversation.turn([user("two")], model="zai/glm-4.7"):
+            raise KeyboardInterrupt
+        with conversation.turn([user("three")], model="zai/glm-4.7") as turn:
+            turn.fail(KeyboardInterrupt(), reply("Hel", finish="cut"))
+        with conversation.turn([user("four")], model="zai/glm-4.7"):
+            pass
+        (kept,) = store.records()
+        assert [t.state for t in kept.turns] == ["running", "interrupted", "interrupted", "interrupted"]
+        assert [m.text for m in conversation.messages()] == ["one", "two", "three", "Hel", "four"]
+
+
+def test_a_refused_question_is_kept_but_not_asked_again(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        ask(conversation, "hi")
+        refused = errors.ContentFiltered("not this", status=400)
+        with pytest.raises(errors.ContentFiltered), conversation.turn([user("ugly")], model="zai/glm-4.7"):
+            raise refused
+        cut = errors.StreamCut("cut", reply=reply("Hel", finish="cut"))
+        with pytest.raises(errors.StreamCut), conversation.turn([user("long")], model="zai/glm-4.7"):
+            raise cut
+        assert [m.text for m in conversation.messages()] == ["hi", "Hello", "long", "Hel"]
+        (kept,) = store.records()
+        assert [t.state for t in kept.turns] == ["done", "failed", "partial"]
+        assert kept.turns[1].messages == [{"role": "user", "content": "ugly"}]
+        failure = kept.turns[1].error
+        assert failure is not None
+        assert (failure.type, failure.message) == ("ContentFiltered", "not this")
+
+
+def test_what_was_never_sent_is_forgotten(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        missing = errors.KeyMissing("no key", env=["X"])
+        with pytest.raises(errors.KeyMissing), store.conversation().turn([user("hi")], model="zai/glm-4.7"):
+            raise missing
+        assert store.summaries() == []
+        assert list(store.records()) == []
+
+
+def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
+    path, secret = tmp_path / "a.db", "sk-0123456789abcdef"
+    with Store.open(path) as store:
+        conversation = store.conversation()
+        question = Message("user", [Text(f"is {secret} a key?")], extra={"hint": secret})
+        place = f"https://me:{secret}@example.com/v1?key={secret}"
+        with conversation.turn([question], model="zai/glm-4.7", base_url=place, secrets=[secret]) as turn:
+            turn.finish(reply(f"yes, {secret}", f"{secret}!", id=secret))
+        with pytest.raises(errors.BadKey), conversation.turn([question], model="a/b", secrets=[secret]):
+            raise errors.BadKey(f"{secret} is wrong", status=401)
+        (kept,) = store.records()
+        assert "yes, [redacted]" in json.dumps(kept.turns[0].messages)
+        assert kept.turns[0].base_url == "https://redacted@example.com/v1?key=[redacted]"
+        assert store.search([secret]) == []
+        for file in tmp_path.iterdir():
+            assert secret.encode() not in file.read_bytes(), file
+
+
+def test_exchanges_are_kept_unless_they_are_not_wanted(tmp_path: Path) -> None:
+    entry = {"request": {"body": {"x": "天" * 5000}}, "response": {"chunks": ["data: 1\n\n"]}, "ended": "whole"}
+    with Store.open(tmp_path / "a.db") as store:
+        for wanted in (True, False):
+            with store.conversation().turn([user("hi")], model="zai/glm-4.7", exchanges=wanted) as turn:
+                turn.exchange(entry)
+                turn.finish(reply())
+        kept = list(store.records(exchanges=True))
+        assert [one.turns[0].exchanges for one in kept] == [[entry], []]
+        assert [one.turns[0].exchanges for one in store.records()] == [[], []]
+
+
+def test_half_a_surrogate_pair_is_kept_too(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        ask(conversation, "say it", reply("so: \ud83d."))
+        assert conversation.messages()[1].text == "so: \ud83d."
+        assert store.search(["so:"])[0].excerpt == "so: ?."
+
+
+def test_a_conversation_is_found_by_what_its_id_begins_with(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        with pytest.raises(errors.CnllmError, match="no conversation yet"):
+            store.conversation("last")
+        ids = []
+        for text in map(str, range(20)):
+            conversation = store.conversation()
+            ask(conversation, text)
+            ids.append(conversation.id)
+        assert store.ids() == ids
+        assert [one.id for one in store.summaries(3)] == ids[:-4:-1]
+        assert store.conversation(ids[3][:8]).id == ids[3]
+        with pytest.raises(errors.CnllmError, match="may be"):  # twenty ids have sixteen first letters
+            store.conversation(next(i[0] for i in ids if sum(j[0] == i[0] for j in ids) > 1))
+        for wrong in ("", "%", "zz"):
+            with pytest.raises(errors.CnllmError, match="begins with"):
+                store.conversation(wrong)
+        ask(store.conversation(ids[0]), "again")
+        assert store.conversation("last").id == ids[0]
+        assert (store.summaries(1)[0].turns, store.summaries(1)[0].prompt) == (2, "0")
+        assert [str(cost.amount) for cost in store.summaries(1)[0].cost] == ["0.00024"]
