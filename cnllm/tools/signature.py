@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 from msgspec import Struct
 
@@ -101,27 +101,24 @@ def _taken(function: Function) -> dict[str, inspect.Parameter]:
     taken = {name: one for name, one in found.parameters.items() if name not in filled}
     for number, (name, one) in enumerate(taken.items()):
         if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
-            raise TypeError(
-                f"{_of(function)}: the parameter '{stars}{name}' cannot be offered: a model gives arguments by name"
-            )
+            shown = str(one.replace(annotation=one.empty, default=one.empty))
+            raise TypeError(f"{_of(function)}: the parameter {shown!r} cannot be offered: a model names its arguments")
         if number == 0 and name in ("self", "cls") and one.annotation is one.empty:
-            raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; make the tool of the bound one")
+            raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; use the bound method")
     return taken
 
 
 def _field(one: inspect.Parameter, said: str | None) -> Any:
     """A parameter as a field of a TypedDict, with its description and its default."""
     from pydantic import Field
-    from typing_extensions import NotRequired
 
-    kind = Any if one.annotation is one.empty else one.annotation
+    kind: Any = Any if one.annotation is one.empty else one.annotation
     given = [text for text in getattr(kind, "__metadata__", ()) if isinstance(text, str)]
     beside: dict[str, Any] = {}
     if one.default is not one.empty:
         beside |= _default(one.default)
     field = Field(description=given[-1] if given else said, json_schema_extra=beside or None)
-    inner = Annotated[kind, field]
+    inner: Any = Annotated.__class_getitem__((kind, field))  # type: ignore[attr-defined]
     return inner if one.default is one.empty else NotRequired[inner]
 
 
@@ -141,16 +138,10 @@ def _unsupported(function: Function, fields: dict[str, Any], error: Exception) -
 
     for name, kind in fields.items():
         try:
-            TypeAdapter(getattr(kind, "__args__", (kind,))[0] if _optional(kind) else kind).json_schema()
-        except Exception as own:
+            TypeAdapter(get_args(kind)[0] if get_origin(kind) is NotRequired else kind).json_schema()
+        except Exception as own:  # noqa: BLE001  what an annotation raises is its own business
             return TypeError(f"{_of(function)}: the parameter {name!r} has no JSON Schema: {_first_line(own)}")
     return TypeError(f"{_of(function)}: it has no JSON Schema: {_first_line(error)}")
-
-
-def _optional(kind: Any) -> bool:
-    from typing_extensions import NotRequired
-
-    return get_origin(kind) is NotRequired
 
 
 def _first_line(error: Exception) -> str:

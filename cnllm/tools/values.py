@@ -8,7 +8,7 @@ from typing import Any, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Tool", "as_tools", "as_tool", "tool"]
+__all__ = ["Tool", "as_tool", "as_tools", "tool"]
 
 Function = Callable[..., Any]
 
