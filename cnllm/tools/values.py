@@ -111,7 +111,8 @@ def as_tool(item: Any, where: str) -> Tool:
     if isinstance(item, Mapping):
         return _defined(item, where)
     if callable(item):
-        return tool(item)
+        made: Tool = tool(item)
+        return made
     if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
         said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
         return _defined(said, where)
