@@ -107,7 +107,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         turns = prompted.as_text(turns, ledger)
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
-    turns, schema_body = _structured(turns, asked, flags, ledger, wire)
+    turns, schema_body = _structured(turns, asked, flags, ledger, wire, beside_tools=spoken is not None)
     fitted = history.fit(turns, model, flags, on, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
@@ -319,23 +319,29 @@ def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
 
 
 def _structured(
-    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any
+    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any, *, beside_tools: bool
 ) -> tuple[list[Message], dict[str, Any]]:
-    """How an answer by a schema is asked for: the first method that the endpoint has."""
+    """How an answer by a schema is asked for: the first method that the endpoint has.
+
+    `beside_tools` that are called in the text it is asked for in words: a reply that is held to JSON has no room for
+    a call.
+    """
     if asked.schema is None:
         return turns, {}
     methods = (flags.schema.methods if flags.schema else None) or ["json_schema"]
-    method = methods[0]
+    method = "prompt" if beside_tools else methods[0]
     if method != "json_schema":
-        ledger.note("schema-in-prompt", "schema.methods", "a JSON Schema", f"{method}, with the schema in the prompt")
-        turns = prompted.instructed(turns, _instruction(asked.schema))
+        flag = prompted.FLAG if beside_tools else "schema.methods"
+        ledger.note("schema-in-prompt", flag, "a JSON Schema", f"{method}, with the schema in the prompt")
+        turns = prompted.instructed(turns, _instruction(asked.schema, beside_tools))
     return turns, wire.schema_format(method, asked.schema, asked.schema_name)
 
 
-def _instruction(schema: dict[str, Any]) -> str:
+def _instruction(schema: dict[str, Any], beside_tools: bool) -> str:
     """It holds the word JSON, which some demand."""
+    begin = "When you call no tool, answer" if beside_tools else "Answer"
     return (
-        "Answer with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
+        f"{begin} with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
         + msgspec.json.encode(schema).decode()
     )
 

@@ -122,9 +122,9 @@ def _written(parts: Sequence[Part]) -> list[Part]:
         if type(part) is not ToolCall:
             out.append(part)
             continue
-        said = any(type(before) is Text and before.text for before in out)
+        before = next((known.text for known in reversed(out) if type(known) is Text and known.text), "\n")
         block = _block(part.name, part.raw if part.arguments is None else part.arguments)
-        out.append(Text("\n" + block if said else block))
+        out.append(Text(block if before.endswith("\n") else "\n" + block))
     return out
 
 

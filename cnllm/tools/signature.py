@@ -113,11 +113,12 @@ def _field(one: inspect.Parameter, said: str | None) -> Any:
     from pydantic import Field
 
     kind: Any = Any if one.annotation is one.empty else one.annotation
-    given = [text for text in getattr(kind, "__metadata__", ()) if isinstance(text, str)]
-    beside: dict[str, Any] = {}
-    if one.default is not one.empty:
-        beside |= _default(one.default)
-    field = Field(description=given[-1] if given else said, json_schema_extra=beside or None)
+    beside = getattr(kind, "__metadata__", ())
+    texts = [text for text in beside if isinstance(text, str)]
+    own = any(getattr(each, "description", None) for each in beside)  # of a pydantic Field
+    default = {} if one.default is one.empty else _default(one.default)
+    extra: dict[str, Any] = {"json_schema_extra": default} if default else {}
+    field = Field(**extra) if own and not texts else Field(description=texts[-1] if texts else said, **extra)
     inner: Any = Annotated.__class_getitem__((kind, field))  # type: ignore[attr-defined]
     return inner if one.default is one.empty else NotRequired[inner]
 
