@@ -86,7 +86,7 @@ def _unbuilt(tool: Tool, arguments: dict[str, Any]) -> list[str]:
     """What fits the schema and yet is nothing that the function can be called with: the 31st of February."""
     try:
         bound(tool, arguments)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001  what a class of the caller's raises for its values
         told = getattr(error, "errors", None)  # pydantic's: one for each place
         if callable(told):
             return [f"{_place(one['loc'])}: {_short(one['msg'])}" for one in told(include_url=False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MappingView, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
 from typing import Any
 
@@ -50,4 +50,4 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     # not whatever iterates: of a table with named columns that would be the names alone
-    return list(value) if isinstance(value, (Iterator, Sequence, Set, MappingView)) else str(value)
+    return list(value) if isinstance(value, (Iterator, Sequence, Set, ValuesView)) else str(value)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.tools import docstring
@@ -80,7 +81,8 @@ def _read(function: Function) -> Signature:
     except Exception as error:
         raise _unsupported(function, fields, error) from error
     schema = inlined(untitled(schema))
-    return Signature(schema, strictened(schema), adapter.validate_python)
+    # as JSON: a date is a string there, also for a model that is strict
+    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(msgspec.json.encode(given)))
 
 
 _cached = functools.lru_cache(maxsize=256)(_read)
@@ -97,12 +99,16 @@ def _taken(function: Function) -> dict[str, inspect.Parameter]:
         raise TypeError(f"{_of(function)}: {where} speaks of {error.name}, which is not known in its module") from error
     except ValueError as error:
         raise TypeError(f"{_of(function)}: its parameters cannot be read; give a Tool with parameters") from error
+    from pydantic.fields import FieldInfo
+
     filled = function.keywords if isinstance(function, functools.partial) else {}
     taken = {name: one for name, one in found.parameters.items() if name not in filled}
     for number, (name, one) in enumerate(taken.items()):
         if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL, one.VAR_KEYWORD):
             shown = str(one.replace(annotation=one.empty, default=one.empty))
             raise TypeError(f"{_of(function)}: the parameter {shown!r} cannot be offered: a model names its arguments")
+        if isinstance(one.default, FieldInfo):
+            raise TypeError(f"{_of(function)}: the parameter {name!r} has a Field as its default; use Annotated for it")
         if number == 0 and name in ("self", "cls") and one.annotation is one.empty:
             raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; use the bound method")
     return taken

@@ -146,4 +146,29 @@ async def waits(seconds: float) -> str:
     return f"waited {seconds}"
 
 
+class Exact(BaseModel, strict=True):
+    day: datetime.date
+
+
+def exact(of: Exact) -> None: ...
+
+
+def odd_names(_x: int, schema: str, json: int, model_name: str, copy: Unit) -> tuple[Any, ...]:
+    return _x, schema, json, model_name, copy
+
+
+def fielded(text: str, count: int = Field(ge=1)) -> None: ...
+
+
+@dataclass
+class Picky:
+    text: str
+
+    def __post_init__(self) -> None:
+        raise LookupError(f"{self.text} is not known here")
+
+
+def picky(of: Picky) -> None: ...
+
+
 partly = functools.partial(simple, text="x")

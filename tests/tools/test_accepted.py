@@ -57,7 +57,7 @@ def test_a_function_is_offered_with_its_schema_and_can_be_run() -> None:
     (made,) = as_tools([find])
     assert made == tool(find)
     assert made("x") == "x"
-    assert [t.function for t in as_tools(list(SHAPES.values()))] == [None] * len(SHAPES)
+    assert [as_tools([shape])[0].function for shape in SHAPES.values()] == [None] * len(SHAPES)
 
 
 def test_strict_is_sent_where_it_is_wanted() -> None:
@@ -88,6 +88,12 @@ def test_what_is_no_tool_is_an_error_that_names_the_place(given: Any, error: typ
         as_tools(given)
     with pytest.raises(error, match=words):
         engine.build_request(MODEL, "hi", tools=given)
+
+
+def test_two_tools_of_one_name_are_an_error() -> None:
+    with pytest.raises(ValueError, match="two tools are called find"):
+        as_tools([find, {"name": "find"}])
+    assert len(as_tools([{"type": "web_search"}, {"type": "web_search"}])) == 2
 
 
 def test_the_callers_definition_is_not_changed() -> None:

@@ -79,6 +79,12 @@ def test_what_fits_the_schema_and_is_no_value_is_told_too() -> None:
     assert "http" not in said
 
 
+def test_what_a_class_of_the_callers_refuses_is_told_too() -> None:
+    said = told(kinds.picky, {"of": {"text": "x"}})
+    assert said is not None
+    assert "x is not known here" in said
+
+
 def test_arguments_that_are_no_object_are_told_with_the_reason_and_the_schema() -> None:
     said = told(kinds.described, None, raw='{"city": "Be', problem="the arguments are cut off")
     assert said is not None

@@ -277,6 +277,10 @@ def test_a_block_is_a_call_and_gone_from_the_text(model: cnllm.Model) -> None:
     assert note.where.endswith("home.toml:8")
 
 
+def test_a_text_alone_is_read_so_too(model: cnllm.Model) -> None:
+    assert [c.name for c in cnllm.sanitize(model, CALL, TOOLS).tool_calls] == ["weather"]
+
+
 def test_several_blocks_are_several_calls(model: cnllm.Model) -> None:
     reply = whole(model, f'{CALL}\n<tool_call>{{"name": "now", "arguments": {{}}}}</tool_call>', tools=TOOLS)
     assert [(c.name, c.arguments) for c in reply.tool_calls] == [("weather", {"city": "Bern"}), ("now", {})]

@@ -131,6 +131,12 @@ def test_what_holds_itself_stays_a_reference_and_is_ended_where_an_endpoint_take
     assert flat["properties"]["root"]["properties"]["children"]["items"] == {"type": "object"}
 
 
+def test_a_parameter_may_be_called_anything() -> None:
+    given = {"_x": 1, "schema": "s", "json": 2, "model_name": "m", "copy": "C"}
+    made: Tool = tool(kinds.odd_names)
+    assert made(**bound(made, given)) == (1, "s", 2, "m", kinds.Unit.CELSIUS)
+
+
 def test_what_has_no_annotation_may_be_anything() -> None:
     assert properties(kinds.anything) == {"value": {}, "other": {"default": None}}
 
@@ -182,6 +188,7 @@ def test_a_tool_without_a_function_cannot_be_called() -> None:
         (kinds.starred, ["starred: the parameter '*more' cannot be offered"]),
         (kinds.keyworded, ["keyworded: the parameter '**more' cannot be offered"]),
         (kinds.positional, ["positional: the parameter 'text' cannot be offered"]),
+        (kinds.fielded, ["fielded: the parameter 'count' has a Field as its default", "Annotated"]),
         (kinds.unheard, ["unheard: the parameter 'of' speaks of Nowhere"]),
         (kinds.Store.put, ["put: the parameter 'self' is the method's own"]),
         (lambda x: x, ["<lambda> is no name for a tool", "name="]),
