@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
@@ -91,19 +92,15 @@ _cached = functools.lru_cache(maxsize=256)(_read)
 def _taken(function: Function) -> dict[str, inspect.Parameter]:
     """The parameters that a model may name."""
     try:
-        found = inspect.signature(function, eval_str=True)
-    except NameError as error:
-        written = inspect.signature(function).parameters.values()
-        names = [p.name for p in written if str(error.name) in str(p.annotation)]
-        where = f"the parameter {names[0]!r}" if names else "an annotation"
-        raise TypeError(f"{_of(function)}: {where} speaks of {error.name}, which is not known in its module") from error
+        found = inspect.signature(function)
     except ValueError as error:
         raise TypeError(f"{_of(function)}: its parameters cannot be read; give a Tool with parameters") from error
     from pydantic.fields import FieldInfo
 
     filled = function.keywords if isinstance(function, functools.partial) else {}
     taken = {name: one for name, one in found.parameters.items() if name not in filled}
-    for number, (name, one) in enumerate(taken.items()):
+    known = _namespace(function)
+    for number, (name, one) in enumerate(list(taken.items())):
         if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL, one.VAR_KEYWORD):
             shown = str(one.replace(annotation=one.empty, default=one.empty))
             raise TypeError(f"{_of(function)}: the parameter {shown!r} cannot be offered: a model names its arguments")
@@ -111,7 +108,29 @@ def _taken(function: Function) -> dict[str, inspect.Parameter]:
             raise TypeError(f"{_of(function)}: the parameter {name!r} has a Field as its default; use Annotated for it")
         if number == 0 and name in ("self", "cls") and one.annotation is one.empty:
             raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; use the bound method")
+        if isinstance(one.annotation, str):
+            taken[name] = one.replace(annotation=_evaluated(function, name, one.annotation, known))
     return taken
+
+
+def _namespace(function: Function) -> dict[str, Any]:
+    """Where a function's annotations, written as text, are looked up."""
+    inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    own = getattr(inner, "__globals__", None) or getattr(type(inner).__call__, "__globals__", None)
+    return own or vars(sys.modules.get(getattr(inner, "__module__", ""), sys))
+
+
+def _evaluated(function: Function, name: str, annotation: str, known: dict[str, Any]) -> Any:
+    """An annotation that is text. Those of parameters alone are read: what a function returns is no one's business."""
+    try:
+        return eval(annotation, known)
+    except NameError as error:
+        where = f"{_of(function)}: the parameter {name!r}"
+        raise TypeError(f"{where} speaks of {error.name}, which is not known in its module") from error
+    except Exception as error:
+        raise TypeError(
+            f"{_of(function)}: the parameter {name!r} has an annotation that means nothing: {error}"
+        ) from error
 
 
 def _field(one: inspect.Parameter, said: str | None) -> Any:

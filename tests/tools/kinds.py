@@ -125,6 +125,14 @@ def unheard(text: str, of: Nowhere) -> None:  # type: ignore[name-defined]  # no
     ...
 
 
+def foreign(text: str) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    """What it returns is known to type checkers alone."""
+
+
+def senseless(text: str, of: 1 + None) -> None:  # type: ignore[valid-type]
+    ...
+
+
 class Store:
     """An object with methods and a call."""
 

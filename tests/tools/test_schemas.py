@@ -131,6 +131,10 @@ def test_what_holds_itself_stays_a_reference_and_is_ended_where_an_endpoint_take
     assert flat["properties"]["root"]["properties"]["children"]["items"] == {"type": "object"}
 
 
+def test_what_a_function_returns_does_not_matter() -> None:
+    assert properties(kinds.foreign) == {"text": TEXT}
+
+
 def test_a_parameter_may_be_called_anything() -> None:
     given = {"_x": 1, "schema": "s", "json": 2, "model_name": "m", "copy": "C"}
     made: Tool = tool(kinds.odd_names)
@@ -190,6 +194,7 @@ def test_a_tool_without_a_function_cannot_be_called() -> None:
         (kinds.positional, ["positional: the parameter 'text' cannot be offered"]),
         (kinds.fielded, ["fielded: the parameter 'count' has a Field as its default", "Annotated"]),
         (kinds.unheard, ["unheard: the parameter 'of' speaks of Nowhere"]),
+        (kinds.senseless, ["senseless: the parameter 'of' has an annotation that means nothing"]),
         (kinds.Store.put, ["put: the parameter 'self' is the method's own"]),
         (lambda x: x, ["<lambda> is no name for a tool", "name="]),
         (max, ["cannot be read"]),
