@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
-import msgspec
 from msgspec import Struct
 
 from cnllm.tools import docstring
@@ -83,7 +83,7 @@ def _read(function: Function) -> Signature:
         raise _unsupported(function, fields, error) from error
     schema = inlined(untitled(schema))
     # as JSON: a date is a string there, also for a model that is strict
-    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(msgspec.json.encode(given)))
+    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(json.dumps(given)))
 
 
 _cached = functools.lru_cache(maxsize=256)(_read)

@@ -40,6 +40,8 @@ def test_values_are_built_as_they_are_annotated() -> None:
     listed = {"a": [1], "b": ["x"], "c": {"k": 1}, "d": [1, "x"], "e": [1, 2], "f": ["a"]}
     assert bound(tool(kinds.lists), listed) == {**listed, "d": (1, "x"), "e": (1, 2), "f": {"a"}}
     assert bound(tool(kinds.exact), {"of": {"day": "2026-11-21"}})["of"].day == datetime.date(2026, 11, 21)
+    huge = {"text": "\u0000天", "count": 10**40, "ratio": 1, "on": True}
+    assert bound(tool(kinds.simple), huge) == huge
     root = {"value": 1, "children": [{"value": 2}, {"value": 3}]}
     assert tool(kinds.tree)(**bound(tool(kinds.tree), {"root": root})) == 6
 
