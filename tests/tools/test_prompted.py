@@ -351,6 +351,29 @@ def test_a_stream_that_is_cut_has_no_call_to_run(model: cnllm.Model) -> None:
     assert [c.name for c in caught.value.reply.incomplete] == ["weather"]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_simulated_model_plays_along(model: cnllm.Model, stream: bool) -> None:
+    history = [cnllm.Message("user", [cnllm.Text("How is the weather in Bern?")])]
+    with cnllm.Client(simulate=True) as client:
+
+        def reply() -> cnllm.Reply:
+            if not stream:
+                return client.call(model, history, tools=TOOLS)
+            with client.stream(model, history, tools=TOOLS) as events:
+                list(events)
+            return events.reply
+
+        first = reply()
+        assert (first.text, first.finish) == ("", "tool_calls")
+        (call,) = first.tool_calls
+        assert problem_with(weather, call) is None
+        assert call.via == "text"
+        history += [first.message, cnllm.Message("tool", [cnllm.ToolResult(call.id, "fine")])]
+        second = reply()
+    assert second.tool_calls == []
+    assert 'The tool weather returned: "fine"' in second.text
+
+
 @pytest.mark.parametrize("name", ["openai/gpt-6.1-sol", "baichuan/Baichuan-M3-Plus"])
 def test_models_of_the_registry_have_it(name: str) -> None:
     plan = engine.build_request(Registry.load().resolve(name, protocol="openai-chat"), "hi", tools=TOOLS)
