@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cnllm.policy import Retry, Timeouts
     from cnllm.registry import Registry
     from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
+    from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
         Cost,
@@ -85,6 +86,7 @@ _HOMES = {
     "cnllm.policy": "Retry Timeouts",
     "cnllm.registry": "Registry",
     "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
+    "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
         "Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
@@ -140,6 +142,7 @@ __all__ = [
     "TextDelta",
     "Timeout",
     "Timeouts",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolCallEnd",
@@ -155,6 +158,7 @@ __all__ = [
     "fit",
     "sanitize",
     "stream",
+    "tool",
 ]
 
 

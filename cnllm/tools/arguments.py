@@ -1,0 +1,119 @@
+"""A call's arguments: checked against the schema, and made into what the function takes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from cnllm.tools.values import Tool
+from cnllm.types import ToolCall
+
+__all__ = ["bound", "problem_with"]
+
+_MOST = 5  # errors that are told at once
+_LONG = 400  # characters of a value or a schema that are told
+
+
+def problem_with(tool: Tool, call: ToolCall) -> str | None:
+    """What is wrong with a call, in words for the model that made it: None where it can be executed.
+
+    It names each place, what is wrong there and what the schema says of it, so that the model can do better. Raises
+    `ValueError` for a tool whose parameters are no JSON Schema.
+    """
+    head = f"The call of {tool.name} was not executed:"
+    if call.arguments is None:
+        said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
+        return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
+    faults = _faults(tool, call.arguments) or _unbuilt(tool, call.arguments)
+    if not faults:
+        return None
+    told = [f"- {fault}" for fault in faults[:_MOST]]
+    if len(faults) > _MOST:
+        told.append(f"- and {len(faults) - _MOST} more")
+    return "\n".join([f"{head} its arguments do not fit.", *told, "Correct them and call it again."])
+
+
+def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the tool's function takes them; what was left out is left to its defaults.
+
+    Dataclasses, enums, dates, pydantic models and the like are built from their JSON. A function whose annotations
+    cannot be read gets them as they came, and so does one that was paired with a schema of its own making. Raises
+    `ValueError` where a value cannot be built (problem_with says so before).
+    """
+    if tool.function is None:
+        return dict(arguments)
+    from cnllm.tools.signature import signature
+
+    try:
+        taken = signature(tool.function)
+    except TypeError:
+        return dict(arguments)
+    return taken.bound(arguments, bool(tool.strict))
+
+
+def _faults(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """What jsonschema finds, in the order of the places."""
+    if tool.parameters is None:
+        return []
+    from jsonschema.exceptions import best_match
+
+    try:
+        validator = _validator(msgspec.json.encode(tool.parameters))
+        found = sorted(validator.iter_errors(arguments), key=lambda error: [str(p) for p in error.absolute_path])
+    except Exception as error:
+        raise ValueError(f"the parameters of {tool.name} are no JSON Schema that can be checked: {error}") from error
+    return [_fault(best_match(iter([error]))) for error in found]
+
+
+def _fault(error: Any) -> str:
+    """One error of jsonschema: where, what, and the schema's words of that place."""
+    schema = error.schema
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    if error.validator == "additionalProperties":
+        words = f"It takes {', '.join(properties) or 'nothing'}."
+    elif error.validator == "required":
+        missing = {name: properties.get(name, {}) for name in error.validator_value if name not in error.instance}
+        words = f"The schema says: {_words({n: s for n, s in missing.items() if error.message.startswith(repr(n))})}"
+    else:
+        words = f"The schema says: {_words(schema)}"
+    return f"{_place(error.absolute_path)}: {_short(error.message)}. {words}"
+
+
+def _unbuilt(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """What fits the schema and yet is nothing that the function can be called with: the 31st of February."""
+    try:
+        bound(tool, arguments)
+    except Exception as error:  # noqa: BLE001  what a class of the caller's raises for its values
+        told = getattr(error, "errors", None)  # pydantic's: one for each place
+        if callable(told):
+            return [f"{_place(one['loc'])}: {_short(one['msg'])}" for one in told(include_url=False)]
+        return [f"arguments: {_short(str(error))}"]
+    return []
+
+
+def _place(path: Iterable[Any]) -> str:
+    return "arguments" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def _words(schema: Any) -> str:
+    return _short(msgspec.json.encode(schema).decode())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+
+
+@functools.lru_cache(maxsize=256)
+def _validator(schema: bytes) -> Any:
+    """Compiled once for each schema. References that lead out of it are not followed: nothing is fetched."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    decoded = msgspec.json.decode(schema)
+    kind = validator_for(decoded, default=Draft202012Validator)
+    kind.check_schema(decoded)
+    return kind(decoded, registry=Registry())
