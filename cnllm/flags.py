@@ -163,6 +163,10 @@ class ToolChoice(_Base, frozen=True):
 
 class Tools(_Base, frozen=True):
     supported: Annotated[bool | None, _d("does it take tools at all?")] = None
+    otherwise: Annotated[
+        Literal["prompt", "drop"] | None,
+        _d("what becomes of tools where it takes none; prompt: described in the prompt, calls read from the text"),
+    ] = None
     parallel: Annotated[bool | None, _d("does it take parallel_tool_calls?")] = None
     strict: Annotated[bool | None, _d("does it take `strict` on a function?")] = None
     parameters: Annotated[bool | None, _d("must every function have parameters, even empty ones?")] = None

@@ -9,6 +9,7 @@ from cnllm.engine import faults
 from cnllm.engine.decode import Unreadable, lenient, quick
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
+from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sse import Frames
 from cnllm.engine.texts import TextCalls, looked_for
 from cnllm.errors import StreamCut
@@ -315,8 +316,8 @@ def sorted_out(model: Model, text: str, tools: Sequence[Any] | None = None) -> R
 def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> TextCalls | None:
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
-        return looked_for(flags, asked_for({"tools": tools}).tools, {})
-    return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt)
+        return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
+    return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
 
 
 def _fast(protocol: str, flags: Flags) -> Any:

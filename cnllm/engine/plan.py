@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, params, thinking
+from cnllm.engine import dialect, history, params, prompted, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
@@ -19,7 +19,7 @@ from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.types import Media, Message, Note, Text, ToolResult
+from cnllm.types import Media, Message, Note, ToolResult
 from cnllm.wires import writer
 from cnllm.wires.paths import blend, cut, put
 
@@ -36,6 +36,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
     wire back to the caller's; `timeouts` are for the transport. `callable` are the tools that may be called,
     `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what the user said last.
+    With `prompted` the tools are described in the prompt, and calls come as text.
     """
 
     method: str
@@ -56,6 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     text_calls: TextCalls | None = None
     callable: tuple[Function, ...] = ()
     prompt: str = ""
+    prompted: bool = False
 
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put where keys go is not for show."""
@@ -82,7 +84,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
-    asked = _tools_possible(asked, model.flags, ledger)
+    asked, spoken = _tools_possible(asked, model.flags, ledger)
     mode = _mode(asked, turns, model, stream)
     flags = model.under(mode)
     ledger.mode = mode
@@ -100,7 +102,12 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     on = thinking.is_on(asked.reasoning, flags.reasoning)
 
     body: dict[str, Any] = {"model": model.id}
-    turns, schema_body = _structured(turns, asked, flags, ledger, wire)
+    last = _last_said(turns)
+    if prompted.is_prompted(flags, asked.on_unsupported):
+        turns = prompted.as_text(turns, ledger)
+    if spoken is not None:
+        turns = prompted.instructed(turns, prompted.described(spoken))
+    turns, schema_body = _structured(turns, asked, flags, ledger, wire, beside_tools=spoken is not None)
     fitted = history.fit(turns, model, flags, on, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
@@ -135,12 +142,13 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         flags=flags,
         stream=streams,
         asked_stream=stream,
-        tools=asked.tools,
+        tools=asked.tools if spoken is None else spoken.tools,
         renamed=renamed,
         schema=asked.schema,
         text_calls=asked.recover_text_calls,
-        callable=() if asked.choice == "none" else tools,
-        prompt=_last_said(turns),
+        callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
+        prompt=last,
+        prompted=spoken is not None,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 
@@ -187,12 +195,19 @@ def _pictures(turns: list[Message]) -> bool:
 # ── tools ────────────────────────────────────────────────────────────────────
 
 
-def _tools_possible(asked: Asked, flags: Flags, ledger: Ledger) -> Asked:
-    """No tools where the model takes none; no choice where there are no tools."""
-    refused = bool(asked.tools) and flags.tools is not None and flags.tools.supported is False
-    said = f"{len(asked.tools)} tools"
-    if refused and ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
-        return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None)
+def _tools_possible(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, prompted.Prompted | None]:
+    """No tools where the model takes none, but what is said of them instead; no choice where there are no tools."""
+    if asked.tools and flags.tools is not None and flags.tools.supported is False:
+        if prompted.is_prompted(flags, ledger.of("tools").policy):
+            return prompted.taken_off(_chosen_among(asked, ledger), ledger)
+        said = f"{len(asked.tools)} tools"
+        if ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
+            return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None), None
+    return _chosen_among(asked, ledger), None
+
+
+def _chosen_among(asked: Asked, ledger: Ledger) -> Asked:
+    """A choice that means something: there are tools, and the named one is among them."""
     if asked.choice is None:
         return asked
     given = "tool_choice" not in asked.defaults  # a default is for calls that it fits
@@ -304,29 +319,31 @@ def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
 
 
 def _structured(
-    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any
+    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any, *, beside_tools: bool
 ) -> tuple[list[Message], dict[str, Any]]:
-    """How an answer by a schema is asked for: the first method that the endpoint has."""
+    """How an answer by a schema is asked for: the first method that the endpoint has.
+
+    `beside_tools` that are called in the text it is asked for in words: a reply that is held to JSON has no room for
+    a call.
+    """
     if asked.schema is None:
         return turns, {}
     methods = (flags.schema.methods if flags.schema else None) or ["json_schema"]
-    method = methods[0]
+    method = "prompt" if beside_tools else methods[0]
     if method != "json_schema":
-        ledger.note("schema-in-prompt", "schema.methods", "a JSON Schema", f"{method}, with the schema in the prompt")
-        turns = _instructed(turns, asked.schema)
+        flag = prompted.FLAG if beside_tools else "schema.methods"
+        ledger.note("schema-in-prompt", flag, "a JSON Schema", f"{method}, with the schema in the prompt")
+        turns = prompted.instructed(turns, _instruction(asked.schema, beside_tools))
     return turns, wire.schema_format(method, asked.schema, asked.schema_name)
 
 
-def _instructed(turns: list[Message], schema: dict[str, Any]) -> list[Message]:
-    """The schema as a system message, or at the end of the leading one. It holds the word JSON, which some demand."""
-    text = (
-        "Answer with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
+def _instruction(schema: dict[str, Any], beside_tools: bool) -> str:
+    """It holds the word JSON, which some demand."""
+    begin = "When you call no tool, answer" if beside_tools else "Answer"
+    return (
+        f"{begin} with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
         + msgspec.json.encode(schema).decode()
     )
-    if turns and turns[0].role in ("system", "developer"):
-        head = turns[0]
-        return [msgspec.structs.replace(head, parts=(*head.parts, Text("\n\n" + text))), *turns[1:]]
-    return [Message("system", (Text(text),)), *turns]
 
 
 # ── the rest of the body ─────────────────────────────────────────────────────

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cnllm.engine.options import Function
+from cnllm.engine.prompted import FLAG
+from cnllm.engine.prompted import rules as rules_of
 from cnllm.flags import Flags, Leak
 from cnllm.leaks.filter import Filter, Found
 from cnllm.leaks.markers import Markers
@@ -28,19 +30,21 @@ def looked_for(
     renamed: Mapping[str, str],
     then: Then | None = None,
     prompt: str | None = None,
+    prompted: bool = False,
 ) -> TextCalls | None:
     """The filters of one reply, or None where nothing is declared or wanted.
 
     `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
-    over what each rule does.
+    over what each rule does. With `prompted` calls were asked for as text.
     """
-    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in flags.leaks or ()]
+    known = rules_of(flags.leaks or ()) if prompted else flags.leaks or ()
+    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
     rules = [rule for rule in rules if rule.then != "keep"]
     if not rules:
         return None
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    return TextCalls(rules, offered or None, flags.fallback or {}, prompt)
+    return TextCalls(rules, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks")
 
 
 class TextCalls:
@@ -51,8 +55,14 @@ class TextCalls:
     """
 
     def __init__(
-        self, rules: list[Leak], tools: Mapping[str, Any] | None, sentences: Mapping[str, str], prompt: str | None
+        self,
+        rules: list[Leak],
+        tools: Mapping[str, Any] | None,
+        sentences: Mapping[str, str],
+        prompt: str | None,
+        flag: str,
     ) -> None:
+        self._flag = flag  # that is behind what is looked for
         self._rules = rules
         self._markers = Markers.of(tuple(dict.fromkeys(opener for rule in rules for opener in rule.open)))
         self._tools = tools
@@ -202,8 +212,8 @@ class TextCalls:
             self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
             self._fold.deliver(False, sentence)
 
-    def _note(self, code: str, said: str, did: str, flag: str = "leaks") -> None:
-        self._fold.tell(code, flag, said, did)
+    def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
+        self._fold.tell(code, flag or self._flag, said, did)
 
 
 def _said(name: str, arguments: Any) -> bytes:

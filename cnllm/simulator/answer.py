@@ -15,6 +15,7 @@ from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path
 from cnllm.simulator.invent import invent
 from cnllm.simulator.paths import at
 from cnllm.simulator.pattern import matching
+from cnllm.simulator.told import calls_in_words, results_in_words, tools_in_words, written
 from cnllm.simulator.words import is_cjk, pieces, shortened
 from cnllm.types import Usage
 
@@ -63,7 +64,9 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
         msgspec.json.encode([[t.wire for t in asked.turns], [t.name for t in asked.tools or ()]], order="sorted")
     ).hexdigest()
     texts = _TEXTS["zh" if is_cjk(asked.prompt) else "en"]
-    results = _results(asked)
+    in_words = calls_in_words(flags)
+    asked = tools_in_words(asked) if in_words else asked
+    results = results_in_words(asked) if in_words else _results(asked)
     tools = [] if results or asked.choice == "none" else _wanted(asked)
     schema = _schema(asked)
     fill = {
@@ -82,6 +85,8 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
     elif asked.answer is not None:
         text = json.dumps({"simulated": True, "answer": text}, ensure_ascii=False)
     calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
+    if in_words and calls:
+        text, calls = written(calls), ()
     return _limited(flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,20 +23,17 @@ def problem_with(tool: Tool, call: ToolCall) -> str | None:
     It names each place, what is wrong there and what the schema says of it, so that the model can do better. Raises
     `ValueError` for a tool whose parameters are no JSON Schema.
     """
+    head = f"The call of {tool.name} was not executed:"
     if call.arguments is None:
-        why = call.problem or "they are not a JSON object"
-        return f"The call of {tool.name} was not executed: {why}. Its arguments must be one JSON object." + _schema(tool)
-    faults = _faults(tool, call.arguments)
-    if not faults and tool.function is not None:
-        try:
-            bound(tool, call.arguments)
-        except (ValueError, TypeError) as error:
-            faults = [_short(str(error))]
+        said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
+        return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
+    faults = _faults(tool, call.arguments) or _unbuilt(tool, call.arguments)
     if not faults:
         return None
-    told = "\n".join(f"- {fault}" for fault in faults[:_MOST])
-    more = f"\n- and {len(faults) - _MOST} more" if len(faults) > _MOST else ""
-    return f"The call of {tool.name} was not executed: its arguments do not fit.\n{told}{more}\nCorrect them and call it again."
+    told = [f"- {fault}" for fault in faults[:_MOST]]
+    if len(faults) > _MOST:
+        told.append(f"- and {len(faults) - _MOST} more")
+    return "\n".join([f"{head} its arguments do not fit.", *told, "Correct them and call it again."])
 
 
 def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -57,27 +55,51 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _faults(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """What jsonschema finds, in the order of the places."""
     if tool.parameters is None:
         return []
     from jsonschema.exceptions import best_match
 
     try:
         validator = _validator(msgspec.json.encode(tool.parameters))
-        found = sorted(validator.iter_errors(arguments), key=lambda e: [str(p) for p in e.absolute_path])
+        found = sorted(validator.iter_errors(arguments), key=lambda error: [str(p) for p in error.absolute_path])
     except Exception as error:
         raise ValueError(f"the parameters of {tool.name} are no JSON Schema that can be checked: {error}") from error
     return [_fault(best_match(iter([error]))) for error in found]
 
 
 def _fault(error: Any) -> str:
-    """One error of jsonschema: where, what, and the schema's words."""
-    place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-    said = msgspec.json.encode(error.schema).decode()
-    return f"arguments{place}: {_short(error.message)}. The schema says: {_short(said)}"
+    """One error of jsonschema: where, what, and the schema's words of that place."""
+    schema = error.schema
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    if error.validator == "additionalProperties":
+        words = f"It takes {', '.join(properties) or 'nothing'}."
+    elif error.validator == "required":
+        missing = {name: properties.get(name, {}) for name in error.validator_value if name not in error.instance}
+        words = f"The schema says: {_words({n: s for n, s in missing.items() if error.message.startswith(repr(n))})}"
+    else:
+        words = f"The schema says: {_words(schema)}"
+    return f"{_place(error.absolute_path)}: {_short(error.message)}. {words}"
 
 
-def _schema(tool: Tool) -> str:
-    return f" The schema says: {_short(msgspec.json.encode(tool.parameters).decode())}" if tool.parameters else ""
+def _unbuilt(tool: Tool, arguments: dict[str, Any]) -> list[str]:
+    """What fits the schema and yet is nothing that the function can be called with: the 31st of February."""
+    try:
+        bound(tool, arguments)
+    except Exception as error:  # noqa: BLE001  what a class of the caller's raises for its values
+        told = getattr(error, "errors", None)  # pydantic's: one for each place
+        if callable(told):
+            return [f"{_place(one['loc'])}: {_short(one['msg'])}" for one in told(include_url=False)]
+        return [f"arguments: {_short(str(error))}"]
+    return []
+
+
+def _place(path: Iterable[Any]) -> str:
+    return "arguments" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def _words(schema: Any) -> str:
+    return _short(msgspec.json.encode(schema).decode())
 
 
 def _short(text: str) -> str:

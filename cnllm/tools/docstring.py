@@ -10,11 +10,11 @@ from msgspec import Struct
 __all__ = ["Docstring", "parsed"]
 
 _SECTIONS = (
-    "Args Arguments Parameters Params Returns Return Yields Yield Raises Raise Examples Example Notes Note Warns "
-    "Attributes References"
-).split() + ["Keyword Args", "Keyword Arguments", "Other Parameters", "See Also"]
+    "Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters|Returns?|Yields?|Raises?|"
+    "Examples?|Notes?|Warns|Warnings?|Attributes|References|See Also"
+)
 _OF_PARAMETERS = {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
-_HEAD = re.compile(rf"^({'|'.join(_SECTIONS)})\s*(:?)\s*$")
+_HEAD = re.compile(rf"^({_SECTIONS})\s*(:?)\s*$")
 _GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:(?!:)\s*(.*)$")
 _NUMPY = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _SPHINX = re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(\w+)\s*:\s*(.*)$")

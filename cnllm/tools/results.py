@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
 from typing import Any
 
@@ -15,8 +15,8 @@ def shown(value: Any) -> str:
     """A result as text: a string as it is, everything else as JSON.
 
     None is `null`. Dataclasses, pydantic models, msgspec structs, enums, dates and what is inside of them are written
-    as JSON has it; what iterates is a list, sets in order. Bytes are text where they are UTF-8, base64 otherwise. What
-    has no JSON is its `str()`.
+    as JSON has it; sequences and iterators are lists, sets too, in order. Bytes are text where they are UTF-8, base64
+    otherwise. What has no JSON is its `str()`.
     """
     if isinstance(value, Enum):
         return shown(value.value)
@@ -29,8 +29,15 @@ def shown(value: Any) -> str:
             pass
     if isinstance(value, (set, frozenset)):
         value = sorted(value, key=shown)
+
+    def hook(inner: Any) -> Any:
+        plain = _plain(inner)
+        if inner is value and isinstance(plain, str):
+            raise TypeError("there is no JSON for it")
+        return plain
+
     try:
-        return msgspec.json.encode(value, enc_hook=_plain).decode()
+        return msgspec.json.encode(value, enc_hook=hook).decode()
     except (TypeError, ValueError, RecursionError):
         return str(value)
 
@@ -42,4 +49,5 @@ def _plain(value: Any) -> Any:
         return dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
-    return list(value) if isinstance(value, Iterator) else str(value)
+    # not whatever iterates: of a table with named columns that would be the names alone
+    return list(value) if isinstance(value, (Iterator, Sequence, Set, ValuesView)) else str(value)

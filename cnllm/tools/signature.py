@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import sys
 from collections.abc import Callable
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, NotRequired, get_args, get_origin
 
 from msgspec import Struct
 
@@ -80,7 +82,8 @@ def _read(function: Function) -> Signature:
     except Exception as error:
         raise _unsupported(function, fields, error) from error
     schema = inlined(untitled(schema))
-    return Signature(schema, strictened(schema), adapter.validate_python)
+    # as JSON: a date is a string there, also for a model that is strict
+    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(json.dumps(given)))
 
 
 _cached = functools.lru_cache(maxsize=256)(_read)
@@ -89,39 +92,59 @@ _cached = functools.lru_cache(maxsize=256)(_read)
 def _taken(function: Function) -> dict[str, inspect.Parameter]:
     """The parameters that a model may name."""
     try:
-        found = inspect.signature(function, eval_str=True)
-    except NameError as error:
-        written = inspect.signature(function).parameters.values()
-        names = [p.name for p in written if str(error.name) in str(p.annotation)]
-        where = f"the parameter {names[0]!r}" if names else "an annotation"
-        raise TypeError(f"{_of(function)}: {where} speaks of {error.name}, which is not known in its module") from error
+        found = inspect.signature(function)
     except ValueError as error:
         raise TypeError(f"{_of(function)}: its parameters cannot be read; give a Tool with parameters") from error
+    from pydantic.fields import FieldInfo
+
     filled = function.keywords if isinstance(function, functools.partial) else {}
     taken = {name: one for name, one in found.parameters.items() if name not in filled}
-    for number, (name, one) in enumerate(taken.items()):
+    known = _namespace(function)
+    for number, (name, one) in enumerate(list(taken.items())):
         if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
-            raise TypeError(
-                f"{_of(function)}: the parameter '{stars}{name}' cannot be offered: a model gives arguments by name"
-            )
+            shown = str(one.replace(annotation=one.empty, default=one.empty))
+            raise TypeError(f"{_of(function)}: the parameter {shown!r} cannot be offered: a model names its arguments")
+        if isinstance(one.default, FieldInfo):
+            raise TypeError(f"{_of(function)}: the parameter {name!r} has a Field as its default; use Annotated for it")
         if number == 0 and name in ("self", "cls") and one.annotation is one.empty:
-            raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; make the tool of the bound one")
+            raise TypeError(f"{_of(function)}: the parameter {name!r} is the method's own; use the bound method")
+        if isinstance(one.annotation, str):
+            taken[name] = one.replace(annotation=_evaluated(function, name, one.annotation, known))
     return taken
+
+
+def _namespace(function: Function) -> dict[str, Any]:
+    """Where a function's annotations, written as text, are looked up."""
+    inner = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
+    own = getattr(inner, "__globals__", None) or getattr(type(inner).__call__, "__globals__", None)
+    return own or vars(sys.modules.get(getattr(inner, "__module__", ""), sys))
+
+
+def _evaluated(function: Function, name: str, annotation: str, known: dict[str, Any]) -> Any:
+    """An annotation that is text. Those of parameters alone are read: what a function returns is no one's business."""
+    try:
+        return eval(annotation, known)
+    except NameError as error:
+        where = f"{_of(function)}: the parameter {name!r}"
+        raise TypeError(f"{where} speaks of {error.name}, which is not known in its module") from error
+    except Exception as error:
+        raise TypeError(
+            f"{_of(function)}: the parameter {name!r} has an annotation that means nothing: {error}"
+        ) from error
 
 
 def _field(one: inspect.Parameter, said: str | None) -> Any:
     """A parameter as a field of a TypedDict, with its description and its default."""
     from pydantic import Field
-    from typing_extensions import NotRequired
 
-    kind = Any if one.annotation is one.empty else one.annotation
-    given = [text for text in getattr(kind, "__metadata__", ()) if isinstance(text, str)]
-    beside: dict[str, Any] = {}
-    if one.default is not one.empty:
-        beside |= _default(one.default)
-    field = Field(description=given[-1] if given else said, json_schema_extra=beside or None)
-    inner = Annotated[kind, field]
+    kind: Any = Any if one.annotation is one.empty else one.annotation
+    beside = getattr(kind, "__metadata__", ())
+    texts = [text for text in beside if isinstance(text, str)]
+    own = any(getattr(each, "description", None) for each in beside)  # of a pydantic Field
+    default = {} if one.default is one.empty else _default(one.default)
+    extra: dict[str, Any] = {"json_schema_extra": default} if default else {}
+    field = Field(**extra) if own and not texts else Field(description=texts[-1] if texts else said, **extra)
+    inner: Any = Annotated.__class_getitem__((kind, field))  # type: ignore[attr-defined]
     return inner if one.default is one.empty else NotRequired[inner]
 
 
@@ -141,16 +164,10 @@ def _unsupported(function: Function, fields: dict[str, Any], error: Exception) -
 
     for name, kind in fields.items():
         try:
-            TypeAdapter(getattr(kind, "__args__", (kind,))[0] if _optional(kind) else kind).json_schema()
-        except Exception as own:
+            TypeAdapter(get_args(kind)[0] if get_origin(kind) is NotRequired else kind).json_schema()
+        except Exception as own:  # noqa: BLE001  what an annotation raises is its own business
             return TypeError(f"{_of(function)}: the parameter {name!r} has no JSON Schema: {_first_line(own)}")
     return TypeError(f"{_of(function)}: it has no JSON Schema: {_first_line(error)}")
-
-
-def _optional(kind: Any) -> bool:
-    from typing_extensions import NotRequired
-
-    return get_origin(kind) is NotRequired
 
 
 def _first_line(error: Exception) -> str:

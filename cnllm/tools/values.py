@@ -8,7 +8,7 @@ from typing import Any, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["Tool", "as_tools", "as_tool", "tool"]
+__all__ = ["Tool", "as_tool", "as_tools", "tool"]
 
 Function = Callable[..., Any]
 
@@ -97,21 +97,28 @@ def tool(
 def as_tools(items: Sequence[Any]) -> list[Tool]:
     """Each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
-    Raises `TypeError` or `ValueError` naming the item.
+    Raises `TypeError` or `ValueError` naming the item, and `ValueError` where two have one name: nobody could tell
+    which of them a call means.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise TypeError(f"tools is {type(items).__name__}, a list is meant")
-    return [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
+    made = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
+    names = [one.name for one in made if one.definition is None]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"two tools are called {name}; give one of them another name")
+    return made
 
 
 def as_tool(item: Any, where: str) -> Tool:
     """One item as a Tool; `where` names it in errors."""
-    if type(item) is Tool:
+    if isinstance(item, Tool):
         return item
     if isinstance(item, Mapping):
         return _defined(item, where)
     if callable(item):
-        return tool(item)
+        made: Tool = tool(item)
+        return made
     if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
         said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
         return _defined(said, where)

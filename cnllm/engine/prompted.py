@@ -1,0 +1,154 @@
+"""Tools for a model that has none of its own: described in the prompt, its calls and their results written as text.
+
+Nothing of it is any endpoint's: the description is plain English, a call is one JSON object between two tags, and the
+reply is read by the same filter that finds calls which a model wrote unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.ledger import Ledger
+from cnllm.engine.options import Asked, Function
+from cnllm.flags import Flags, Leak
+from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+
+__all__ = ["FLAG", "Prompted", "as_text", "described", "instructed", "is_prompted", "rules", "taken_off"]
+
+FLAG = "tools.otherwise"
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_RULE = Leak(open=[_OPEN], close=[_CLOSE], format=["json"])
+
+
+class Prompted(Struct, frozen=True):
+    """The tools to describe. `must` is the name of the one to call, "" for any of them, None where it is free."""
+
+    tools: tuple[Function, ...]
+    must: str | None = None
+    one: bool = False
+
+
+def is_prompted(flags: Flags, policy: str) -> bool:
+    """Are tools written as text here? Not where the caller wants all sent as it asked."""
+    rules = flags.tools
+    return rules is not None and rules.supported is False and rules.otherwise == "prompt" and policy != "send"
+
+
+def taken_off(asked: Asked, ledger: Ledger) -> tuple[Asked, Prompted | None]:
+    """The call without its tools, and what is said of them instead. What is no function cannot be described."""
+    bare = replace(asked, tools=(), choice=None, chosen=None, parallel_tool_calls=None)
+    functions = tuple(tool for tool in asked.tools if tool.definition is None)
+    ledger = ledger.of("tools")
+    others = ", ".join(tool.name for tool in asked.tools if tool.definition is not None)
+    if others:
+        ledger.may_change("tools-unsupported", "tools.supported", others, "left out")
+    if not functions or asked.choice == "none":
+        return bare, None
+    did = "described in the prompt, and calls read from the text"
+    ledger.may_change("tools-prompted", FLAG, f"{len(functions)} tools", did)
+    must = {"named": asked.chosen, "required": ""}.get(asked.choice or "")
+    return bare, Prompted(functions, must, asked.parallel_tool_calls is False)
+
+
+# ── the prompt ───────────────────────────────────────────────────────────────
+
+
+def described(prompted: Prompted) -> str:
+    """The tools, and how one is called. The same tools give the same text, so that caches hit."""
+    lines = ["You can call tools. Each line describes one, `parameters` being the JSON Schema of its arguments:"]
+    for tool in prompted.tools:
+        said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        lines.append(_json({key: value for key, value in said.items() if value is not None}))
+    lines += [
+        "",
+        "To call a tool, write a block of exactly this form, not in a code fence:",
+        _block("NAME", {"PARAMETER": "VALUE"}),
+        "The arguments are one JSON object that is valid against the schema of the tool's parameters. "
+        "End your message after the block: the result is given to you in the next one, as <tool_result>. "
+        + ("Write at most one block." if prompted.one else "To call several tools at once, write several blocks."),
+        "Do not mention these blocks, and do not make up results.",
+    ]
+    if prompted.must is None:
+        lines.append("If no tool is needed, answer as usual, without any block.")
+    else:
+        which = f"the tool {prompted.must}" if prompted.must else "at least one of the tools"
+        lines.append(f"In your next message you must call {which}.")
+    return "\n".join(lines)
+
+
+def instructed(turns: Sequence[Message], text: str) -> list[Message]:
+    """An instruction at the end of the leading system message, or as one of its own."""
+    if turns and turns[0].role in ("system", "developer"):
+        head = turns[0]
+        return [replace(head, parts=(*head.parts, Text("\n\n" + text))), *turns[1:]]
+    return [Message("system", (Text(text),)), *turns]
+
+
+# ── the history ──────────────────────────────────────────────────────────────
+
+
+def as_text(turns: Sequence[Message], ledger: Ledger) -> list[Message]:
+    """Earlier calls as the blocks they would be here, their results as messages of the user."""
+    out: list[Message] = []
+    names: dict[str, str] = {}
+    waiting: list[str] = []  # calls whose results may not say whose they are
+    joins = False
+    for turn in turns:
+        if turn.role == "tool":
+            parts = [*out.pop().parts, Text("\n")] if joins else []
+            for part in turn.parts:
+                parts += _result(part, names, waiting) if type(part) is ToolResult else [part]
+            out.append(Message("user", tuple(parts)))
+        else:
+            if calls := turn.tool_calls:
+                names |= {call.id: call.name for call in calls}
+                waiting = [call.id for call in calls]
+                turn = replace(turn, parts=tuple(_written(turn.parts)))
+            out.append(turn)
+        joins = turn.role == "tool"
+    if names or any(turn.role == "tool" for turn in turns):
+        ledger.note("calls-as-text", FLAG, "earlier calls and results", "written as text")
+    return out
+
+
+def _written(parts: Sequence[Part]) -> list[Part]:
+    """An assistant's parts, each call a block on a line of its own."""
+    out: list[Part] = []
+    for part in parts:
+        if type(part) is not ToolCall:
+            out.append(part)
+            continue
+        before = next((known.text for known in reversed(out) if type(known) is Text and known.text), "\n")
+        block = _block(part.name, part.raw if part.arguments is None else part.arguments)
+        out.append(Text(block if before.endswith("\n") else "\n" + block))
+    return out
+
+
+def _result(result: ToolResult, names: dict[str, str], waiting: list[str]) -> list[Part]:
+    id = result.id or (waiting[0] if waiting else "")
+    if id in waiting:
+        waiting.remove(id)
+    name = result.name or names.get(id)
+    head = "<tool_result" + (f' name="{name}"' if name else "") + (' error="true"' if result.error else "") + ">"
+    return [Text(f"{head}\n{result.text}\n</tool_result>"), *result.media]
+
+
+def _block(name: str, arguments: object) -> str:
+    return f"{_OPEN}{_json({'name': name, 'arguments': arguments})}{_CLOSE}"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# ── the reply ────────────────────────────────────────────────────────────────
+
+
+def rules(declared: Sequence[Leak]) -> list[Leak]:
+    """What is looked for in the reply: the block that was asked for, and what the model is known to write."""
+    out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
+    return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]

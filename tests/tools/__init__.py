@@ -1,0 +1,1 @@
+"""Tools: from functions and definitions, arguments checked and built, and described in a prompt."""

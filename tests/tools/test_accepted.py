@@ -1,0 +1,109 @@
+"""Everything that may stand in `tools=`, here and wherever a request takes tools."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import cnllm
+from cnllm import engine
+from cnllm.tools import Tool, as_tools, tool
+
+SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+FULL = Tool("find", "Find it.", SCHEMA)
+MODEL = cnllm.Registry.load().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1")
+
+
+def find(q: str) -> str:
+    """Find it."""
+    return q
+
+
+SHAPES: dict[str, Any] = {
+    "a Tool": FULL,
+    "OpenAI's": {"type": "function", "function": {"name": "find", "description": "Find it.", "parameters": SCHEMA}},
+    "a bare one": {"name": "find", "description": "Find it.", "parameters": SCHEMA},
+    "Responses'": {"type": "function", "name": "find", "description": "Find it.", "parameters": SCHEMA},
+    "MCP's": {"name": "find", "description": "Find it.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
+    "Anthropic's": {"name": "find", "description": "Find it.", "input_schema": SCHEMA},
+    "an MCP object": SimpleNamespace(name="find", description="Find it.", inputSchema=SCHEMA, title=None),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_each_shape_is_the_same_tool(shape: Any) -> None:
+    assert as_tools([shape]) == [FULL]
+
+
+@pytest.mark.parametrize("shape", [*SHAPES.values(), tool(find), find], ids=[*SHAPES, "tool(f)", "a function"])
+def test_each_shape_may_be_offered_and_its_calls_are_known(shape: Any) -> None:
+    plan = engine.build_request(MODEL, "hi", tools=[shape])
+    (sent,) = plan.body["tools"]
+    assert sent["type"] == "function"
+    assert sent["function"]["name"] == "find"
+    assert sent["function"]["description"] == "Find it."
+    assert sent["function"]["parameters"]["properties"] == SCHEMA["properties"]
+    said = '<tool_call>{"name": "find", "arguments": {"q": "tea"}}</tool_call>'
+    found = cnllm.sanitize("alibaba/qwen3-coder-plus", said, [shape])
+    assert [(call.name, call.arguments) for call in found.tool_calls] == [("find", {"q": "tea"})]
+    assert engine.StreamParser(MODEL, [shape]).end() != []
+
+
+def test_a_function_is_offered_with_its_schema_and_can_be_run() -> None:
+    (made,) = as_tools([find])
+    assert made == tool(find)
+    assert made("x") == "x"
+    assert [as_tools([shape])[0].function for shape in SHAPES.values()] == [None] * len(SHAPES)
+
+
+def test_strict_is_sent_where_it_is_wanted() -> None:
+    (sent,) = engine.build_request(MODEL, "hi", tools=[tool(find, strict=True)]).body["tools"]
+    assert sent["function"]["strict"] is True
+    assert as_tools([{"name": "find", "strict": True}])[0].strict is True
+
+
+def test_an_endpoints_own_tool_goes_as_it_is() -> None:
+    own = {"type": "web_search", "filters": {"domain": "example.org"}}
+    assert as_tools([own]) == [Tool("web_search", definition=own)]
+    assert engine.build_request(MODEL, "hi", tools=[own, find]).body["tools"][0] == own
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("find", TypeError, "tools is str, a list is meant"),
+        (find, TypeError, "tools is function, a list is meant"),
+        ([find, 5], TypeError, r"tools\[1\] is int, a Tool, a function or a dict is meant"),
+        ([{}], ValueError, r"tools\[0\] has no function name"),
+        ([{"type": "function", "function": {"parameters": {}}}], ValueError, r"tools\[0\] has no function name"),
+        ([{"name": "f", "parameters": "x"}], TypeError, r"tools\[0\].parameters is str, a JSON Schema"),
+    ],
+)
+def test_what_is_no_tool_is_an_error_that_names_the_place(given: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        as_tools(given)
+    with pytest.raises(error, match=words):
+        engine.build_request(MODEL, "hi", tools=given)
+
+
+def test_two_tools_of_one_name_are_an_error() -> None:
+    with pytest.raises(ValueError, match="two tools are called find"):
+        as_tools([find, {"name": "find"}])
+    assert len(as_tools([{"type": "web_search"}, {"type": "web_search"}])) == 2
+
+
+def test_the_callers_definition_is_not_changed() -> None:
+    given: dict[str, Any] = {"name": "find", "parameters": {"type": "object", "properties": {}}}
+    (made,) = as_tools([given])
+    assert made.parameters is not given["parameters"]
+    assert given == {"name": "find", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("heavy", ["pydantic", "jsonschema"])
+def test_nothing_heavy_is_imported_before_a_function_is_read(heavy: str) -> None:
+    code = f"import sys, cnllm; cnllm.Tool, cnllm.tool; assert {heavy!r} not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

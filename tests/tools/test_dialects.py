@@ -1,0 +1,89 @@
+"""The schemas of functions in the subsets of JSON Schema that endpoints take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.engine.dialect import adapted
+from cnllm.registry import Registry
+from cnllm.tools import Tool, tool
+
+from . import kinds
+
+FUNCTIONS = [kinds.defaults, kinds.enums, kinds.objects, kinds.unions, kinds.lists, kinds.tree, kinds.dated]
+RULES = ["inline-refs", "root-refs", "any-of-only", "one-type", "branch-types", "no-tuples", "typed", "root-object"]
+GOOD: dict[Any, dict[str, Any]] = {
+    kinds.defaults: {"city": "Bern", "unit": "F", "days": 2, "near": 1.5},
+    kinds.enums: {"unit": "C", "level": 2},
+    kinds.objects: {"place": {"city": "B"}, "person": {"name": "A", "age": 1}, "filters": [{"key": "k", "value": 1}]},
+    kinds.unions: {"a": "x", "b": None, "c": {"name": "A", "age": 1}},
+    kinds.lists: {"a": [1], "b": ["x"], "c": {"k": 1}, "d": [1, "x"], "e": [1, 2], "f": ["a"]},
+    kinds.tree: {"root": {"value": 1, "children": [{"value": 2, "children": []}]}},
+    kinds.dated: {"day": "2026-11-21", "amount": "1.5", "at": [1.0, 2.0]},
+}
+
+
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every schema in a schema."""
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            for child in value.values():
+                yield from nodes(child)
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            for child in value:
+                yield from nodes(child)
+        elif key in ("items", "additionalProperties"):
+            yield from nodes(value)
+
+
+def parameters(function: Any) -> dict[str, Any]:
+    made: Tool = tool(function)
+    assert made.parameters is not None
+    return made.parameters
+
+
+@given(st.sampled_from(FUNCTIONS), st.lists(st.sampled_from(RULES), unique=True))
+def test_in_whatever_subset_what_fits_the_function_fits_the_schema(function: Any, rules: list[str]) -> None:
+    """A subset may say less; it never forbids what the function takes."""
+    before = repr(parameters(function))
+    found = adapted(parameters(function), rules, ["default", "uniqueItems"])
+    jsonschema.Draft202012Validator.check_schema(found)
+    jsonschema.validate(GOOD[function], found)
+    every = list(nodes(found))
+    assert found["type"] == "object"
+    assert not any("default" in node or "uniqueItems" in node for node in every)
+    if "inline-refs" in rules:
+        assert not any("$ref" in node or "$defs" in node for node in every)
+    if "no-tuples" in rules:
+        assert not any("prefixItems" in node for node in every)
+    if "any-of-only" in rules:
+        assert not any("oneOf" in node or "allOf" in node for node in every)
+    if "typed" in rules:
+        assert all({"type", "anyOf", "$ref"} & node.keys() for node in every)
+    assert repr(parameters(function)) == before
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_every_declared_subset_takes_every_function(function: Any) -> None:
+    registry = Registry.load()
+    seen = set()
+    for provider in registry.providers:
+        rules = registry.resolve(f"{provider}/any").flags.tools
+        if rules is None or not (rules.schema or rules.schema_drop):
+            continue
+        said = (tuple(rules.schema or ()), tuple(rules.schema_drop or ()))
+        if said not in seen:
+            seen.add(said)
+            found = adapted(parameters(function), *said)
+            jsonschema.validate(GOOD[function], found)
+            assert not any(set(said[1]) & node.keys() for node in nodes(found))
+    assert seen

@@ -1,0 +1,82 @@
+"""Descriptions of parameters, in the three ways that people write them."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from cnllm.tools.docstring import parsed
+
+GOOGLE = """
+    Look a thing up.
+
+    It takes a while: be patient.
+
+    Args:
+        city (str, optional): The city,
+            or a town.
+        days: How many: at most 7.
+        **rest: Whatever.
+
+    Returns:
+        str: what was found
+    """
+NUMPY = """
+    Look a thing up.
+
+    It takes a while: be patient.
+
+    Parameters
+    ----------
+    city : str, optional
+        The city,
+        or a town.
+    days : int
+        How many: at most 7.
+    **rest
+        Whatever.
+
+    Returns
+    -------
+    str
+        what was found
+    """
+SPHINX = """
+    Look a thing up.
+
+    It takes a while: be patient.
+
+    :param str city: The city,
+        or a town.
+    :param days: How many: at most 7.
+    :type days: int
+    :keyword rest: Whatever.
+    :returns: what was found
+    """
+
+
+@pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_each_style_says_the_same(doc: str) -> None:
+    found = parsed(inspect.cleandoc(doc))
+    assert found.text == "Look a thing up.\n\nIt takes a while: be patient."
+    assert found.parameters == {"city": "The city, or a town.", "days": "How many: at most 7.", "rest": "Whatever."}
+
+
+@pytest.mark.parametrize(
+    ("doc", "text", "parameters"),
+    [
+        ("", "", {}),
+        ("One line.", "One line.", {}),
+        ("Args:\n  a: only this", "", {"a": "only this"}),
+        ("Note that\nParameters are fine in prose.", "Note that\nParameters are fine in prose.", {}),
+        ("Say.\n\nArgs:\n  a:\n    below\n  b (list[int] | None): c", "Say.", {"a": "below", "b": "c"}),
+        ("Say.\n\nParameters\n----------\nx, y : float\n    Where.\n", "Say.", {"x": "Where.", "y": "Where."}),
+        ("Say.\n\nRaises:\n  ValueError: no\n\nArgs:\n  a: b", "Say.", {"a": "b"}),
+        ("Say: a: b\nparam: c", "Say: a: b\nparam: c", {}),
+        ("Say.\n\nArgs:\n  nothing of the kind\n  a: b", "Say.", {"a": "b"}),
+    ],
+)
+def test_what_is_odd_is_read_as_far_as_it_goes(doc: str, text: str, parameters: dict[str, str]) -> None:
+    found = parsed(doc)
+    assert (found.text, found.parameters) == (text, parameters)
