@@ -32,7 +32,12 @@ MAY: dict[str, set[str]] = {
     "cassette": VALUES | HELPERS | {"engine", "transport"},
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
-    "client": VALUES | HELPERS | {"engine", "registry", "secrets", "settings", "tiers", "transport", "simulator"},
+    "jobs": VALUES | HELPERS | {"engine", "tools"},
+    "runs": VALUES | {"engine", "tools"},
+    **dict.fromkeys(("run", "run_async"), VALUES | {"engine", "jobs", "runs"}),
+    "client": VALUES
+    | HELPERS
+    | {"engine", "registry", "run", "run_async", "secrets", "settings", "simulator", "tiers", "transport"},
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS
