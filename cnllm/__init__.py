@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cnllm.model import Fact, Model
     from cnllm.policy import Retry, Timeouts
     from cnllm.registry import Registry
+    from cnllm.sentences import Sentences
     from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
     from cnllm.types import (
         BlockEnd,
@@ -84,6 +85,7 @@ _HOMES = {
     "cnllm.model": "Fact Model",
     "cnllm.policy": "Retry Timeouts",
     "cnllm.registry": "Registry",
+    "cnllm.sentences": "Sentences",
     "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
@@ -134,6 +136,7 @@ __all__ = [
     "Retry",
     "Sanitized",
     "Seal",
+    "Sentences",
     "Stream",
     "StreamCut",
     "Text",

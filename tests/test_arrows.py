@@ -25,11 +25,14 @@ MAY: dict[str, set[str]] = {
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry"},
     "tiers": VALUES | {"keys", "registry"},
+    "sentences": VALUES,
     "watchdog": set(),
     "transport": VALUES | {"engine", "watchdog"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},
-    "client": VALUES | HELPERS | {"engine", "registry", "secrets", "settings", "tiers", "transport", "simulator"},
+    "client": VALUES
+    | HELPERS
+    | {"engine", "registry", "secrets", "sentences", "settings", "tiers", "transport", "simulator"},
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS
