@@ -11,15 +11,16 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, params, thinking
+from cnllm.engine import dialect, history, params, structured, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
+from cnllm.engine.structured import Answer
 from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.types import Media, Message, Note, Text, ToolResult
+from cnllm.types import Media, Message, Note, ToolResult
 from cnllm.wires import writer
 from cnllm.wires.paths import blend, cut, put
 
@@ -36,6 +37,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
     wire back to the caller's; `timeouts` are for the transport. `callable` are the tools that may be called,
     `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what the user said last.
+    `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
     """
 
     method: str
@@ -51,6 +53,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     tools: tuple[Function, ...] = ()
     renamed: dict[str, str] = {}
     schema: dict[str, Any] | None = None
+    answer: Answer | None = None
+    corrections: int = 0
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
     text_calls: TextCalls | None = None
@@ -93,6 +97,13 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if flags.call is not model.flags.call:
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
+    offered = asked.tools
+    answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, turns, model, stream)))
+    if answer is not None and answer.method == "tool":
+        asked = structured.offered(asked, answer)
+        tools = asked.tools
+        mode = _mode(asked, turns, model, stream)
+        flags, ledger.mode = model.under(mode), mode
     wire = writer(model.protocol)
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
@@ -100,15 +111,16 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     on = thinking.is_on(asked.reasoning, flags.reasoning)
 
     body: dict[str, Any] = {"model": model.id}
-    turns, schema_body = _structured(turns, asked, flags, ledger, wire)
-    fitted = history.fit(turns, model, flags, on, ledger)
+    said = turns if answer is None else structured.instructed(turns, answer)
+    fitted = history.fit(said, model, flags, on, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
         body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
         if asked.choice is not None:
             chosen = None if asked.chosen is None else names.get(asked.chosen, asked.chosen)
             body["tool_choice"] = wire.choice(asked.choice, chosen)
-    body.update(schema_body)
+    if answer is not None:
+        body.update(wire.schema_format(answer.method, answer.sent, answer.name))
     wanted = dict(asked.params)
     if asked.parallel_tool_calls is not None and tools and _takes_parallel(asked, flags, ledger):
         wanted["parallel_tool_calls"] = asked.parallel_tool_calls
@@ -135,9 +147,11 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         flags=flags,
         stream=streams,
         asked_stream=stream,
-        tools=asked.tools,
+        tools=offered,
         renamed=renamed,
         schema=asked.schema,
+        answer=answer,
+        corrections=(0 if stream else 1) if asked.corrections is None else asked.corrections,
         text_calls=asked.recover_text_calls,
         callable=() if asked.choice == "none" else tools,
         prompt=_last_said(turns),
@@ -155,6 +169,7 @@ def _by_mode(asked: Asked, late: Asked) -> Asked:
         extra_headers=late.extra_headers,
         if_cut=late.if_cut,
         recover_text_calls=late.recover_text_calls,
+        corrections=late.corrections,
         defaults=late.defaults,
     )
 
@@ -298,35 +313,6 @@ def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
         return tool
     return msgspec.structs.replace(tool, parameters=schema)
-
-
-# ── structured output ────────────────────────────────────────────────────────
-
-
-def _structured(
-    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any
-) -> tuple[list[Message], dict[str, Any]]:
-    """How an answer by a schema is asked for: the first method that the endpoint has."""
-    if asked.schema is None:
-        return turns, {}
-    methods = (flags.schema.methods if flags.schema else None) or ["json_schema"]
-    method = methods[0]
-    if method != "json_schema":
-        ledger.note("schema-in-prompt", "schema.methods", "a JSON Schema", f"{method}, with the schema in the prompt")
-        turns = _instructed(turns, asked.schema)
-    return turns, wire.schema_format(method, asked.schema, asked.schema_name)
-
-
-def _instructed(turns: list[Message], schema: dict[str, Any]) -> list[Message]:
-    """The schema as a system message, or at the end of the leading one. It holds the word JSON, which some demand."""
-    text = (
-        "Answer with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
-        + msgspec.json.encode(schema).decode()
-    )
-    if turns and turns[0].role in ("system", "developer"):
-        head = turns[0]
-        return [msgspec.structs.replace(head, parts=(*head.parts, Text("\n\n" + text))), *turns[1:]]
-    return [Message("system", (Text(text),)), *turns]
 
 
 # ── the rest of the body ─────────────────────────────────────────────────────
