@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.run import Run
     from cnllm.run_async import AsyncRun
+    from cnllm.sentences import Sentences
     from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
     from cnllm.tools import Tool, tool
     from cnllm.types import (
@@ -91,6 +92,7 @@ _HOMES = {
     "cnllm.registry": "Registry",
     "cnllm.run": "Run",
     "cnllm.run_async": "AsyncRun",
+    "cnllm.sentences": "Sentences",
     "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
@@ -144,6 +146,7 @@ __all__ = [
     "Run",
     "Sanitized",
     "Seal",
+    "Sentences",
     "Step",
     "Stream",
     "StreamCut",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec.structs import replace
 
@@ -124,9 +124,15 @@ class Client(_Base, Runs):
         assert run.finished is not None
         return run.finished
 
-    def stream(self, model: str | Model, messages: Any, **options: Any) -> Stream:
-        """A context manager over the reply's events; nothing is sent before it is entered or iterated."""
-        return Stream(*self._opened(model, messages, True, options))
+    def stream(
+        self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
+    ) -> Stream:
+        """A context manager over the reply's events; nothing is sent before it is entered or iterated.
+
+        With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
+        """
+        _check(by)
+        return Stream(*self._opened(model, messages, True, options), by)
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
         call, key = self._begin(model, messages, stream, options)
@@ -158,7 +164,7 @@ class _Run:
         self._left = False
         self.finished: Reply | None = None
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event]:
         send = self._steps.send
         done: Any = None
         try:
@@ -238,6 +244,11 @@ class _Run:
             body.close()
 
 
+def _check(by: str | None) -> None:
+    if by not in (None, "sentence"):
+        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
+
+
 def _left(call: Call) -> Reply:
     raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())
 
@@ -245,10 +256,14 @@ def _left(call: Call) -> Reply:
 class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
-    def __init__(self, call: Call, run: _Run) -> None:
+    def __init__(self, call: Call, run: _Run, by: str | None = None) -> None:
         self._call = call
         self._run = run
-        self._events = run.events()
+        self._events: Iterator[Event] = run.events()
+        if by is not None:
+            from cnllm.sentences import by_sentence
+
+            self._events = by_sentence(run.events())
 
     @property
     def plan(self) -> Plan:
@@ -316,9 +331,12 @@ class AsyncClient(_Base, AsyncRuns):
         assert run.finished is not None
         return run.finished
 
-    def stream(self, model: str | Model, messages: Any, **options: Any) -> AsyncStream:
-        """An async context manager over the reply's events."""
-        return AsyncStream(*self._opened(model, messages, True, options))
+    def stream(
+        self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
+    ) -> AsyncStream:
+        """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
+        _check(by)
+        return AsyncStream(*self._opened(model, messages, True, options), by)
 
     def _opened(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
@@ -353,7 +371,7 @@ class _AsyncRun:
         self._body: Any = None
         self.finished: Reply | None = None
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event]:
         send = self._steps.send
         done: Any = None
         try:
@@ -429,10 +447,14 @@ class _AsyncRun:
 class AsyncStream:
     """The events of one call, asynchronously; `reply` once they have been read."""
 
-    def __init__(self, call: Call, run: _AsyncRun) -> None:
+    def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
         self._call = call
         self._run = run
-        self._events = run.events()
+        self._events: AsyncIterator[Event] = run.events()
+        if by is not None:
+            from cnllm.sentences import by_sentence_async
+
+            self._events = by_sentence_async(run.events())
 
     @property
     def plan(self) -> Plan:

@@ -226,8 +226,8 @@ class Messages(_Base, frozen=True):
 
 class Schema(_Base, frozen=True):
     methods: Annotated[
-        list[Literal["json_schema", "json_object", "prompt"]] | None,
-        _d("how an answer that follows a JSON Schema is asked for, best first"),
+        list[Literal["json_schema", "json_object", "tool", "prompt"]] | None,
+        _d("how an answer that follows a JSON Schema is asked for, best first; tool: as a tool's arguments"),
     ] = None
     word: Annotated[str | None, _d("a word the prompt must hold when JSON is asked for")] = None
 
@@ -337,6 +337,7 @@ class Call(_Base, frozen=True):
     stop: Annotated[str | list[str] | None, _d("what ends the reply: a text, or a list of them")] = None
     seed: Annotated[int | None, _d("what makes sampling repeatable")] = None
     schema: Annotated[dict[str, Any] | None, _d("the JSON Schema of the answer")] = None
+    corrections: Annotated[int | None, _d("how often an answer that is not valid is sent back")] = None
     extra_body: Annotated[dict[str, Any] | None, _d("merged into the body last, below the call's own")] = None
     extra_headers: Annotated[dict[str, str] | None, _d("further headers, below the call's own")] = None
     on_unsupported: Annotated[

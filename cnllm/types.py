@@ -304,7 +304,9 @@ class Reply(Struct, frozen=True, kw_only=True):
     """What came of one call. `message` carries everything: append it to the history and go on.
 
     `incomplete` holds calls that were cut off; they are never executable. `raw` is the decoded body, or for a
-    stream None unless it was asked to be kept. `model` and `id` are as the endpoint named them.
+    stream None unless it was asked to be kept. `model` and `id` are as the endpoint named them. `parsed` is the answer
+    to a `schema`: checked against it, or an instance of the model class given for it; None where none was asked for,
+    where there is no whole answer, or where it is not valid (the note `answer-invalid` says why).
     """
 
     text: str
@@ -320,10 +322,13 @@ class Reply(Struct, frozen=True, kw_only=True):
     message: Message
     incomplete: list[ToolCall]
     raw: Any = None
+    parsed: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but `raw`, as JSON can hold it (`cost.amount` as a string)."""
-        data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, raw=None))
+        """Everything but `raw`, as JSON can hold it (`cost.amount` as a string, `parsed` as the JSON it was)."""
+        data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, raw=None, parsed=None))
         del data["raw"]
         data["message"] = self.message.to_dict()
+        dump = getattr(self.parsed, "model_dump", None)
+        data["parsed"] = dump(mode="json", by_alias=True) if callable(dump) else self.parsed
         return data

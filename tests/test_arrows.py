@@ -22,10 +22,12 @@ MAY: dict[str, set[str]] = {
     "wires": VALUES,
     "leaks": VALUES,
     "tools": VALUES,
-    "engine": VALUES | {"wires", "leaks", "tools"},
+    "validation": set(),
+    "engine": VALUES | {"wires", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry"},
     "tiers": VALUES | {"keys", "registry"},
+    "sentences": VALUES,
     "watchdog": set(),
     "transport": VALUES | {"engine", "watchdog"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
@@ -37,7 +39,7 @@ MAY: dict[str, set[str]] = {
     **dict.fromkeys(("run", "run_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS
-    | {"engine", "registry", "run", "run_async", "secrets", "settings", "simulator", "tiers", "transport"},
+    | {"engine", "registry", "run", "run_async", "secrets", "sentences", "settings", "simulator", "tiers", "transport"},
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -60,6 +60,7 @@ EXAMPLES = options.examples(
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--protocol", metavar="P", help="Another wire of the endpoint.")
 @click.option("--stream/--no-stream", default=None, help="Take the answer as it comes, or whole.")
+@click.option("--sentences", is_flag=True, help="Print a streamed answer a sentence at a time.")
 @click.option("--json", "form", flag_value="json", help="Print one reply as JSON.")
 @click.option("--events", "form", flag_value="events", help="Print one event as JSON a line.")
 @click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
@@ -236,7 +237,8 @@ class _Call:
         return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
     def _streamed(self, client: Client, view: render.View, turn: kept.Turn) -> Reply:
-        with client.stream(self.model, self.messages, **self.options) as stream:
+        by: Literal["sentence"] | None = "sentence" if self.given["sentences"] else None
+        with client.stream(self.model, self.messages, by=by, **self.options) as stream:
             try:
                 for event in stream:
                     view.event(event)

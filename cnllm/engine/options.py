@@ -32,7 +32,8 @@ class Function(Struct, frozen=True):
 class Asked(Struct, frozen=True, kw_only=True):
     """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool.
 
-    `defaults` are the names of the options that the caller left to the model's own defaults.
+    `schema_kind` is the model class that stood for the schema. `defaults` are the names of the options that the caller
+    left to the model's own defaults.
     """
 
     reasoning: str | int | None = None
@@ -43,6 +44,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     schema: dict[str, Any] | None = None
     schema_name: str = "answer"
+    schema_kind: Any = None
+    corrections: int | None = None
     extra_body: dict[str, Any] = {}
     extra_headers: dict[str, str] = {}
     on_unsupported: OnUnsupported = "adjust"
@@ -56,6 +59,7 @@ _KNOWN = {*Asked.__struct_fields__, "tool_choice", *_PARAMS, *_TRANSPORT} - {
     "chosen",
     "params",
     "schema_name",
+    "schema_kind",
     "defaults",
 }
 
@@ -78,7 +82,7 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
                 f"unknown option {name!r}{_did_you_mean(name, _KNOWN)}; what only the endpoint knows is for extra_body"
             )
     choice, chosen = _choice(given.get("tool_choice"))
-    schema, schema_name = _schema(given.get("schema"))
+    schema, schema_name, kind = _schema(given.get("schema"))
     return Asked(
         reasoning=_reasoning(given.get("reasoning")),
         tools=_tools(given.get("tools")),
@@ -88,6 +92,8 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
         params={name: _listed(given[name]) for name in _PARAMS if name in given},
         schema=schema,
         schema_name=schema_name,
+        schema_kind=kind,
+        corrections=_corrections(given.get("corrections")),
         extra_body=_mapping(given, "extra_body"),
         extra_headers={str(k): str(v) for k, v in _mapping(given, "extra_headers").items()},
         on_unsupported=_one_of(given, "on_unsupported", get_args(OnUnsupported)) or "adjust",
@@ -167,18 +173,24 @@ def _tool(tool: Any, index: int) -> Function:
     return Function(said.name, said.description, said.parameters, said.strict, said.definition)
 
 
-def _schema(value: Any) -> tuple[dict[str, Any] | None, str]:
-    """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name)."""
+def _corrections(value: Any) -> int | None:
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise ValueError(f"corrections={value!r}; it is how often an invalid answer is sent back, 0 or more")
+
+
+def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
+    """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name, model)."""
     if value is None:
-        return None, "answer"
+        return None, "answer", None
     maker = getattr(value, "model_json_schema", None)
     if callable(maker):
-        return dict(maker()), _name(value.__name__)
+        return dict(maker()), _name(getattr(value, "__name__", None)), value
     if isinstance(value, Mapping):
         inner = value.get("json_schema", value)
         if isinstance(inner, Mapping) and isinstance(inner.get("schema"), Mapping):
-            return dict(inner["schema"]), _name(inner.get("name"))
-        return dict(value), _name(value.get("title"))
+            return dict(inner["schema"]), _name(inner.get("name")), None
+        return dict(value), _name(value.get("title")), None
     raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is meant")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine import faults
+from cnllm.engine.answering import Answering
 from cnllm.engine.decode import Unreadable, lenient, quick
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
@@ -39,6 +40,7 @@ class StreamParser:
     """
 
     __slots__ = (
+        "_answering",
         "_busy",
         "_damaged",
         "_done",
@@ -74,6 +76,8 @@ class StreamParser:
         self._status = status
         self._headers = {k.lower(): v for k, v in (headers or {}).items()}
         self._fold = Fold(model, flags, plan.renamed if plan is not None else {}, _text_calls(flags, tools, plan))
+        answer = plan.answer if plan is not None else None
+        self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames = Frames()
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
@@ -129,7 +133,7 @@ class StreamParser:
                 break
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
-        return out
+        return out if self._answering is None else self._answering.events(out)
 
     def _begin(self, chunk: bytes) -> list[Event]:
         """The first bytes tell whether events come or one body."""
@@ -211,13 +215,14 @@ class StreamParser:
         """The input is over: the last events."""
         if self._done:
             return []
+        before: list[Event] = []
         out: list[Event] = []
         if self._mode == "":
             head = b"".join(self._head)
             self._mode = _looks(head, over=True) or "whole"
             if self._mode == "sse":
                 self._begin_events()
-                out += self.feed(head)
+                before = self.feed(head)
         if self._mode == "whole":
             self._whole(b"".join(self._head), out)
             self._head = []
@@ -228,7 +233,7 @@ class StreamParser:
                     if not self._done and _complete(chunk):
                         self._frame(chunk, out)
         self._finish(out, said=False)
-        return out
+        return [*before, *(out if self._answering is None else self._answering.events(out))]
 
     def _whole(self, body: bytes, out: list[Event]) -> None:
         fold = self._fold
@@ -276,6 +281,8 @@ class StreamParser:
         if self._reply is None:
             notes = self._plan.notes if self._plan is not None else list(self._fold.of.notes)
             self._reply = self._fold.reply(notes)
+            if self._answering is not None:
+                self._reply = self._answering.reply(self._reply)
         reply, fold = self._reply, self._fold
         if reply.finish == "error":
             raise faults.error(self._status, self._headers, fold, reply)

@@ -11,10 +11,11 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, params, prompted, thinking
+from cnllm.engine import dialect, history, params, prompted, structured, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
+from cnllm.engine.structured import Answer
 from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
@@ -37,6 +38,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     wire back to the caller's; `timeouts` are for the transport. `callable` are the tools that may be called,
     `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what the user said last.
     With `prompted` the tools are described in the prompt, and calls come as text.
+    `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
     """
 
     method: str
@@ -52,6 +54,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     tools: tuple[Function, ...] = ()
     renamed: dict[str, str] = {}
     schema: dict[str, Any] | None = None
+    answer: Answer | None = None
+    corrections: int = 0
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
     text_calls: TextCalls | None = None
@@ -95,6 +99,14 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if flags.call is not model.flags.call:
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
+    offered = asked.tools
+    beside = prompted.FLAG if spoken is not None else None
+    answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, turns, model, stream)), beside)
+    if answer is not None and answer.method == "tool":
+        asked = structured.offered(asked, answer)
+        tools = asked.tools
+        mode = _mode(asked, turns, model, stream)
+        flags, ledger.mode = model.under(mode), mode
     wire = writer(model.protocol)
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
@@ -107,15 +119,16 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         turns = prompted.as_text(turns, ledger)
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
-    turns, schema_body = _structured(turns, asked, flags, ledger, wire, beside_tools=spoken is not None)
-    fitted = history.fit(turns, model, flags, on, ledger)
+    said = turns if answer is None else structured.instructed(turns, answer)
+    fitted = history.fit(said, model, flags, on, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
         body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
         if asked.choice is not None:
             chosen = None if asked.chosen is None else names.get(asked.chosen, asked.chosen)
             body["tool_choice"] = wire.choice(asked.choice, chosen)
-    body.update(schema_body)
+    if answer is not None:
+        body.update(wire.schema_format(answer.method, answer.sent, answer.name))
     wanted = dict(asked.params)
     if asked.parallel_tool_calls is not None and tools and _takes_parallel(asked, flags, ledger):
         wanted["parallel_tool_calls"] = asked.parallel_tool_calls
@@ -142,9 +155,11 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         flags=flags,
         stream=streams,
         asked_stream=stream,
-        tools=asked.tools if spoken is None else spoken.tools,
+        tools=offered if spoken is None else spoken.tools,
         renamed=renamed,
         schema=asked.schema,
+        answer=answer,
+        corrections=(0 if stream else 1) if asked.corrections is None else asked.corrections,
         text_calls=asked.recover_text_calls,
         callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
         prompt=last,
@@ -163,6 +178,7 @@ def _by_mode(asked: Asked, late: Asked) -> Asked:
         extra_headers=late.extra_headers,
         if_cut=late.if_cut,
         recover_text_calls=late.recover_text_calls,
+        corrections=late.corrections,
         defaults=late.defaults,
     )
 
@@ -313,37 +329,6 @@ def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
         return tool
     return msgspec.structs.replace(tool, parameters=schema)
-
-
-# ── structured output ────────────────────────────────────────────────────────
-
-
-def _structured(
-    turns: list[Message], asked: Asked, flags: Flags, ledger: Ledger, wire: Any, *, beside_tools: bool
-) -> tuple[list[Message], dict[str, Any]]:
-    """How an answer by a schema is asked for: the first method that the endpoint has.
-
-    `beside_tools` that are called in the text it is asked for in words: a reply that is held to JSON has no room for
-    a call.
-    """
-    if asked.schema is None:
-        return turns, {}
-    methods = (flags.schema.methods if flags.schema else None) or ["json_schema"]
-    method = "prompt" if beside_tools else methods[0]
-    if method != "json_schema":
-        flag = prompted.FLAG if beside_tools else "schema.methods"
-        ledger.note("schema-in-prompt", flag, "a JSON Schema", f"{method}, with the schema in the prompt")
-        turns = prompted.instructed(turns, _instruction(asked.schema, beside_tools))
-    return turns, wire.schema_format(method, asked.schema, asked.schema_name)
-
-
-def _instruction(schema: dict[str, Any], beside_tools: bool) -> str:
-    """It holds the word JSON, which some demand."""
-    begin = "When you call no tool, answer" if beside_tools else "Answer"
-    return (
-        f"{begin} with one JSON object and nothing else, no code fence. It must be valid against this JSON Schema:\n"
-        + msgspec.json.encode(schema).decode()
-    )
 
 
 # ── the rest of the body ─────────────────────────────────────────────────────

@@ -151,7 +151,7 @@ def choice(kind: str, name: str | None) -> Any:
 
 
 def schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """The part of the body that asks for structured output; `prompt` needs none."""
+    """The part of the body that asks for structured output; `prompt` and `tool` need none."""
     match method:
         case "json_schema":
             return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}

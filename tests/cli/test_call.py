@@ -359,3 +359,13 @@ def test_who_waits_for_stdin_is_told(machine: Machine) -> None:
     assert b"waiting for stdin" in process.stderr.readline()
     out, _ = process.communicate(b"more")
     assert (process.returncode, out) == (0, b"Hello\n")
+
+
+# ── by sentence ──────────────────────────────────────────────────────────────
+def test_a_stream_may_be_printed_a_sentence_at_a_time(machine: Machine) -> None:
+    with Server([HEAD, texts("One. T", "wo. ", "3"), chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        events = machine.run(*CALL, "--sentences", "--events", "hi").lines()
+        plain = machine.run(*CALL, "--sentences", "hi")
+    assert [event["text"] for event in events if event["type"] == "text_delta"] == ["One. ", "Two. ", "3"]
+    assert (plain.status, plain.out) == (0, "One. Two. 3\n")
