@@ -25,7 +25,7 @@ from cnllm import flags, types
 from cnllm.cli.app import root
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
-from cnllm.shortcuts import Sanitized
+from cnllm.shortcuts import Fitted, Sanitized
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -217,7 +217,7 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert len(list(rows(flags.Flags))) < 90
 
 
-SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitized": Sanitized}
+SHAPES: dict[str, Any] = {"reply": types.Reply, "events": types.Event, "sanitized": Sanitized, "fitted": Fitted}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -240,7 +240,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("name", ["reply", "events", "plan", "providers", "sanitized"])
+@pytest.mark.parametrize("name", ["reply", "events", "plan", "providers", "sanitized", "fitted"])
 def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) -> None:
     file = ROOT / "schemas" / f"{name}.schema.json"
     meant = json.dumps(schemas()[name], indent=1, ensure_ascii=False, sort_keys=True) + "\n"

@@ -19,7 +19,7 @@ from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.types import Media, Message, Note, Text, ToolResult
+from cnllm.types import Media, Message, Note, Reasoning, Text, ToolResult
 from cnllm.wires import writer
 from cnllm.wires.paths import blend, cut, put
 
@@ -97,11 +97,10 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
-    on = thinking.is_on(asked.reasoning, flags.reasoning)
 
     body: dict[str, Any] = {"model": model.id}
     turns, schema_body = _structured(turns, asked, flags, ledger, wire)
-    fitted = history.fit(turns, model, flags, on, ledger)
+    fitted = history.fit(turns, model, flags, asked.tools, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
         body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
@@ -374,7 +373,7 @@ def _patch(
 
 
 def _replays(messages: list[Message]) -> bool:
-    return any(m.role == "assistant" and m.reasoning for m in messages)
+    return any(type(p) is Reasoning and (p.text or p.seal) for m in messages if m.role == "assistant" for p in m.parts)
 
 
 def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:
