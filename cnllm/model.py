@@ -38,11 +38,12 @@ class Model:
 
     `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those that hold whatever the
     mode; `under` adds what a mode changes. `notes` say what resolving had to assume (unknown id, retired).
-    `trusts(env, origin)`: may the key kept in that variable go to that origin?
+    `trusts(env, origin)`: may the key kept in that variable go to that origin? `family(id)`: whose weights?
     """
 
     __slots__ = (
         "_explain",
+        "_family",
         "_layer",
         "_modes",
         "_notes",
@@ -68,6 +69,7 @@ class Model:
         where: Callable[[str, frozenset[str]], str],
         layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
         explain: Callable[[], list[Fact]],
+        family: Callable[[str], str | None] = lambda id: None,
     ) -> None:
         self.id = id
         self.provider = provider
@@ -79,6 +81,7 @@ class Model:
         self._where = where
         self._layer = layer
         self._explain = explain
+        self._family = family
         self._modes: dict[frozenset[str], Flags] = {}
 
     @property
@@ -92,6 +95,15 @@ class Model:
         if callable(self._notes):
             self._notes = tuple(self._notes())
         return self._notes
+
+    def wrote(self, by: str | None) -> bool:
+        """Did this endpoint, with a model of this family, write a turn by "provider/id"? One without `by` counts."""
+        if by is None:
+            return True
+        provider, _, id = by.partition("/")
+        if provider != self.provider:
+            return False
+        return not id or id == self.id or self._family(id) == self._family(self.id)
 
     def under(self, mode: frozenset[str]) -> Flags:
         """The flags in a mode (see `conditions`): each `when` table whose atoms all hold is laid over `flags`."""

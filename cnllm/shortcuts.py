@@ -39,7 +39,10 @@ class Fitted(Struct, frozen=True):
 
 
 def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
-    """The messages that a request to this model would carry."""
+    """The messages that a request to this model would carry: whoever wrote the history, and whatever broke in it.
+
+    `options` are those of a call; with `tools`, arguments that were encoded twice are told by the tools' schemas.
+    """
     found = Registry.load().resolve(model) if isinstance(model, str) else model
     plan = build_request(found, messages, **options)
     return Fitted(plan.body["messages"], plan.notes)

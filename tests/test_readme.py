@@ -26,7 +26,7 @@ from cnllm.cli.app import root
 from cnllm.cli.shapes import LISTINGS
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
-from cnllm.shortcuts import Sanitized
+from cnllm.shortcuts import Fitted, Sanitized
 from cnllm.store import records
 
 ROOT = Path(__file__).parent.parent
@@ -223,6 +223,7 @@ SHAPES: dict[str, Any] = {
     "reply": types.Reply,
     "events": types.Event,
     "sanitize": Sanitized,
+    "fit": Fitted,
     "logs-list": list[records.Summary],
     "logs-show": records.Recorded,
     "logs-search": list[records.Found],

@@ -18,6 +18,7 @@ COMMANDS = {
     "logs": ("cnllm.cli.logs:logs", "Conversations on disk: list, show, search, export."),
     "models": ("cnllm.cli.models:models", "What models there are, and what is known of each."),
     "sanitize": ("cnllm.cli.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),
+    "fit": ("cnllm.cli.fit:fit", "Make a conversation into one that a model takes."),
     "registry": ("cnllm.cli.registry:registry", "Check and find the files that describe endpoints."),
     "keys": ("cnllm.cli.keys:keys", "Keep API keys in a private file."),
     "simulate": (

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.cli.errors import Wrong
 
-__all__ = ["json_file", "json_text", "options", "parameter", "tools"]
+__all__ = ["decoded", "json_file", "json_text", "options", "parameter", "tools"]
 
 _NUMBER = (int, float)
 KNOWN: dict[str, tuple[tuple[type, ...], str]] = {
@@ -86,17 +86,18 @@ def json_file(path: str, option: str) -> Any:
         data = Path(path).read_bytes()
     except OSError as error:
         raise Wrong(f"{option} {path}: {error.strerror}", "name a JSON file that can be read") from error
-    return _decoded(data, path)
+    return decoded(data, path)
 
 
 def json_text(given: str, option: str) -> Any:
     """What an option's JSON says; `@FILE` stands for what is in a file."""
     if given.startswith("@"):
         return json_file(given[1:], option)
-    return _decoded(given.encode("utf-8", "surrogateescape"), option)
+    return decoded(given.encode("utf-8", "surrogateescape"), option)
 
 
-def _decoded(data: bytes, place: str) -> Any:
+def decoded(data: bytes, place: str) -> Any:
+    """The value of JSON text; `place` is where it stands, for what is said when it is none."""
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as error:

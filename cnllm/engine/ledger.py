@@ -22,6 +22,8 @@ class Ledger:
         self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
         self.notes: list[Note] = list(model.notes)
+        self._told: set[Note] = set(self.notes)
+        self._places: dict[tuple[str, frozenset[str]], str] = {}
 
     def of(self, option: str) -> Ledger:
         """The ledger for what comes of one option.
@@ -38,9 +40,7 @@ class Ledger:
 
     def note(self, code: str, flag: str, said: object, did: str) -> None:
         """Record a change that the endpoint's shape makes necessary: nothing asked for is lost by it."""
-        note = self._made(code, flag, said, did)
-        if note not in self.notes:
-            self.notes.append(note)
+        self._tell(self._made(code, flag, said, did))
 
     def may_change(self, code: str, flag: str, said: object, did: str) -> bool:
         """What the caller asked for is not supported: True (and a note) to adjust it, False to send it all the same.
@@ -52,8 +52,7 @@ class Ledger:
         note = self._made(code, flag, said, did)
         if self.policy == "error":
             self._refuse(note)
-        if note not in self.notes:
-            self.notes.append(note)
+        self._tell(note)
         return True
 
     def cannot(self, code: str, flag: str, said: object, why: str) -> bool:
@@ -72,6 +71,11 @@ class Ledger:
         """There is no way to send this: raises `CannotSend`."""
         self._refuse(self._made(code, flag, said, why))
 
+    def _tell(self, note: Note) -> None:
+        if note not in self._told:
+            self._told.add(note)
+            self.notes.append(note)
+
     def _refuse(self, note: Note) -> NoReturn:
         origin = f" ({note.where})" if note.where else ""
         raise CannotSend(
@@ -82,4 +86,7 @@ class Ledger:
 
     def _made(self, code: str, flag: str, said: object, did: str) -> Note:
         shown = f"{said} (a default)" if self.policy == "default" else str(said)
-        return Note(code, flag, shown, did, self.model.where(flag, self.mode))
+        place = self._places.get((flag, self.mode))
+        if place is None:  # a long history may have hundreds of notes on one flag
+            place = self._places[flag, self.mode] = self.model.where(flag, self.mode)
+        return Note(code, flag, shown, did, place)

@@ -20,7 +20,7 @@ from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.types import Media, Message, Note, ToolResult
+from cnllm.types import Media, Message, Note, Reasoning, ToolResult
 from cnllm.wires import writer
 from cnllm.wires.paths import blend, cut, put
 
@@ -111,7 +111,6 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
-    on = thinking.is_on(asked.reasoning, flags.reasoning)
 
     body: dict[str, Any] = {"model": model.id}
     last = _last_said(turns)
@@ -120,7 +119,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)
-    fitted = history.fit(said, model, flags, on, ledger)
+    fitted = history.fit(said, model, flags, asked.tools, ledger)
     body["messages"] = wire.write(fitted, flags, names)
     if tools:
         body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
@@ -376,7 +375,7 @@ def _patch(
 
 
 def _replays(messages: list[Message]) -> bool:
-    return any(m.role == "assistant" and m.reasoning for m in messages)
+    return any(type(p) is Reasoning and (p.text or p.seal) for m in messages if m.role == "assistant" for p in m.parts)
 
 
 def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:

@@ -203,6 +203,7 @@ class Registry:
             where=lambda flag, mode: _place(layers, path(flag, mode)),
             layer=lambda flag, mode: _setter(layers, path(flag, mode)),
             explain=lambda: list(_facts(layers, table, when)),
+            family=self._family,
         )
 
     def _endpoint(self, name: str) -> tuple[str, str]:

@@ -20,6 +20,8 @@ _INSTEAD = (
     "audio",
     "function_call",
 )  # an assistant turn may have one of these in place of content
+_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_LEFT_TO_REASONING = {"reasoning", "reasoning_content", "reasoning_details"}  # refused, or not, by what is said of it
 
 
 def wrongs(case: Case) -> Iterator[Wrong]:
@@ -29,6 +31,7 @@ def wrongs(case: Case) -> Iterator[Wrong]:
     yield from _results(case)
     yield from _calls(case)
     yield from _content(case)
+    yield from _keys(case)
     yield from _reasoning(case)
 
 
@@ -139,6 +142,8 @@ def _content_wrong(case: Case, turn: Turn) -> str | None:
     foreign = [m for m in turn.media if m != "other" and case.flags.input is not None and m not in case.flags.input]
     if foreign:
         return f"this model does not read {foreign[0]}"
+    if turn.role == "tool" and turn.media:
+        return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
         return _beside_calls(turn, rules.empty if rules is not None else None)
     if turn.form in ("null", "absent") and not any(k in turn.wire for k in _INSTEAD):
@@ -158,6 +163,19 @@ def _beside_calls(turn: Turn, empty: str | None) -> str | None:
     if empty == "empty" and turn.form == "null":
         return "must be a string"
     return None
+
+
+def _keys(case: Case) -> Iterator[Wrong]:
+    """Keys that no one knows. An endpoint that refuses reasoning by the name of its field checks every name."""
+    if "reasoning-sent" not in case.worded:
+        return
+    rules = case.flags.messages
+    reasoning = case.flags.reasoning
+    known = {*_KEYS, *_INSTEAD, *((rules and rules.fields) or ()), *((reasoning and reasoning.fields) or ())}
+    for index, turn in enumerate(case.asked.turns):
+        for key in turn.wire.keys() - known - _LEFT_TO_REASONING:
+            where = f"messages[{index}].{key}"
+            yield Wrong("param", f"{where}: property '{key}' is unsupported", param=where, index=index)
 
 
 def _reasoning(case: Case) -> Iterator[Wrong]:

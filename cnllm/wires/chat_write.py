@@ -10,9 +10,11 @@ import msgspec
 from cnllm.flags import Flags, Messages
 from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import content_part
-from cnllm.types import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["choice", "schema_format", "tools", "write"]
+
+_MARKS = ("cache_control",)
 
 
 def write(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
@@ -56,16 +58,13 @@ def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, fla
     """Put reasoning back in its declared form; returns the content, which it may be a part of."""
     reasoning = flags.reasoning or ReasoningFlags()
     text = "".join(t.text for t in thoughts)
-    seals = [t.seal.data for t in thoughts if t.seal is not None]
     field = reasoning.replay_field or (reasoning.fields or ["reasoning"])[0]
     match reasoning.replay_as:
         case "details":
-            listed = [item for data in seals if type(data) is list for item in data]
-            wire[field] = listed or ([{"text": text}] if text else [])
+            wire[field] = [item for thought in thoughts for item in _details(thought)]
         case "tags":
-            written = "".join(data for data in seals if type(data) is str)
             first, last = (reasoning.tags or ["", ""])[:2]
-            tagged = written or (f"{first}{text}{last}" if text else "")
+            tagged = "".join(_tagged(t, first, last) for t in thoughts)
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:
             inner = {"type": reasoning.part, reasoning.part: [{"type": "text", "text": text}]}
@@ -76,23 +75,45 @@ def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, fla
     return content
 
 
+def _details(thought: Reasoning) -> list[Any]:
+    """The list as it came, or one of plain text where none did."""
+    if thought.seal is not None and type(thought.seal.data) is list:
+        return thought.seal.data
+    return [{"type": "reasoning.text", "text": thought.text}] if thought.text else []
+
+
+def _tagged(thought: Reasoning, first: str, last: str) -> str:
+    """The block as it was written, or one made anew."""
+    if thought.seal is not None and type(thought.seal.data) is str:
+        return thought.seal.data
+    return f"{first}{thought.text}{last}" if thought.text else ""
+
+
 def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
     """A string where text is all there is and one will do, else a list of parts."""
     if len(message.parts) == 1 and type(only := message.parts[0]) is Text and only.extra is None:
         return only.text
-    parts = [p for p in message.parts if type(p) in (Text, Media, Opaque)]
+    parts = [p for p in message.parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
     plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
     if plain and (len(parts) < 2 or rules.content != "parts"):
         return "".join([p.text for p in parts])  # type: ignore[union-attr]
-    return [p.data if type(p) is Opaque else content_part(p) for p in parts]  # type: ignore[arg-type]
+    return [_part(p, message.role) for p in parts]
+
+
+def _part(part: Part, role: str) -> Any:
+    """A content part. What an assistant's text came with (annotations, log probabilities) is the client's own."""
+    if type(part) is Opaque:
+        return part.data
+    if role == "assistant" and type(part) is Text and part.extra is not None:
+        marks = {key: part.extra[key] for key in _MARKS if key in part.extra}
+        part = Text(part.text, None, marks or None)
+    return content_part(part)  # type: ignore[arg-type]
 
 
 def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
-    """A call as it came; arguments that are no JSON object would be refused for ever, so `{}` goes instead."""
-    if call.arguments is None:
-        arguments = "{}"
-    else:
-        arguments = call.raw if call.raw.strip() not in ("", "null") else msgspec.json.encode(call.arguments).decode()
+    """A call as it came; one that came without arguments, or with none as text, has them written."""
+    raw = call.raw if call.raw.strip() not in ("", "null") else ""
+    arguments = raw or msgspec.json.encode(call.arguments or {}).decode()
     wire: dict[str, Any] = {"id": call.id, "type": "function"}
     wire["function"] = {"name": names.get(call.name, call.name), "arguments": arguments}
     if call.seal is not None and type(call.seal.data) is dict:
@@ -106,14 +127,7 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
         wire["tool_call_id"] = result.id
     if flags.tools is not None and flags.tools.result_name and result.name:
         wire["name"] = result.name
-    wire["content"] = (
-        result.text
-        if not result.media
-        else [
-            *([{"type": "text", "text": result.text}] if result.text else []),
-            *map(content_part, result.media),
-        ]
-    )
+    wire["content"] = result.text
     return wire
 
 

@@ -664,7 +664,7 @@ def test_reasoning_goes_back_in_each_form_to_just_the_turns_that_carry_it(
             was = plain["content"] or ""
             match form:
                 case "details":
-                    assert message["rd"] == [{"text": text}]
+                    assert message["rd"] == [{"type": "reasoning.text", "text": text}]
                     assert message["content"] == plain["content"]
                 case "tags":
                     assert message["content"] == f"<t>{text}</t>{was}"

@@ -1,0 +1,135 @@
+"""What these tests share: one model for each way to treat a history, and conversations with the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+
+import cnllm
+from cnllm import Message, Text, ToolResult, engine
+from cnllm.flags import Flags
+from cnllm.model import Model, conditions
+from cnllm.registry import Registry
+from cnllm.registry.load import builtin_path, read
+from cnllm.simulator import SimTransport
+
+Json = dict[str, Any]
+BUILTIN = Registry([read(builtin_path(), builtin=True)])
+SIMULATOR = SimTransport(BUILTIN)
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Looks it up.",
+            "parameters": {
+                "type": "object",
+                "properties": {"q": {"type": "string"}, "places": {"type": "array", "items": {"type": "string"}}},
+                "required": ["q"],
+            },
+        },
+    }
+    for name in ("search", "weather")
+]
+USER = "Which is warmer, Oslo or Rome? Look both up in parallel."
+
+
+def signature(model: Model) -> bytes:
+    """All that decides how a model writes its turns and what it takes of others'."""
+    said: list[Any] = []
+    for thinks, stream in ((True, False), (False, True)):
+        flags = model.under(conditions(reasoning=thinks, tools=True, stream=stream))
+        reasoning, tools = flags.reasoning, flags.tools
+        said.append(
+            [
+                reasoning and (reasoning.mode, reasoning.default, reasoning.fields, reasoning.shape, reasoning.part),
+                reasoning and (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
+                reasoning and (reasoning.replay_field, reasoning.if_missing, reasoning.foreign, reasoning.keep),
+                tools and (tools.ids, tools.result_name, tools.supported, tools.one_object),
+                flags.messages,
+                flags.input,
+                sorted(r.on for r in flags.refusals or []),
+            ]
+        )
+    return msgspec.json.encode(said)
+
+
+@cache
+def distinct() -> tuple[Model, ...]:
+    """One model of each signature in the built-in registry."""
+    found: dict[bytes, Model] = {}
+    for name in BUILTIN.names():
+        model = BUILTIN.resolve(name)
+        if model.protocol == "openai-chat":
+            found.setdefault(signature(model), model)
+    return tuple(found.values())
+
+
+def of(provider: str) -> list[Model]:
+    return [model for model in distinct() if model.provider == provider]
+
+
+PROVIDERS = BUILTIN.providers  # not their models: a broken one is to fail a test, not the collection
+
+
+def takes_tools(model: Model) -> bool:
+    return model.flags.tools is None or model.flags.tools.supported is not False
+
+
+def answered(plan: cnllm.Plan) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the simulator's answer."""
+    status, headers, pieces = SIMULATOR.send(plan)
+    return status, dict(headers), b"".join(pieces)
+
+
+def exchange(plan: cnllm.Plan) -> cnllm.Reply:
+    """The reply to a request, which has to be taken."""
+    status, headers, content = answered(plan)
+    assert status == 200, (plan.model, content.decode(), plan.body)
+    if not plan.stream:
+        return engine.parse_response(plan.model, status, headers, content, plan=plan)
+    parser = engine.StreamParser(plan.model, plan=plan, status=status, headers=headers)
+    parser.feed(content)
+    parser.end()
+    return parser.close()
+
+
+def plan(model: Model, messages: Any, **options: Any) -> cnllm.Plan:
+    """A request, with the tools if the model takes any."""
+    if takes_tools(model):
+        options.setdefault("tools", TOOLS)
+    return engine.build_request(model, messages, **options)
+
+
+def results(reply: cnllm.Reply, *, media: tuple[cnllm.Media, ...] = ()) -> list[Message]:
+    return [
+        Message("tool", [ToolResult(c.id, f"It is {c.name}: 20 °C.", c.name, False, media)]) for c in reply.tool_calls
+    ]
+
+
+@cache
+def conversation(model: Model, stream: bool = False) -> tuple[Message, ...]:
+    """Question, calls, results, answer, as this model says them."""
+    history: list[Message] = [Message("user", [Text(USER)])]
+    for _ in range(2):
+        reply = exchange(plan(model, history, stream=stream))
+        history += [reply.message, *results(reply)]
+    return tuple(history)
+
+
+def flags_of(request: cnllm.Plan) -> Flags:
+    return request.flags
+
+
+def walk(value: Any) -> Iterator[str]:
+    """Every key of a JSON value, however deep."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from walk(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from walk(inner)
