@@ -87,15 +87,17 @@ def cold(bench: Bench) -> Section:
         "httpx script, one streamed call": [python, "hand.py"],
         "cnllm call, the same": [cnllm, "call", *options, "hi"],
         "openai SDK script, the same": [python, "sdk.py"],
+        "cnllm models list": [cnllm, "models", "list"],
     }
-    bare, imported, click, helped, hand, called, sdk = commands
-    checks = {click: "Usage", helped: "Usage", hand: text, called: text, sdk: text}
+    bare, imported, click, helped, hand, called, sdk, listed = commands
+    checks = {click: "Usage", helped: "Usage", hand: text, called: text, sdk: text, listed: "glm-4.7"}
     section = Section("cold: whole processes", f"process | wall ms | CPU ms | wall, x {bare}")
     wall = _milliseconds(section, bench.processes(commands, checks))
     section.goals = [
         Goal("import cnllm: wall beyond `python -c pass`", beyond(wall[imported], wall[bare]), 15, "ms"),
         Goal("cnllm --help: wall against a bare click program", ratio(wall[helped], wall[click]), 1.3),
         Goal("cnllm call, whole process: wall against an httpx script", ratio(wall[called], wall[hand]), 1.3),
+        Goal("cnllm models list: wall beyond `python -c pass`", beyond(wall[listed], wall[bare]), 150, "ms"),
     ]
     return section
 

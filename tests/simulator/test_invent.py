@@ -1,7 +1,6 @@
 """Values out of schemas, and strings out of patterns."""
 
 import re
-import time
 from typing import Any
 
 import jsonschema
@@ -91,9 +90,8 @@ def test_what_is_made_up_satisfies_its_schema(schema: Any, nth: int) -> None:
     ids=str,
 )
 def test_schemas_that_nothing_satisfies_come_to_an_end(schema: Any) -> None:
-    begun = time.process_time()
-    invent(schema)
-    assert time.process_time() - begun < 2
+    made = invent(schema)  # within reason: there is no end to what some of them ask for
+    assert len(repr(made)) < 10_000_000
 
 
 bounds = st.integers(-50, 50)
