@@ -88,8 +88,10 @@ def cold(bench: Bench) -> Section:
         "cnllm call, the same": [cnllm, "call", *options, "hi"],
         "openai SDK script, the same": [python, "sdk.py"],
         "cnllm models list": [cnllm, "models", "list"],
+        "cnllm call --simulate --no-log": [cnllm, "call", "--model", "glm-4.7", "--simulate", "--no-log", "hi"],
+        "cnllm call --simulate": [cnllm, "call", "--model", "glm-4.7", "--simulate", "hi"],
     }
-    bare, imported, click, helped, hand, called, sdk, listed = commands
+    bare, imported, click, helped, hand, called, sdk, listed, unkept, kept = commands
     checks = {click: "Usage", helped: "Usage", hand: text, called: text, sdk: text, listed: "glm-4.7"}
     section = Section("cold: whole processes", f"process | wall ms | CPU ms | wall, x {bare}")
     wall = _milliseconds(section, bench.processes(commands, checks))
@@ -98,6 +100,7 @@ def cold(bench: Bench) -> Section:
         Goal("cnllm --help: wall against a bare click program", ratio(wall[helped], wall[click]), 1.3),
         Goal("cnllm call, whole process: wall against an httpx script", ratio(wall[called], wall[hand]), 1.3),
         Goal("cnllm models list: wall beyond `python -c pass`", beyond(wall[listed], wall[bare]), 150, "ms"),
+        Goal("a call kept on disk: wall beyond one with --no-log", beyond(wall[kept], wall[unkept]), 15, "ms"),
     ]
     return section
 

@@ -26,7 +26,7 @@ def mode() -> Mode:
         return "on"
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{_file()} cannot be read: {error}", hint="cnllm logs on, or off, writes it anew") from error
-    return _known(kept, str(_file()))
+    return _known(kept, str(_file()), "cnllm logs on, or off, writes it anew")
 
 
 def keep(chosen: Mode) -> None:
@@ -43,8 +43,8 @@ def _file() -> Path:
     return paths.data_dir() / "logging"
 
 
-def _known(word: str, place: str) -> Mode:
+def _known(word: str, place: str, hint: str | None = None) -> Mode:
     for one in get_args(Mode):
         if word == one:
             return one  # type: ignore[no-any-return]
-    raise CnllmError(f"{place}: {word!r} is none of {', '.join(get_args(Mode))}")
+    raise CnllmError(f"{place}: {word!r} is none of {', '.join(get_args(Mode))}", hint=hint)

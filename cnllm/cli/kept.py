@@ -85,8 +85,10 @@ class Log:
             self._store.close()
 
     def _open(self) -> store.Store:
-        from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
-
+        try:
+            from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
+        except ImportError as error:  # it is the one part of the standard library that builds leave out
+            raise CnllmError(f"this Python has no SQLite ({error})", hint="cnllm logs off keeps no calls") from error
         self._store = Store.open()
         return self._store
 

@@ -1,0 +1,127 @@
+"""`cnllm logs`: what was kept, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .support import ANSWER, HEAD, Machine, Server, chunk, read_terminal, terminal, texts
+
+CALL = ("call", "--model", "home/m")
+
+
+@pytest.fixture
+def kept(machine: Machine) -> Machine:
+    """Two conversations, the second of two turns."""
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "Why is the sky blue?")
+        machine.run(*CALL, "为什么天空是蓝色的？\n请简短。")
+        machine.run("call", "-c", "为什么？")
+    return machine
+
+
+def test_with_nothing_kept_each_says_so(machine: Machine) -> None:
+    for args, out, words in (
+        (["list"], "", "no conversation is kept yet"),
+        (["list", "--json"], "[]\n", ""),
+        (["search", "x"], "", "nothing is found"),
+        (["search", "x", "--json"], "[]\n", ""),
+        (["export"], "", ""),
+    ):
+        done = machine.run("logs", *args)
+        assert (done.status, done.out) == (0, out)
+        assert words in done.err
+    machine.run("logs", "show").fails(2, "no conversation yet", "cnllm call")
+    machine.run("logs", "export", "abc").fails(2, "abc", "cnllm logs list")
+
+
+def test_list_shows_the_last_first(kept: Machine) -> None:
+    lines = kept.run("logs", "list").out.splitlines()
+    assert lines[0].split() == ["ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT"]
+    assert lines[1].endswith("2  home/m  done   为什么天空是蓝色的？ 请简短。")
+    assert lines[2].endswith("1  home/m  done   Why is the sky blue?")
+    assert len(kept.run("logs", "list", "-n", "1").out.splitlines()) == 2
+    (found,) = kept.run("logs", "list", "-n", "1", "--json").json()
+    assert (found["turns"], found["models"], found["origins"], found["state"]) == (2, ["home/m"], ["endpoint"], "done")
+    assert found["id"] == lines[1].split()[0]
+    kept.run("logs", "list", "-n", "0").fails(2, "-n")
+
+
+def test_show_prints_what_was_said(kept: Machine) -> None:
+    out = kept.run("logs", "show").out
+    order = ["── user\n为什么天空是蓝色的？\n请简短。", "── home/m\nHello", "── user\n为什么？", "── home/m\nHello"]
+    places = [out.find(order[0]), out.find(order[1]), out.find(order[2]), out.rfind(order[3])]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert "finish stop · 12 in · 34 out" in out
+    assert "hm" not in out
+    assert "<thinking>\nhm\n</thinking>\nHello" in kept.run("logs", "show", "--reasoning").out
+    ident = kept.run("logs", "list", "--json").json()[1]["id"]
+    assert "Why is the sky blue?" in kept.run("logs", "show", ident[:7]).out
+    (turn,) = kept.run("logs", "show", ident, "--json").json()["turns"]
+    assert turn["usage"] == {"input": 12, "output": 34, "total": 46}
+    assert [message["role"] for message in turn["messages"]] == ["user", "assistant"]
+    assert turn["messages"][1]["reasoning"] == "hm"
+
+
+def test_search_finds_words_of_any_script_and_length(kept: Machine) -> None:
+    for words, count in (
+        (["SKY"], 1),
+        (["天空"], 1),
+        (["为"], 2),
+        (["为什么", "简短"], 1),
+        (["hello"], 3),
+        (["hm"], 3),
+    ):
+        found = kept.run("logs", "search", *words, "--json").json()
+        assert len(found) == count, words
+        assert len(kept.run("logs", "search", *words).out.splitlines()) == count
+    assert found[0]["where"] == "reasoning"
+    line = kept.run("logs", "search", "sky").out
+    ident = kept.run("logs", "list", "--json").json()[1]["id"]
+    assert line.startswith(ident)
+    assert line.endswith("  user: Why is the sky blue?\n")
+    assert len(kept.run("logs", "search", "hello", "-n", "2", "--json").json()) == 2
+    kept.run("logs", "search").fails(2, "WORDS")
+
+
+def test_what_is_exported_can_be_replayed(kept: Machine) -> None:
+    lines = kept.run("logs", "export").lines()
+    assert [len(line["turns"]) for line in lines] == [1, 2]
+    assert kept.run("logs", "export", lines[1]["id"][:8]).lines() == lines[1:]
+    entries = [entry for turn in lines[0]["turns"] for entry in turn["exchanges"]]
+    tape = kept.file("tape.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
+    done = kept.run(*CALL, "--replay", tape, "Why is the sky blue?", env={"HOME_TEST_KEY": ""})
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert kept.run("logs", "list", "--json").json()[0]["origins"] == ["replayed"]
+
+
+def test_path_and_switch(machine: Machine) -> None:
+    path = Path(machine.run("logs", "path").out.strip())
+    assert path == machine.home / "data" / "conversations.db"
+    assert not path.exists()
+    machine.overlay("http://127.0.0.1:9/v1")
+    for args, there in ((["off"], 0), (["on"], 1), (["off"], 1), (["on", "--no-exchanges"], 2)):
+        done = machine.run("logs", *args)
+        assert (done.status, done.out) == (0, "")
+        assert "from now on" in done.err
+        machine.run(*CALL, "--simulate", "hi")
+        assert len(machine.run("logs", "list", "--json").json()) == there
+    done = machine.run("logs", "on", env={"CNLLM_LOG": "off"})
+    assert (done.status, "CNLLM_LOG=off goes before this" in done.err) == (0, True)
+
+
+def test_a_terminal_gets_nothing_that_it_would_obey(machine: Machine) -> None:
+    with Server([HEAD, texts("red\x1b[31m"), chunk("stop"), ANSWER[-1]]) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "--hide-reasoning", "be\x1b[2J gone")
+    for args in (["show"], ["list"], ["search", "red"], ["search", "gone"]):
+        with terminal(machine, "logs", *args) as (master, process):
+            out = read_terminal(master)
+            process.wait(30)
+        assert "\x1b" not in out
+        assert "\\x1b" in out
+    assert "\x1b[31m" in machine.run("logs", "show").out
