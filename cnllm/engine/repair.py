@@ -102,14 +102,14 @@ def paired(turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]], named: 
     before = ""
     for index, message in turns:
         if message.role == "tool":
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    _answer(part, index, waiting, places, kept[-1] if kept else None, ledger)
-            if not any(type(p) is ToolResult for p in message.parts):
+            found = [p for p in message.parts if type(p) is ToolResult]
+            for part in found:
+                _answer(part, index, waiting, places, kept[-1] if kept else None, ledger)
+            if not found:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
             slots: list[_Slot] = []
-            if message.role == "assistant":
+            if message.role == "assistant" and any(type(p) is ToolCall for p in message.parts):
                 message = _with_calls(message, index, schemas, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")

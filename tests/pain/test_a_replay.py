@@ -104,6 +104,12 @@ def test_A7_what_is_lost_is_filled_as_declared_and_thinking_stays_on(name: str, 
     }
 
 
+def test_A7_an_empty_thought_is_none_at_all() -> None:
+    turn = cnllm.Message.from_dict(call_turn())
+    turn = cnllm.Message("assistant", [cnllm.Reasoning(""), *turn.parts], by=KIMI)
+    assert sent(KIMI, looped(turn))[1]["reasoning_content"] == " "
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", [DEEPSEEK, KIMI, MIMO, "zai/glm-4.7", "vllm/any", "siliconflow/zai-org/GLM-4.6"])
 def test_A8_what_was_read_is_written_byte_for_byte(name: str, stream: bool) -> None:
