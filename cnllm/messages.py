@@ -24,6 +24,7 @@ _KNOWN = {
     "parts",
 }
 _KNOWN |= {"refusal", "error"}
+_PLAIN = ("user", "assistant", "system")
 
 
 def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
@@ -51,6 +52,8 @@ def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> lis
 def from_dict(data: Mapping[str, Any]) -> Message:
     """See `Message.from_dict`."""
     role = data.get("role")
+    if len(data) == 2 and role in _PLAIN and type(content := data.get("content")) is str and content:
+        return Message(role, (Text(content),))  # most messages of most histories
     if role not in _ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
@@ -202,13 +205,13 @@ def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
 
 
 def _call(data: Any, index: int) -> ToolCall:
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is meant")
     function = data.get("function", data)
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+    if not (type(function) is dict or isinstance(function, Mapping)) or type(function.get("name")) is not str:
         raise ValueError(f"tool_calls[{index}] has no function name")
     arguments = function.get("arguments")
-    if isinstance(arguments, Mapping):
+    if type(arguments) is not str and isinstance(arguments, Mapping):
         return ToolCall(_string(data, "id"), function["name"], dict(arguments), "")
     raw = arguments if isinstance(arguments, str) else ""
     from cnllm.wires.calls import decode_arguments

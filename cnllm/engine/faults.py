@@ -6,7 +6,7 @@ Which sentence, code or status means what is data (`errors` in the registry); he
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -66,8 +66,13 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     return Fault(_first_line(text) or f"HTTP {status} without a word", None, text[:4096], text)
 
 
-def error(status: int, headers: Mapping[str, str], fold: Fold, reply: Reply) -> EndpointError:
-    """The exception for what a reply reported; `reply` goes with it unless it is an HTTP error, before any reply."""
+def error(
+    status: int, headers: Mapping[str, str], fold: Fold, reply: Reply, sent: Callable[[], str] | None = None
+) -> EndpointError:
+    """The exception for what a reply reported; `reply` goes with it unless it is an HTTP error, before any reply.
+
+    `sent` says what the request held, for who is told that its reasoning is missing.
+    """
     fault = fold.fault
     flags = fold.flags
     if fault is None:
@@ -90,7 +95,7 @@ def error(status: int, headers: Mapping[str, str], fold: Fold, reply: Reply) -> 
         retry_after=_retry_after(headers),
         retryable=retryable,
         reply=None if status >= 300 else reply,
-        hint=_hint(kind, fold),
+        hint=_hint(kind, fold, sent),
     )
 
 
@@ -199,7 +204,7 @@ def _first_line(text: str) -> str:
     return line[:_MESSAGE]
 
 
-def _hint(kind: str, fold: Fold) -> str | None:
+def _hint(kind: str, fold: Fold, sent: Callable[[], str] | None) -> str | None:
     """What to do next; a retired model's successor comes first."""
     status = fold.flags.status
     if status is not None and status.is_ == "retired" and status.use:
@@ -213,4 +218,4 @@ def _hint(kind: str, fold: Fold) -> str | None:
         "replay": "send the assistant turns back as they came: append reply.message to the history",
         "filtered": "a moderation rule refused it; rephrase",
     }
-    return hints.get(kind)
+    return f"{hints[kind]}; {sent()}" if kind == "replay" and sent is not None else hints.get(kind)

@@ -56,4 +56,8 @@ def fit(
 
 
 def _pictures(messages: Sequence[Message]) -> bool:
-    return any(type(p) is Media or (type(p) is ToolResult and p.media) for m in messages for p in m.parts)
+    for message in messages:
+        for part in message.parts:
+            if type(part) is Media or (type(part) is ToolResult and part.media):
+                return True
+    return False

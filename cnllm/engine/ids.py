@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn
-from cnllm.types import Part, ToolCall, ToolResult
+from cnllm.types import ToolCall, ToolResult
 
 __all__ = ["renamed"]
 
@@ -19,7 +19,7 @@ _TRIES = 100  # a pattern that leaves room for no more ids than this cannot be m
 
 
 def renamed(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
-    """The turns with ids that fit; each call is followed by its results, in order.
+    """The turns with ids that fit; each turn with calls is followed by a message for each result, in order.
 
     A new id is made from the old one and from what came before it, so that it is the same each time, and stays the
     same when the conversation goes on.
@@ -29,24 +29,22 @@ def renamed(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[
     due: list[str] = []
     for index, message in turns:
         if message.role == "assistant":
-            calls = [p for p in message.parts if type(p) is ToolCall]
-            due = [fresh.id(call.id, index, n) for n, call in enumerate(calls)]
-            if any(call.id != id for call, id in zip(calls, due, strict=True)):
-                ids = iter(due)
-                parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
-                message = replace(message, parts=parts)
-            due.reverse()
+            old = [p.id for p in message.parts if type(p) is ToolCall]
+            if old:
+                due = [fresh.id(id, index, n) for n, id in enumerate(old)]
+                if due != old:
+                    ids = iter(due)
+                    parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
+                    message = replace(message, parts=parts)
+                due.reverse()
         elif message.role == "tool" and due:
             id = due.pop()
-            if any(type(p) is ToolResult and p.id != id for p in message.parts):
-                message = replace(message, parts=tuple(_answering(p, id) for p in message.parts))
+            result = message.parts[0]
+            if type(result) is ToolResult and result.id != id:
+                message = replace(message, parts=(replace(result, id=id),))
         out.append((index, message))
     fresh.tell(ledger)
     return out
-
-
-def _answering(part: Part, id: str) -> Part:
-    return replace(part, id=id) if type(part) is ToolResult else part
 
 
 class _Ids:

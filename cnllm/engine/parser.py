@@ -11,6 +11,7 @@ from cnllm.engine.decode import Unreadable, lenient, quick
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
+from cnllm.engine.sent import facts
 from cnllm.engine.sse import Frames
 from cnllm.engine.texts import TextCalls, looked_for
 from cnllm.errors import StreamCut
@@ -285,7 +286,9 @@ class StreamParser:
                 self._reply = self._answering.reply(self._reply)
         reply, fold = self._reply, self._fold
         if reply.finish == "error":
-            raise faults.error(self._status, self._headers, fold, reply)
+            plan = self._plan
+            sent = None if plan is None else lambda: facts(plan.body, len(plan.content), plan.flags)
+            raise faults.error(self._status, self._headers, fold, reply, sent)
         if reply.finish == "cut" and not (fold.empty and self._said):
             raise StreamCut(
                 "the stream ended without proof that it is complete",

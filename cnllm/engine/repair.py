@@ -25,13 +25,13 @@ INTERRUPTED = "(interrupted: this call has no result)"
 
 
 class _Slot:
-    """A call that waits for its result. `turn` and `order` say where it stands."""
+    """A call that waits for its result. `turn` and `order` say where it stands, `at` where its result stood."""
 
-    __slots__ = ("call", "order", "result", "turn")
+    __slots__ = ("at", "call", "order", "result", "turn")
 
     def __init__(self, call: ToolCall, turn: int, order: int) -> None:
         self.call = call
-        self.turn = turn
+        self.turn = self.at = turn
         self.order = order
         self.result: ToolResult | None = None
 
@@ -102,14 +102,14 @@ def paired(turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]], named: 
     before = ""
     for index, message in turns:
         if message.role == "tool":
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    _answer(part, index, waiting, places, kept[-1] if kept else None, ledger)
-            if not any(type(p) is ToolResult for p in message.parts):
+            found = [p for p in message.parts if type(p) is ToolResult]
+            for part in found:
+                _answer(part, index, waiting, places, kept[-1] if kept else None, ledger)
+            if not found:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
             slots: list[_Slot] = []
-            if message.role == "assistant":
+            if message.role == "assistant" and any(type(p) is ToolCall for p in message.parts):
                 message = _with_calls(message, index, schemas, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")
@@ -157,7 +157,7 @@ def _answer(
         said = f"messages[{index}] answers messages[{slot.turn}]"
         ledger.note("result-moved", "messages", said, "put right after it, in the order of its calls")
     place.answered += 1
-    slot.result = result
+    slot.result, slot.at = result, index
 
 
 def _laid_out(kept: Sequence[_Kept], named: bool, ledger: Ledger) -> list[Turn]:
@@ -172,7 +172,7 @@ def _laid_out(kept: Sequence[_Kept], named: bool, ledger: Ledger) -> list[Turn]:
                 result = ToolResult(slot.call.id, INTERRUPTED, slot.call.name, True)
             elif result.id != slot.call.id or (named and result.name is None):
                 result = replace(result, id=slot.call.id, name=result.name or slot.call.name)
-            out.append((slot.turn, Message("tool", (result,))))
+            out.append((slot.at, Message("tool", (result,))))
     return out
 
 

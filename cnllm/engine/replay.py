@@ -53,7 +53,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         if type(kept) is Reasoning:
             if not own:
                 kept = _foreign(kept, index, rules, ledger)
-            elif carries:
+            elif carries and (kept.text or kept.seal is not None):
                 has = True
             else:
                 kept = None

@@ -10,7 +10,6 @@ import msgspec
 
 import cnllm
 from cnllm import Message, Text, ToolResult, engine
-from cnllm.flags import Flags
 from cnllm.model import Model, conditions
 from cnllm.registry import Registry
 from cnllm.registry.load import builtin_path, read
@@ -118,10 +117,6 @@ def conversation(model: Model, stream: bool = False) -> tuple[Message, ...]:
         reply = exchange(plan(model, history, stream=stream))
         history += [reply.message, *results(reply)]
     return tuple(history)
-
-
-def flags_of(request: cnllm.Plan) -> Flags:
-    return request.flags
 
 
 def walk(value: Any) -> Iterator[str]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cnllm import Media, Message, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult
+from cnllm.model import Model
 
 from .support import conversation, distinct, plan
 from .test_pairs import legal, shapes
@@ -18,7 +20,8 @@ texts = st.sampled_from(["", " ", "hi", "为什么？", "<think>", '{"a": 1}', "
 spoken = st.sampled_from(["hi", "为什么？", "go on"])
 ids = st.sampled_from(["", "search:0", "search:1", "call_1", "abcdefgh1", "x" * 60, "编号", " "])
 names = st.sampled_from(["search", "weather", "gone"])
-authors = st.none() | st.sampled_from([*NAMES[:: len(NAMES) // 12], "nobody/else", "zai", ""])
+TARGET = "the target's own"
+authors = st.sampled_from([None, TARGET]) | st.sampled_from([*NAMES[:: len(NAMES) // 12], "nobody/else", "zai", ""])
 seals = st.none() | st.sampled_from(
     [
         Seal("openai-chat", "openrouter", "z-ai/glm-5.3-flash", [{"type": "reasoning.text", "text": "hm"}]),
@@ -67,7 +70,7 @@ answers = st.lists(thoughts, max_size=2).flatmap(
     )
 )
 assistants = st.builds(Message, st.just("assistant"), answers, authors)
-users = st.builds(lambda text, media: Message("user", [Text(text), *media]), spoken, st.lists(pictures, max_size=1))
+users = st.builds(lambda text, media: Message("user", [Text(text), *media]), texts, st.lists(pictures, max_size=1))
 systems = st.builds(lambda role, text: Message(role, [Text(text)]), st.sampled_from(["system", "developer"]), spoken)
 answered = st.builds(
     ToolResult, ids, texts, st.none() | names, st.booleans(), st.lists(pictures, max_size=1).map(tuple)
@@ -79,12 +82,17 @@ turns = (assistants | users | systems | returned).map(lambda turn: [turn]) | cut
 histories = st.lists(turns, max_size=6).map(lambda runs: [turn for run in runs for turn in run])
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def signed(history: list[Message], target: Model) -> list[Message]:
+    """The history, with the turns that the target is to have written."""
+    return [replace(turn, by=target.name) if turn.by == TARGET else turn for turn in history]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(histories, st.sampled_from(distinct()), st.booleans(), st.booleans())
 def test_any_sequence_of_turns_aborts_and_switches_is_taken_by_any_target(
     history: list[Message], target: Any, as_dicts: bool, stream: bool
 ) -> None:
-    history = [*history, Message("user", [Text("And now?")])]
+    history = [*signed(history, target), Message("user", [Text("And now?")])]
     given: list[Any] = [turn.to_dict() for turn in history] if as_dicts else history
     before = copy.deepcopy(given)
     request = plan(target, given, stream=stream)
@@ -100,7 +108,7 @@ def test_any_sequence_of_turns_aborts_and_switches_is_taken_by_any_target(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(histories, st.sampled_from(distinct()))
 def test_every_change_to_calls_and_results_has_a_note_that_names_a_message(history: list[Message], target: Any) -> None:
-    request = plan(target, [*history, Message("user", [Text("And now?")])])
+    request = plan(target, [*signed(history, target), Message("user", [Text("And now?")])])
     for note in request.notes:
         if note.code.startswith(("call-", "result-", "arguments-", "turn-", "turns-", "ids-", "reasoning-f")):
             assert "messages[" in note.said, note

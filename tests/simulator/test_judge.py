@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from cnllm.registry.load import builtin_path, read
+from cnllm.registry.registry import Registry
+
 from .support import (
     KEY,
     Json,
@@ -19,6 +22,8 @@ from .support import (
     tool,
     user,
 )
+
+BUILTIN = Registry([read(builtin_path(), builtin=True)])
 
 
 def param(message: str, name: str) -> tuple[int, str]:
@@ -133,6 +138,22 @@ def test_content_that_is_null(content: str | None) -> None:
     message = {"role": "user", "content": None} if content is None else {"role": "user"}
     status, text = refused("plain/m", told(message))
     assert (status, plain_error(text)["code"]) == (400, "content")
+
+
+def test_a_picture_in_a_result() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    status, text = refused("plain/m", told(user(), called(), {**result(), "content": [picture]}))
+    assert (status, plain_error(text)["code"]) == (400, "content")
+
+
+def test_a_key_that_no_one_knows_where_names_are_checked() -> None:
+    model = BUILTIN.resolve("groq/openai/gpt-oss-120b")
+    odd = {**user(), "provider_specific_fields": {}}
+    status, content = send(model, told(odd))
+    assert status == 400
+    assert b"provider_specific_fields" in content
+    assert send(model, told(user()))[0] == 200
+    assert send("plain/m", told(odd))[0] == 200
 
 
 def test_empty_content_where_the_endpoint_minds() -> None:

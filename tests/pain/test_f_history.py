@@ -1,0 +1,250 @@
+"""F: one bad turn must not kill the session for ever (F8 and F11 belong to other wires)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cnllm
+
+from .support import (
+    Json,
+    Wire,
+    call_chunk,
+    call_turn,
+    chunk,
+    expect_note,
+    failed,
+    home,
+    plan,
+    play,
+    read_whole,
+    result_turn,
+    tool,
+)
+
+ASK: Json = {"role": "user", "content": "Why?"}
+DEEPSEEK = "deepseek/deepseek-flash"
+STRICT = [DEEPSEEK, "alibaba/qwen3.6-plus", "moonshotai/kimi-k2.5", "minimax/MiniMax-M2.5", "openai/gpt-6-sol"]
+LISTS: Json = {
+    "type": "object",
+    "properties": {
+        "todos": {"type": "array", "items": {"type": "string"}},
+        "where": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        "text": {"type": "string"},
+        "either": {"type": ["array", "string"]},
+    },
+}
+
+
+def wire(name: str | cnllm.Model, history: Any, **options: Any) -> list[Json]:
+    messages: list[Json] = json.loads(plan(name, history, **{"tools": [tool()], **options}).content)["messages"]
+    return messages
+
+
+def arguments(message: Json) -> Any:
+    return json.loads(message["tool_calls"][0]["function"]["arguments"])
+
+
+def shape(messages: list[Json]) -> list[str]:
+    """Roles, with the ids that are called and answered."""
+    out = []
+    for m in messages:
+        ids = ",".join(c["id"] for c in m.get("tool_calls", ())) or m.get("tool_call_id", "")
+        out.append(f"{m['role']} {ids}".strip())
+    return out
+
+
+# ── F1-F4: arguments ─────────────────────────────────────────────────────────
+@pytest.mark.parametrize("raw", ["", " ", "null", None])
+@pytest.mark.parametrize("name", STRICT)
+def test_F1_no_arguments_are_an_empty_object_when_read_and_when_written(name: str, raw: str | None) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": raw}}
+    whole = read_whole(name, {"content": None, "tool_calls": [call]}, "tool_calls").message
+    streamed = play(name, [call_chunk({"index": 0, **call}), chunk(finish="tool_calls")]).reply.message
+    for turn in (whole, streamed):
+        assert [c.arguments for c in turn.tool_calls] == [{}]
+        assert wire(name, [ASK, turn, result_turn("c1")])[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("raw", ['{"q":', "[1]", "q=a", "12", '{"q":"a"}{"q":"b"}', '{"q":NaN}', '"a"'])
+@pytest.mark.parametrize("name", STRICT)
+def test_F2_arguments_that_are_no_object_go_as_an_empty_one_and_stay_in_the_history(name: str, raw: str) -> None:
+    turn = cnllm.Message.from_dict(call_turn(arguments=raw))
+    history = [ASK, turn, result_turn(text="The arguments were no JSON.")]
+    request = plan(name, history, tools=[tool()])
+    assert request.body["messages"][1]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert request.body["messages"][2]["content"] == "The arguments were no JSON."
+    [note] = [n for n in request.notes if n.code == "arguments-emptied"]
+    assert "messages[1]" in note.said
+    assert raw in note.said
+    assert turn.tool_calls[0].raw == raw
+
+
+def test_F2_arguments_encoded_twice_and_decoded_ones_go_as_the_object_they_are() -> None:
+    twice = json.dumps('{"q":"a"}')
+    decoded = call_turn()
+    decoded["tool_calls"][0]["function"]["arguments"] = {"q": "a"}
+    for turn in (call_turn(arguments=twice), decoded):
+        sent = wire(DEEPSEEK, [ASK, turn, result_turn()])[1]
+        assert sent["tool_calls"][0]["function"]["arguments"] == '{"q":"a"}'
+
+
+def test_F3_arguments_that_were_cut_are_never_sent_and_a_400_is_not_repeated() -> None:
+    refusal = failed(400, {"error": {"message": "Unterminated string starting at: line 1"}})
+    peer = Wire(refusal)
+    history = [ASK, call_turn(arguments='{"q":"Oslo and'), result_turn()]
+    with cnllm.Client(transport=peer.transport, api_key="k") as client, pytest.raises(cnllm.EndpointError) as raised:
+        client.call(DEEPSEEK, history, tools=[tool()])
+    assert arguments(peer.body()["messages"][1]) == {}
+    assert len(peer.requests) == 1
+    assert not raised.value.retryable
+
+
+def test_F4_a_list_inside_a_string_is_decoded_where_the_schema_wants_a_list_alone() -> None:
+    said = {"todos": '["a", "b"]', "where": '{"city": "Oslo"}', "text": '["a"]', "either": '["a"]', "more": '["a"]'}
+    turn = call_turn(arguments=json.dumps(said))
+    request = plan(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool(parameters=LISTS)])
+    meant = {**said, "todos": ["a", "b"], "where": {"city": "Oslo"}}
+    assert arguments(request.body["messages"][1]) == meant
+    [note] = [n for n in request.notes if n.code == "arguments-decoded"]
+    assert "messages[1]" in note.said
+    assert "todos, where" in note.said
+    assert arguments(wire(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool("other")])[1]) == said
+
+
+@pytest.mark.parametrize("text", ["[a", "{}", "plain", "[1"])
+def test_F4_what_is_no_list_stays_as_it_is(text: str) -> None:
+    turn = call_turn(arguments=json.dumps({"todos": text}))
+    assert arguments(wire(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool(parameters=LISTS)])[1]) == {"todos": text}
+
+
+# ── F5-F7: pairs ─────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("name", STRICT)
+def test_F5_a_call_that_nothing_answers_is_answered(name: str) -> None:
+    two = call_turn("c1")
+    two["tool_calls"] += call_turn("c2")["tool_calls"]
+    for after in ([], [ASK], [{"role": "assistant", "content": "So."}, ASK]):
+        request = plan(name, [ASK, two, result_turn("c2", "found"), *after], tools=[tool()])
+        sent = request.body["messages"]
+        assert shape(sent)[:4] == ["user", "assistant c1,c2", "tool c1", "tool c2"]
+        assert "interrupted" in sent[2]["content"]
+        assert sent[3]["content"] == "found"
+        [note] = [n for n in request.notes if n.code == "call-unanswered"]
+        assert "messages[1]" in note.said
+        assert "search" in note.said
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_F6_a_result_of_no_call_is_left_out(name: str) -> None:
+    whole = [call_turn("c1"), result_turn("c1")]
+    for orphaned in (
+        [result_turn("c0"), *whole],
+        [*whole, result_turn("c1", "again")],
+        [*whole, ASK, result_turn("c9")],
+    ):
+        request = plan(name, [ASK, *orphaned, ASK], tools=[tool()])
+        assert [s for s in shape(request.body["messages"]) if s != "user"] == ["assistant c1", "tool c1"]
+        assert request.body["messages"][2]["content"] == "found"
+        [note] = [n for n in request.notes if n.code == "result-orphan"]
+        assert "messages[" in note.said
+        assert note.did == "left out"
+
+
+def test_F6_a_model_without_tools_is_told_of_them_in_words(tmp_path: Path) -> None:
+    history = [ASK, call_turn("c1"), result_turn("c1", "20 °C"), result_turn("c0", "lost"), ASK]
+    request = plan(home(tmp_path, "tools.supported = false"), history)
+    assert [m["role"] for m in request.body["messages"]] == ["user", "assistant", "user", "user"]
+    assert "search" in request.body["messages"][1]["content"]
+    assert "20 °C" in request.body["messages"][2]["content"]
+    assert "lost" in request.body["messages"][2]["content"]
+    expect_note(request.notes, "tools.supported", said="messages[1]", did="in words", where="overlay.toml")
+
+
+@pytest.mark.parametrize("name", ["minimax/MiniMax-M2.5", DEEPSEEK])
+def test_F7_results_stand_right_after_their_calls_and_the_rest_after_them(name: str) -> None:
+    two = call_turn("c1")
+    two["tool_calls"] += call_turn("c2")["tool_calls"]
+    beside = {"role": "user", "content": "By the way."}
+    request = plan(name, [ASK, two, result_turn("c2"), beside, result_turn("c1"), ASK], tools=[tool()])
+    sent = request.body["messages"]
+    assert shape(sent) == ["user", "assistant c1,c2", "tool c1", "tool c2", "user", "user"]
+    assert sent[4]["content"] == "By the way."
+    assert {n.said for n in request.notes if n.code == "result-moved"} == {
+        "messages[2] answers messages[1]",
+        "messages[4] answers messages[1]",
+    }
+
+
+# ── F9: ids ──────────────────────────────────────────────────────────────────
+def test_F9_ids_that_begin_anew_each_turn_are_paired_in_their_turn_and_made_unique() -> None:
+    history = [ASK]
+    for n in range(3):
+        both = call_turn("search:0")
+        both["tool_calls"] += call_turn("search:1")["tool_calls"]
+        history += [both, result_turn("search:0", f"{n}a"), result_turn("search:1", f"{n}b"), ASK]
+    request = plan("moonshotai/kimi-k3", history, tools=[tool()])
+    sent = request.body["messages"]
+    called = [c["id"] for m in sent for c in m.get("tool_calls", ())]
+    assert called[:2] == ["search:0", "search:1"]
+    assert len(set(called)) == 6
+    answers = [(m["tool_call_id"], m["content"]) for m in sent if m["role"] == "tool"]
+    assert answers == list(zip(called, ["0a", "0b", "1a", "1b", "2a", "2b"], strict=True))
+    [note] = [n for n in request.notes if n.code == "ids-repeated"]
+    assert "messages[5]" in note.said
+    assert wire("moonshotai/kimi-k3", history[:9])[:9] == sent[:9]
+
+
+def test_F9_one_id_for_all_calls_of_a_turn_is_told_apart_by_order() -> None:
+    same = call_turn("call")
+    same["tool_calls"] += call_turn("call")["tool_calls"]
+    sent = wire("llamacpp/any", [ASK, same, result_turn("call", "first"), result_turn("call", "second")])
+    ids = [c["id"] for c in sent[1]["tool_calls"]]
+    assert ids[0] != ids[1]
+    assert [(m["tool_call_id"], m["content"]) for m in sent[2:]] == [(ids[0], "first"), (ids[1], "second")]
+
+
+def test_F9_a_result_is_not_taken_for_that_of_a_call_which_was_broken_off() -> None:
+    history = [ASK, call_turn("search:0"), ASK, call_turn("search:0"), result_turn("search:0", "found"), ASK]
+    contents = [m["content"] for m in wire(DEEPSEEK, history) if m["role"] == "tool"]
+    assert "interrupted" in contents[0]
+    assert contents[1] == "found"
+
+
+@pytest.mark.parametrize("empty", ["", None])
+def test_F9_without_ids_the_order_tells(empty: str | None) -> None:
+    two = call_turn()
+    two["tool_calls"] = [{**c, "id": empty} for c in [*two["tool_calls"], *call_turn(name="weather")["tool_calls"]]]
+    results = [{"role": "tool", "tool_call_id": empty, "content": text} for text in ("one", "two")]
+    sent = wire(DEEPSEEK, [ASK, two, *results])
+    ids = [c["id"] for c in sent[1]["tool_calls"]]
+    assert all(ids)
+    assert [(m["tool_call_id"], m["content"]) for m in sent[2:]] == list(zip(ids, ["one", "two"], strict=True))
+
+
+# ── F10, F12 ─────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("content", ["", None, " \n", [], [{"type": "text", "text": ""}]])
+@pytest.mark.parametrize("name", STRICT)
+def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> None:
+    empty = {"role": "assistant", "content": content, "tool_calls": [], "reasoning": "cut off while it thou"}
+    request = plan(name, [ASK, empty, ASK, {"role": "assistant", "content": "So."}, ASK], tools=[tool()])
+    assert [m["role"] for m in request.body["messages"]] == ["user", "user", "assistant", "user"]
+    assert "tool_calls" not in request.body["messages"][2]
+    [note] = [n for n in request.notes if n.code == "turn-empty"]
+    assert "messages[1]" in note.said
+
+
+def test_F10_nothing_empty_and_nothing_dangling_is_in_the_body() -> None:
+    body = plan(DEEPSEEK, [ASK], tools=[], tool_choice="auto").body
+    assert not {"tools", "tool_choice"} & body.keys()
+
+
+@pytest.mark.parametrize(("status", "tries"), [(400, 1), (404, 1), (422, 1)])
+def test_F12_a_request_that_is_wrong_is_sent_once(status: int, tries: int) -> None:
+    said = "messages[3]: Invalid 'messages[3].content'"
+    peer = Wire(failed(status, {"error": {"message": said}}))
+    with cnllm.Client(transport=peer.transport, api_key="k") as client, pytest.raises(cnllm.EndpointError) as raised:
+        client.call(DEEPSEEK, "Why?")
+    assert len(peer.requests) == tries
+    assert said in str(raised.value)
