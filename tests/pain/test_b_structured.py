@@ -47,7 +47,7 @@ def test_B8_it_is_validated_here_and_asked_for_again_a_bounded_number_of_times()
     wire = Wire(wrong)
     reply = call(DEEPSEEK[0], wire, corrections=2)
     assert (reply.parsed, reply.text, len(wire.requests)) == (None, '{"n": "one"}', 3)
-    assert "'one' is not of type 'integer'" in [n.said for n in reply.notes if n.code == "answer-invalid"][0]
+    assert "'one' is not of type 'integer'" in next(n.said for n in reply.notes if n.code == "answer-invalid")
 
 
 # ── B9 ───────────────────────────────────────────────────────────────────────
