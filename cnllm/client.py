@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,6 +12,7 @@ from cnllm import tiers
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
+from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
@@ -20,7 +21,7 @@ from cnllm.run_async import AsyncRuns
 from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
-from cnllm.types import Event, Note, Reply
+from cnllm.types import Event, Message, Note, Reply
 
 if TYPE_CHECKING:
     import httpx
@@ -76,6 +77,8 @@ class _Base:
     def _begin(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, str | None]:
+        if not isinstance(messages, str | Message | Mapping | Sequence):
+            messages = list(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
         given = options.get("api_key") or self._key
         key = given or _NO_KEY if self.simulate else key_for(plan, given, self.registry)
@@ -83,7 +86,9 @@ class _Base:
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
-            again=lambda: self.plan(plan.model, messages, stream=False, **options),
+            again=lambda *more: self.plan(
+                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **options
+            ),
         )
         return call, key
 

@@ -18,6 +18,7 @@ KNOWN: dict[str, tuple[tuple[type, ...], str]] = {
     "stop": ((str, list), "text, or a list of texts"),
     "seed": ((int,), "a whole number"),
     "parallel_tool_calls": ((bool,), "true or false"),
+    "corrections": ((int,), "a whole number"),
     "if_cut": ((str,), "error, again-whole or keep"),
     "on_unsupported": ((str,), "adjust, error or send"),
     "recover_text_calls": ((str,), "recover, strip or keep"),

@@ -22,7 +22,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.chain import continuing, ending
+from cnllm.engine import corrections
+from cnllm.engine.chain import continuing
+from cnllm.engine.endings import ending, is_verdict, told_anew
 from cnllm.engine.parser import StreamParser
 from cnllm.engine.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut, TransportError
@@ -31,6 +33,7 @@ from cnllm.types import (
     BlockEnd,
     Event,
     Finished,
+    Message,
     Note,
     NoteAdded,
     Reply,
@@ -85,7 +88,7 @@ class Call:
         *,
         retry: Retry,
         timeouts: Timeouts,
-        again: Callable[[], Plan],
+        again: Callable[..., Plan],
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -110,9 +113,12 @@ class Call:
     # ── whole ────────────────────────────────────────────────────────────────
 
     def whole(self) -> Steps:
-        """The reply in one piece."""
+        """The reply in one piece, corrected where the plan says so."""
+        return (yield from self._corrected((yield from self._whole())))
+
+    def _whole(self) -> Steps:
         if self.plan.stream:  # an endpoint that only streams: collect
-            steps = self.stream()
+            steps = self._stream()
             sent: Any = None
             while True:
                 try:
@@ -161,6 +167,28 @@ class Call:
 
     def stream(self) -> Steps:
         """The reply as events; a plan that cannot be streamed is called whole and delivered as events."""
+        if not self.plan.corrections or self.plan.answer is None:
+            return (yield from self._stream())
+        held: list[Event] = []  # the end, which is none if the answer is to be corrected
+        steps, sent = self._stream(), None
+        while True:
+            try:
+                effect = steps.send(sent)
+            except StopIteration as stop:
+                reply: Reply = stop.value
+                break
+            if isinstance(effect, list):
+                held += [event for event in effect if is_verdict(event)]
+                effect = type(effect)(event for event in effect if not is_verdict(event))
+            sent = yield effect
+        corrected = yield from self._corrected(reply)
+        if corrected is reply:
+            yield Last(held)
+        else:
+            yield Last(told_anew(reply, corrected, held))
+        return corrected
+
+    def _stream(self) -> Steps:
         tries = 0
         while True:
             tries += 1
@@ -259,6 +287,43 @@ class Call:
             yield Drain()
         return reply
 
+    # ── corrections ──────────────────────────────────────────────────────────
+
+    def _corrected(self, reply: Reply) -> Steps:
+        """The reply, or the one that came of sending an invalid answer back. That is asked for whole."""
+        if self.plan.answer is None:
+            return reply
+        turns: list[Message] = []
+        most = self.plan.corrections
+        for nth in range(1, most + 1):
+            words = corrections.fault(reply)
+            if words is None:
+                break
+            turns += corrections.request(self.plan, reply, words)
+            try:
+                found = yield from self._inner(self._retry, *turns).whole()
+            except CnllmError as error:  # what came before is whole, and paid for
+                return corrections.gave_up(reply, words, str(error))
+            if found.finish not in ("stop", "tool_calls"):
+                return corrections.gave_up(reply, words, f"it ended with {found.finish}")
+            reply = corrections.together(reply, found, words, nth, most)
+        return reply
+
+    def _inner(self, retry: Retry, *more: Message) -> Call:
+        """A call within this one: whole, with what was said since, and with no second thoughts of its own."""
+
+        def again(*further: Message) -> Plan:
+            return replace(self._again(*more, *further), corrections=0)
+
+        return Call(
+            replace(again(), if_cut="error"),  # where an endpoint only streams, this one may be cut as well
+            retry=retry,
+            timeouts=self._timeouts,
+            again=again,
+            clock=self._clock,
+            chance=self._chance,
+        )
+
     # ── recovery ─────────────────────────────────────────────────────────────
 
     def _once_more(
@@ -269,17 +334,10 @@ class Call:
         self._delivered = True
         yield Last(before)
         assert cut.reply is not None
-        plan = replace(self._again(), if_cut="error")  # where an endpoint only streams, this one may be cut as well
+        once = replace(self._retry, attempts=1)
         failed: CnllmError = cut
         for tries in range(1, _AGAIN + 1):
-            inner = Call(
-                plan,
-                retry=replace(self._retry, attempts=1),
-                timeouts=self._timeouts,
-                again=self._again,
-                clock=self._clock,
-                chance=self._chance,
-            )
+            inner = self._inner(once)
             try:
                 yield from inner.whole()
             except (StreamCut, TransportError, EndpointError) as error:
@@ -305,7 +363,7 @@ class Call:
         events: list[Event] = [NoteAdded(note)]
         events += continuing(old.reasoning, old.text, bool(old.incomplete), new)
         reply = replace(new, notes=[*new.notes, note])
-        yield Last([*events, *ending(reply), Finished(reply.finish, reply.raw_finish)])
+        yield Last([*events, *ending(reply)])
         return reply
 
 

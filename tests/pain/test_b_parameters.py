@@ -1,4 +1,4 @@
-"""B: requests refused for a parameter the endpoint does not take (B8 and B9 belong to structured output)."""
+"""B: requests refused for a parameter the endpoint does not take (B8 and B9: test_b_structured.py)."""
 
 import copy
 import json

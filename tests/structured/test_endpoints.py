@@ -1,0 +1,53 @@
+"""Every described endpoint, on its own simulator: the method that is chosen is one it takes, in every mode."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cnllm import Client, Model
+from cnllm.registry.load import builtin_path, read
+from cnllm.registry.registry import Registry
+
+from .support import SCHEMA
+
+BUILTIN = Registry([read(builtin_path(), builtin=True)])
+TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}}
+
+
+def signature(model: Model) -> Any:
+    """What two models share that are asked for structured output in the same way."""
+    flags = model.flags
+    kept = ("schema", "tool_choice", "tools", "reasoning", "messages", "stream", "body")
+    return msgspec.json.encode([model.provider, *(getattr(flags, name) for name in kept)])
+
+
+def distinct(provider: str) -> list[Model]:
+    """The provider's models, one of each kind."""
+    found = [BUILTIN.resolve(name) for name in BUILTIN.names() if name.startswith(f"{provider}/")]
+    return list({signature(m): m for m in found if m.protocol == "openai-chat" and m.flags.base_url}.values())
+
+
+@pytest.mark.parametrize("provider", BUILTIN.providers)
+def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
+    with Client(BUILTIN, simulate=True) as client:
+        for model in distinct(provider):
+            for reasoning in ("off", "on"):
+                options: dict[str, Any] = {"schema": SCHEMA, "corrections": 0, "reasoning": reasoning}
+                whole = client.call(model, "who?", **options)
+                with client.stream(model, "who?", **options) as stream:
+                    streamed = stream.reply
+                for reply in (whole, streamed):
+                    assert isinstance(reply.parsed, dict), (model, reasoning, reply)
+                    assert (reply.finish, reply.tool_calls) == ("stop", [])
+                assert streamed.parsed == whole.parsed
+
+
+@pytest.mark.parametrize("provider", BUILTIN.providers)
+def test_it_is_taken_beside_the_callers_tools(provider: str) -> None:
+    with Client(BUILTIN, simulate=True) as client:
+        for model in distinct(provider):
+            if model.flags.tools is not None and model.flags.tools.supported is False:
+                continue
+            reply = client.call(model, "who?", schema=SCHEMA, tools=[TOOL])
+            assert ([call.name for call in reply.tool_calls], reply.parsed) == (["look"], None), model
