@@ -210,15 +210,16 @@ class AsyncRun(Told):
     async def _execute(self, todo: Execute) -> None:
         import anyio
 
-        places = anyio.Semaphore(self._rules.max_parallel)
+        waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
 
-        async def one(place: int, call: ToolCall) -> None:
-            async with places:
+        async def work() -> None:
+            while waiting:
+                place, call = waiting.popleft()
                 todo.results[place] = await self._result(call)
 
         async with anyio.create_task_group() as group:
-            for place, call in enumerate(todo.calls):
-                group.start_soon(one, place, call)
+            for _ in range(min(self._rules.max_parallel, len(todo.calls))):
+                group.start_soon(work)
 
     async def _result(self, call: ToolCall) -> ToolResult:
         import anyio
