@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 from collections import deque
@@ -90,7 +91,8 @@ class AsyncRun(Told):
             if threading.get_ident() == self._thread:
                 self._wake()
             else:
-                self._post(self._wake)
+                with contextlib.suppress(RuntimeError):  # the event loop is over, and so is all that ran in it
+                    self._post(self._wake)
 
     def _wake(self) -> None:
         if self._scope is not None:

@@ -1,7 +1,7 @@
 """Both clients' loops behind one face, and scripts for a peer that calls tools."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -119,7 +119,7 @@ def says_whole(text: str, finish: str = "stop") -> list[bytes]:
     return [reply(text, finish=finish)]
 
 
-def turns(verb: str, *steps: list[Call] | str) -> list[list[bytes]]:
+def turns(verb: str, *steps: Sequence[Call] | str) -> list[list[bytes]]:
     """A script for each step: calls, or words."""
     calls, words = (asks_whole, says_whole) if verb == "run" else (asks, says)
     return [words(step) if isinstance(step, str) else calls(*step) for step in steps]

@@ -32,6 +32,18 @@ def cancelled_when(said: threading.Event, run: Any) -> Iterator[None]:
         thread.join(SOON)
 
 
+class Knock(threading.Event):
+    """What a peer waits for before it answers; `heard` says that it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.heard.set()
+        return super().wait(timeout)
+
+
 def goes_on(client: Loops, peer: Peer, run: Any) -> list[dict[str, Any]]:
     """The history is taken by a next request; what was sent."""
     legal(run.messages)
@@ -53,21 +65,14 @@ def test_in_the_middle_of_a_stream(client: Loops) -> None:
 
 
 def test_before_the_first_byte_of_an_answer(client: Loops) -> None:
-    begun = threading.Event()
-    with Peer([Stay()]) as peer:
-        with client.run_stream(at(peer)) as run, cancelled_when(begun, run):
-            threading.Thread(target=lambda: (_until(lambda: bool(peer.received)), begun.set())).start()
+    knock = Knock()
+    with Peer([Wait(knock)]) as peer:
+        with client.run_stream(at(peer)) as run, cancelled_when(knock.heard, run):
             assert list(run) == []
         assert (run.stopped, len(peer.received)) == ("cancelled", 1)
         with pytest.raises(cnllm.LoopStopped, match="no reply"):
             assert run.reply
         assert [m["content"] for m in goes_on(client, peer, run)] == ["hi", "go on"]
-
-
-def _until(true: Any) -> None:
-    gate = threading.Event()
-    while not true() and not gate.wait(0.005):
-        pass
 
 
 def test_in_the_middle_of_a_tool_the_results_that_came_are_kept(client: Loops) -> None:
@@ -194,13 +199,16 @@ def test_from_a_callback_and_when_it_is_over(client: Loops) -> None:
         assert (done.stopped, done.reply.text) == ("done", "Noon.")
 
 
-def test_nothing_is_tried_again_after_it(client: Loops) -> None:
+def test_nothing_is_tried_again_after_it(backend: Backend) -> None:
     """A refusal that would be retried comes after the run was cancelled."""
-    asked, go = threading.Event(), threading.Event()
-    with Peer([Wait(go), refused(503)]) as peer, Loops("sync" if not client._a else "asyncio") as patient:
-        with patient.run_stream(at(peer)) as run, cancelled_when(asked, run):
-            threading.Thread(target=lambda: (_until(lambda: bool(peer.received)), asked.set())).start()
+    knock = Knock()
+    again = cnllm.Retry(attempts=3, base=0.0)
+    with Peer([Wait(knock), refused(503)]) as peer, Loops(backend, retry=again) as client:
+        with client.run_stream(at(peer)) as run, cancelled_when(knock.heard, run):
             list(run)
-        go.set()
+        knock.set()
+        for thread in threading.enumerate():
+            if thread.name == "cnllm-call":
+                thread.join(SOON)
         assert run.stopped == "cancelled"
         assert len(peer.received) == 1

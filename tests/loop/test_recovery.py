@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from client.peer import DONE, Close, call_delta, chunked, delta, reply, stream, usage, whole
+from client.peer import DONE, Close, Step, call_delta, chunked, delta, reply, stream, usage, whole
 
 import cnllm
 
@@ -71,7 +71,7 @@ def test_a_call_that_was_cut_is_made_by_the_reply_taken_again(client: Loops) -> 
 
 
 def test_where_it_breaks_off_again_and_again_the_model_is_asked_to_go_on(client: Loops) -> None:
-    broken = [chunked(whole(), end=False)[:-30], Close()]
+    broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
     with Peer(CUT, broken, broken, broken, says_whole(" blue.")) as peer:
         events, run = ran(client, "run_stream", at(peer))
     assert streams(peer) == [True, False, False, False, False]
@@ -125,7 +125,7 @@ def test_an_empty_reply_is_asked_for_again(client: Loops, verb: str) -> None:
 
 
 def test_a_whole_body_that_breaks_off_is_asked_for_again(client: Loops) -> None:
-    broken = [chunked(whole(), end=False)[:-30], Close()]
+    broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
     with Peer(broken, [reply("Whole.")]) as peer:
         assert client.run(at(peer)).reply.text == "Whole."
 

@@ -1,5 +1,6 @@
 """A loop's steps: what is done, told and counted, and why it ends."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from .support import (
     turns,
     written,
 )
+
+README = Path(__file__).parents[2] / "README.md"
 
 
 def search(q: str) -> str:
@@ -163,3 +166,13 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
         with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
             ran(client, verb, at(peer), tools=[now], max_stepps=3)
         assert peer.received == []
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = README.read_text().split("### Tool loop\n")[1].split("\n### ")[0].split("\n## ")[0]
+    example = section.split("```python\n")[1].split("```")[0]
+    exec(compile(example, str(README), "exec"), {"__name__": "example"})
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("step 1: 1 calls, 1 returned")
+    assert "21 degrees" in told[2]
+    assert told[-1].endswith("done")
