@@ -7,7 +7,7 @@ import textwrap
 
 from msgspec import Struct
 
-__all__ = ["Docstring", "parsed"]
+__all__ = ["Docstring", "read"]
 
 _SECTIONS = (
     "Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters|Returns?|Yields?|Raises?|"
@@ -28,7 +28,7 @@ class Docstring(Struct, frozen=True):
     parameters: dict[str, str]
 
 
-def parsed(doc: str) -> Docstring:
+def read(doc: str) -> Docstring:
     """A docstring, its indentation cleaned (`inspect.getdoc`), taken apart."""
     lines = doc.splitlines()
     first = next((at for at in range(len(lines)) if _head(lines, at) or _FIELD.match(lines[at])), len(lines))

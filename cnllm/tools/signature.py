@@ -46,7 +46,7 @@ def named(function: Function) -> str:
 
 def described(function: Function) -> str | None:
     """What a docstring says before it comes to the parameters."""
-    return docstring.parsed(_doc(function)).text or None
+    return docstring.read(_doc(function)).text or None
 
 
 def _doc(function: Function) -> str:
@@ -70,7 +70,7 @@ def _read(function: Function) -> Signature:
     from typing_extensions import TypedDict
 
     taken = _taken(function)
-    said = docstring.parsed(_doc(function)).parameters
+    said = docstring.read(_doc(function)).parameters
     fields = {name: _field(parameter, said.get(name)) for name, parameter in taken.items()}
     make: Any = TypedDict
     kind = make("Arguments", fields)
