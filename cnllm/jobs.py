@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import inspect
@@ -59,12 +58,18 @@ class Job:
     def _work(self) -> None:
         try:
             value = self._function(**self._arguments)
-            self.value = asyncio.run(self._awaited(value)) if self._awaits and inspect.isawaitable(value) else value
+            if self._awaits and inspect.isawaitable(value):
+                import asyncio  # only where it is needed: importing it takes a while
+
+                value = asyncio.run(self._awaited(value))
+            self.value = value
         except BaseException as error:  # noqa: BLE001 the model is told of it
             self.error = error
         self._done(self)
 
     async def _awaited(self, value: Awaitable[Any]) -> Any:
+        import asyncio
+
         task, loop = asyncio.ensure_future(value), asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._left:
@@ -76,6 +81,8 @@ def at_once(value: Any) -> Any:
     """A callback's answer; one that is to be awaited is awaited in a loop of its own."""
     if not inspect.isawaitable(value):
         return value
+
+    import asyncio
 
     async def wait() -> Any:
         return await value

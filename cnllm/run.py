@@ -103,7 +103,8 @@ class Run(Told):
     def close(self) -> None:
         """End the run, wherever it is."""
         self.cancel()
-        if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:  # in another thread: it sees that it was cancelled
+        # Where it is running, in another thread or up the stack, it sees that it was cancelled.
+        if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
             self._events.close()
             self._loop.end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 from collections import deque
@@ -90,7 +91,8 @@ class AsyncRun(Told):
             if threading.get_ident() == self._thread:
                 self._wake()
             else:
-                self._post(self._wake)
+                with contextlib.suppress(RuntimeError):  # the event loop is over, and so is all that ran in it
+                    self._post(self._wake)
 
     def _wake(self) -> None:
         if self._scope is not None:
@@ -210,15 +212,16 @@ class AsyncRun(Told):
     async def _execute(self, todo: Execute) -> None:
         import anyio
 
-        places = anyio.Semaphore(self._rules.max_parallel)
+        waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
 
-        async def one(place: int, call: ToolCall) -> None:
-            async with places:
+        async def work() -> None:
+            while waiting:
+                place, call = waiting.popleft()
                 todo.results[place] = await self._result(call)
 
         async with anyio.create_task_group() as group:
-            for place, call in enumerate(todo.calls):
-                group.start_soon(one, place, call)
+            for _ in range(min(self._rules.max_parallel, len(todo.calls))):
+                group.start_soon(work)
 
     async def _result(self, call: ToolCall) -> ToolResult:
         import anyio

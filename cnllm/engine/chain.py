@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from cnllm.errors import EmptyReply, StreamCut, Timeout, TransportError
 from cnllm.types import (
-    BlockEnd,
     Cost,
     Event,
     Message,
@@ -22,18 +21,13 @@ from cnllm.types import (
     Text,
     TextDelta,
     ToolCall,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     ToolResult,
     Usage,
-    UsageSeen,
 )
 
 __all__ = [
     "broken",
     "continuing",
-    "ending",
     "failed",
     "joined",
     "lost",
@@ -152,20 +146,6 @@ def continuing(thought: str, text: str, begun: bool, reply: Reply) -> list[Event
     if more := reply.text[len(text) :]:
         events.append(TextDelta(more))
     return events
-
-
-def ending(reply: Reply) -> list[Event]:
-    """The closing events of a reply that was read elsewhere, but for `Finished`."""
-    out: list[Event] = []
-    calls = reply.tool_calls
-    for index, call in enumerate(calls):
-        out.append(ToolCallStart(index, call.id, call.name))
-        if call.raw:
-            out.append(ToolCallDelta(index, call.raw))
-    out.append(UsageSeen(reply.usage))
-    out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
-    out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]
-    return out
 
 
 def joined(thought: str, text: str, reply: Reply) -> Reply:

@@ -18,11 +18,16 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["ending", "is_verdict", "told_anew"]
+__all__ = ["blocks", "ending", "is_verdict", "told_anew"]
 
 
 def ending(reply: Reply) -> list[Event]:
     """The closing events of a reply that was read elsewhere."""
+    return [*blocks(reply), Finished(reply.finish, reply.raw_finish)]
+
+
+def blocks(reply: Reply) -> list[Event]:
+    """The same but for `Finished`."""
     out: list[Event] = []
     calls = reply.tool_calls
     for index, call in enumerate(calls):
@@ -32,7 +37,7 @@ def ending(reply: Reply) -> list[Event]:
     out.append(UsageSeen(reply.usage))
     out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
     out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]
-    return [*out, Finished(reply.finish, reply.raw_finish)]
+    return out
 
 
 def is_verdict(event: Event) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from cnllm.engine import chain
+from cnllm.engine.endings import blocks
 from cnllm.engine.plan import Plan
 from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
 from cnllm.errors import CnllmError, EmptyReply, StreamCut
@@ -226,7 +227,7 @@ class Loop:
                 raise got from got.__cause__
             got = kept
         if tries and self._stream and got is not kept:
-            yield [*chain.continuing(*self._delivered(), self._begun, got), *chain.ending(got)]
+            yield [*chain.continuing(*self._delivered(), self._begun, got), *blocks(got)]
         return got
 
     def _ask(self, messages: list[Message], *, stream: bool) -> Ask:
@@ -249,11 +250,11 @@ class Loop:
         if not self._stream:
             return whole
         if self._begun or self._delivered() != (thought, text):
-            yield [*chain.continuing("", "", True, whole), *chain.ending(whole)]
+            yield [*chain.continuing("", "", True, whole), *blocks(whole)]
             return whole
         rest = whole.text[len(text) :]
         new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]
-        yield [*new, *chain.ending(whole)]
+        yield [*new, *blocks(whole)]
         return whole
 
     # ── the tools' part ──────────────────────────────────────────────────────

@@ -1,0 +1,151 @@
+"""A chain that breaks: the step is taken again, nothing is delivered twice, and nothing torn is executed."""
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+from client.peer import DONE, Close, Step, call_delta, chunked, delta, reply, stream, usage, whole
+
+import cnllm
+
+from .support import Loops, Peer, asks, asks_whole, at, counted, ran, results, says, says_whole, sent, turns, written
+
+CUT = [stream(delta("The sky"), delta(" is"))]
+EMPTY = says_whole("")
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the clients slept between tries; they do not sleep really."""
+    taken: list[float] = []
+    nap = anyio.sleep
+
+    async def asleep(seconds: float) -> None:
+        taken.append(seconds)
+        await nap(0)
+
+    monkeypatch.setattr(time, "sleep", taken.append)
+    monkeypatch.setattr(anyio, "sleep", asleep)
+    return taken
+
+
+def now() -> str:
+    return "noon"
+
+
+def streams(peer: Peer) -> list[bool]:
+    """Which requests asked for a stream."""
+    return [bool(request.json().get("stream")) for request in peer.received]
+
+
+def test_a_cut_stream_is_taken_again_whole_and_nothing_is_delivered_twice(client: Loops) -> None:
+    with Peer(asks(("now", "{}")), CUT, says_whole("The sky is blue.")) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[now])
+    assert streams(peer) == [True, True, False]
+    assert (run.stopped, run.reply.text, written(events)) == ("done", "The sky is blue.", "The sky is blue.")
+    assert counted(events, cnllm.Restarted) == 0
+    assert [e.finish for e in events if isinstance(e, cnllm.Finished)] == ["tool_calls", "stop"]
+    assert [m.text for m in run.messages if m.role == "assistant"] == ["", "The sky is blue."]
+
+
+def test_one_that_begins_differently_restarts(client: Loops) -> None:
+    with Peer(CUT, says_whole("Blue it is.")) as peer:
+        events, run = ran(client, "run_stream", at(peer))
+    assert counted(events, cnllm.Restarted) == 1
+    assert written(events) == run.reply.text == "Blue it is."
+
+
+def test_a_call_that_was_cut_is_made_by_the_reply_taken_again(client: Loops) -> None:
+    made: list[str] = []
+
+    def write(path: str) -> str:
+        made.append(path)
+        return "ok"
+
+    cut = [stream(call_delta(0, '{"path": "a', id="c1", name="write"))]
+    with Peer(cut, asks_whole(("write", '{"path": "all"}', "c2")), says("Done.")) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[write])
+    assert (made, run.stopped, results(peer)) == (["all"], "done", {"c2": "ok"})
+    assert [e.call.arguments for e in events if isinstance(e, cnllm.ToolCallEnd)] == [{"path": "all"}]
+
+
+def test_where_it_breaks_off_again_and_again_the_model_is_asked_to_go_on(client: Loops) -> None:
+    broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
+    with Peer(CUT, broken, broken, broken, says_whole(" blue.")) as peer:
+        events, run = ran(client, "run_stream", at(peer))
+    assert streams(peer) == [True, False, False, False, False]
+    asked = [(m["role"], m["content"]) for m in sent(peer)]
+    assert asked[:2] == [("user", "hi"), ("assistant", "The sky is")]
+    assert asked[2][0] == "user"
+    assert "go on" in asked[2][1]
+    assert written(events) == run.reply.text == run.messages[-1].text == "The sky is blue."
+    assert [m.role for m in run.messages] == ["user", "assistant"]
+    assert [note.code for note in run.steps[0].notes] == ["continued"]
+    assert [e.finish for e in events if isinstance(e, cnllm.Finished)] == ["stop"]
+
+
+def test_the_words_are_in_the_language_of_the_conversation_and_may_be_one_s_own(client: Loops) -> None:
+    with Peer(*[EMPTY] * 4, says_whole("好。")) as peer:
+        assert ran(client, "run", at(peer), "你好")[1].reply.text == "好。"
+    assert "继续" in sent(peer)[-1]["content"]
+    assert len(peer.received) == 5
+
+
+def test_when_that_fails_too_the_error_is_raised_and_the_history_legal(client: Loops) -> None:
+    events: list[Any] = []
+    with Peer(CUT, [chunked(whole(), end=False)[:-30], Close()]) as peer:
+        with client.run_stream(at(peer)) as run, pytest.raises(cnllm.StreamCut) as caught:
+            events.extend(run)
+        assert len(peer.received) == 5
+    assert caught.value.run is run.run
+    assert (run.stopped, run.messages[-1].text, written(events)) == ("error", "The sky is", "The sky is")
+    assert events[-1] == cnllm.Finished("cut", None)
+
+
+@pytest.mark.parametrize("if_cut", ["error", "keep"])
+def test_the_caller_decides_what_becomes_of_a_cut_stream(client: Loops, if_cut: str) -> None:
+    with Peer(CUT) as peer:
+        if if_cut == "error":
+            with pytest.raises(cnllm.StreamCut):
+                ran(client, "run_stream", at(peer), if_cut=if_cut)
+        else:
+            events, run = ran(client, "run_stream", at(peer), if_cut=if_cut)
+            assert (run.stopped, run.reply.text, events[-1].finish) == ("cut", "The sky is", "cut")
+        assert len(peer.received) == 1
+
+
+def test_an_empty_reply_is_asked_for_again(client: Loops, verb: str) -> None:
+    empty = EMPTY if verb == "run" else [stream(delta(finish="stop"), usage(), DONE)]
+    with Peer(turns(verb, [("now", "{}")])[0], empty, EMPTY, says_whole("Noon.")) as peer:
+        events, run = ran(client, verb, at(peer), tools=[now])
+    assert (run.stopped, run.reply.text, len(peer.received)) == ("done", "Noon.", 4)
+    assert [note.code for note in run.steps[1].notes] == ["step-again"] * 2
+    assert verb == "run" or written(events) == "Noon."
+
+
+def test_a_whole_body_that_breaks_off_is_asked_for_again(client: Loops) -> None:
+    broken: list[Step] = [chunked(whole(), end=False)[:-30], Close()]
+    with Peer(broken, [reply("Whole.")]) as peer:
+        assert client.run(at(peer)).reply.text == "Whole."
+
+
+def test_two_calls_the_same_and_results_that_differ_are_progress(client: Loops, verb: str) -> None:
+    times = iter(range(100))
+    script = turns(verb, *[[("tick", "{}")]] * 5, "Five.")
+    with Peer(*script) as peer:
+        run = ran(client, verb, at(peer), tools=[cnllm.tool(lambda: next(times), name="tick")])[1]
+    assert (run.stopped, len(run.steps)) == ("done", 6)
+
+
+def test_circles_of_several_steps_are_seen(client: Loops, verb: str) -> None:
+    a, b = [("say", '{"n": 1}')], [("say", '{"n": 2}')]
+
+    def say(n: int) -> int:
+        return n
+
+    with Peer(*turns(verb, a, b, a, b, a, b, a, b)) as peer:
+        run = ran(client, verb, at(peer), tools=[say])[1]
+    assert (run.stopped, len(run.steps)) == ("repeated", 6)
+    with Peer(*turns(verb, *[a] * 9, "Done.")) as peer:
+        assert ran(client, verb, at(peer), tools=[say], max_repeats=None)[1].stopped == "done"

@@ -1,0 +1,178 @@
+"""A loop's steps: what is done, told and counted, and why it ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cnllm
+
+from .support import (
+    Backend,
+    Loops,
+    Peer,
+    asks,
+    at,
+    counted,
+    legal,
+    ran,
+    results,
+    says,
+    says_whole,
+    sent,
+    turns,
+    written,
+)
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def search(q: str) -> str:
+    """Look it up."""
+    return f"found {q}"
+
+
+def now() -> str:
+    return "noon"
+
+
+def test_the_model_is_told_results_until_it_is_done(client: Loops, verb: str) -> None:
+    script = turns(verb, [("search", '{"q": "sky"}')], [("search", '{"q": "sea"}'), ("now", "{}")], "Both are blue.")
+    told: list[cnllm.Step] = []
+    with Peer(*script) as peer:
+        events, run = ran(client, verb, at(peer), tools=[search, now], on_step=told.append)
+    assert (run.stopped, run.reply.text) == ("done", "Both are blue.")
+    assert results(peer, 1) == {"c_search_0": "found sky"}
+    assert [m["role"] for m in sent(peer, 2)] == [*("user", "assistant", "tool"), *("assistant", "tool", "tool")]
+    assert [m["content"] for m in sent(peer, 2) if m["role"] == "tool"] == ["found sky", "found sea", "noon"]
+    assert tuple(told) == run.steps
+    assert [(step.number, step.called, step.returned) for step in told] == [(1, 1, 1), (2, 2, 2), (3, 0, 0)]
+    assert str(told[1]).startswith("step 2: 2 calls, 2 returned, ")
+    assert (run.usage.input, run.usage.output, run.usage.cached) == (9, 12, None)
+    assert run.messages[-1] == run.reply.message
+    legal(run.messages)
+    if verb == "run_stream":
+        assert [e.finish for e in events if isinstance(e, cnllm.Finished)] == ["tool_calls", "tool_calls", "stop"]
+        assert written(events) == "Both are blue."
+        assert counted(events, cnllm.ToolCallEnd) == 3
+
+
+def test_the_simulator_s_tool_round_ends_in_an_answer_with_its_result(backend: Backend) -> None:
+    with Loops(backend, simulate=True) as simulated:
+        run = simulated.run("glm-4.7", "What is the weather?", tools=[search])
+    assert len(run.steps) == 2
+    assert "found" in run.reply.text
+    assert run.cost is None
+
+
+def test_what_it_cost_is_the_sum_of_its_steps() -> None:
+    model = "deepseek/deepseek-flash"
+    with Peer(*turns("run", [("now", "{}")], "Noon.")) as peer, Loops("sync", api_key="sk-0123456789") as client:
+        target = client._client.registry.resolve(model, base_url=peer.url)
+        run = client.run(target, tools=[now])
+    costs = [step.reply.cost for step in run.steps]
+    assert run.cost.amount == costs[0].amount + costs[1].amount
+    assert run.cost.amount > 0
+
+
+def test_max_steps_ends_it_with_a_history_to_go_on_from(client: Loops, verb: str) -> None:
+    script = turns(verb, *[[("search", f'{{"q": "{n}"}}')] for n in range(3)], "Done at last.")
+    with Peer(*script) as peer:
+        if verb == "run":
+            with pytest.raises(cnllm.LoopStopped, match=r"not done after 2 steps \(it called search\)") as stopped:
+                client.run(at(peer), tools=[search], max_steps=2)
+            run, more = stopped.value.run, stopped.value.reply
+            assert more == run.reply
+        else:
+            run = ran(client, verb, at(peer), tools=[search], max_steps=2)[1]
+        assert (run.stopped, len(peer.received)) == ("max_steps", 2)
+        assert ran(client, verb, at(peer), run.messages, tools=[search])[1].reply.text == "Done at last."
+    assert [m["content"] for m in sent(peer) if m["role"] == "tool"] == ["found 0", "found 1", "found 2"]
+
+
+def test_a_choice_that_forces_a_call_holds_for_the_first_step(client: Loops, verb: str) -> None:
+    with Peer(*turns(verb, [("now", "{}")], "Noon.")) as peer:
+        run = ran(client, verb, at(peer), tools=[now], tool_choice="required")[1]
+    assert [r.json().get("tool_choice") for r in peer.received] == ["required", None]
+    assert [note.code for note in run.steps[1].notes] == ["tool-choice"]
+
+
+def test_other_options_go_with_every_step(client: Loops, verb: str) -> None:
+    with Peer(*turns(verb, [("now", "{}")], "Noon.")) as peer:
+        ran(client, verb, at(peer), tools=[now], temperature=0.5, extra_body={"x": 1}, tool_choice="auto")
+    for request in peer.received:
+        body = request.json()
+        assert (body["temperature"], body["x"], body["tool_choice"]) == (0.5, 1, "auto")
+        assert [t["function"]["name"] for t in body["tools"]] == ["now"]
+
+
+def test_ids_that_come_again_are_made_unique(client: Loops, verb: str) -> None:
+    call = ("search", '{"q": "a"}', "call_0")
+    other = ("search", '{"q": "b"}', "call_0")
+    with Peer(*turns(verb, [call], [other], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[search])
+    assert list(results(peer).values()) == ["found a", "found b"]
+
+
+def test_a_history_with_calls_that_nobody_answered_is_completed(client: Loops, verb: str) -> None:
+    function = {"name": "search", "arguments": "{}"}
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function", "function": function}]},
+        {"role": "user", "content": "and?"},
+    ]
+    with Peer(*turns(verb, "Done.")) as peer:
+        run = ran(client, verb, at(peer), history, tools=[search])[1]
+    assert "interrupted" in results(peer)["x"]
+    assert [note.code for note in run.steps[0].notes] == ["result-missing"]
+    assert len(history) == 3
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_last_reply_that_is_not_whole_is_no_done(client: Loops, verb: str, finish: str) -> None:
+    script = (says_whole if verb == "run" else says)("The sky", finish=finish)
+    with Peer(script) as peer:
+        if verb == "run":
+            with pytest.raises(cnllm.LoopStopped, match="the last reply was"):
+                client.run(at(peer), tools=[now])
+        run = ran(client, verb, at(peer), tools=[now])[1]
+    assert (run.stopped, run.reply.text, run.reply.finish) == (finish, "The sky", finish)
+
+
+def test_errors_carry_the_run(client: Loops, verb: str) -> None:
+    refusal = b'HTTP/1.1 401 x\r\ncontent-length: 30\r\n\r\n{"error": {"message": "bad!"}}'
+    with Peer(*turns(verb, [("now", "{}")]), [refusal]) as peer, pytest.raises(cnllm.BadKey) as caught:
+        ran(client, verb, at(peer), tools=[now])
+    run: Any = caught.value.run
+    assert run.stopped == "error"
+    assert [m.role for m in run.messages] == ["user", "assistant", "tool"]
+
+
+def test_without_tools_it_is_a_call(client: Loops, verb: str) -> None:
+    with Peer(*turns(verb, "Hi.")) as peer:
+        assert ran(client, verb, at(peer))[1].reply.text == "Hi."
+    assert "tools" not in peer.received[0].json()
+
+
+def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: str) -> None:
+    declared = {"name": "look", "parameters": {"type": "object"}}
+    with Peer(asks()) as peer:
+        for tools, words in (([declared], "look"), ([now, now], "another"), ("now", "list")):
+            with pytest.raises((ValueError, TypeError), match=words):
+                ran(client, verb, at(peer), tools=tools)
+        for name in ("max_steps", "max_parallel", "max_repeats"):
+            with pytest.raises(ValueError, match=name):
+                ran(client, verb, at(peer), tools=[now], **{name: 0})
+        with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
+            ran(client, verb, at(peer), tools=[now], max_stepps=3)
+        assert peer.received == []
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = README.read_text().split("### Tool loop\n")[1].split("\n### ")[0].split("\n## ")[0]
+    example = section.split("```python\n")[1].split("```")[0]
+    exec(compile(example, str(README), "exec"), {"__name__": "example"})
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("step 1: 1 calls, 1 returned")
+    assert "21 degrees" in told[2]
+    assert told[-1].endswith("done")

@@ -1,0 +1,242 @@
+"""How tools are executed, and what the model is told of those that were not."""
+
+import contextvars
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+import cnllm
+
+from .support import SOON, Backend, Loops, Peer, at, ran, results, sent, turns
+
+
+def meeting(kind: str, count: int) -> Any:
+    """A tool that returns once as many calls of it run side by side."""
+    together = threading.Barrier(count)
+    here: list[int] = []
+
+    def meet(n: int) -> str:
+        together.wait(SOON)
+        return f"met {n}"
+
+    async def ameet(n: int) -> str:
+        here.append(n)
+        with anyio.fail_after(SOON):
+            while len(here) < count:
+                await anyio.sleep(0)
+        return f"met {n}"
+
+    return cnllm.tool(ameet if kind == "async" else meet, name="meet")
+
+
+MEET = [("meet", f'{{"n": {n}}}') for n in range(3)]
+
+
+def test_plain_calls_of_a_step_run_side_by_side(client: Loops, verb: str) -> None:
+    with Peer(*turns(verb, MEET, "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[meeting("plain", 3)])
+    assert list(results(peer).values()) == ["met 0", "met 1", "met 2"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_so_do_async_ones(backend: Backend) -> None:
+    with Loops(backend) as client, Peer(*turns("run", MEET, "Done.")) as peer:
+        client.run(at(peer), tools=[meeting("async", 3)])
+    assert list(results(peer).values()) == ["met 0", "met 1", "met 2"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_no_more_at_a_time_than_may_be(client: Loops, verb: str, kind: str) -> None:
+    lock, inside, most = threading.Lock(), 0, 0
+    pairs = threading.Barrier(2)
+
+    def enter(by: int) -> None:
+        nonlocal inside, most
+        with lock:
+            inside += by
+            most = max(most, inside)
+
+    def work(n: int) -> int:
+        enter(1)
+        pairs.wait(SOON)  # two are in here at the same time, for certain
+        enter(-1)
+        return n
+
+    async def awork(n: int) -> int:
+        enter(1)
+        await anyio.lowlevel.checkpoint()
+        enter(-1)
+        return n
+
+    tool = cnllm.tool(awork if kind == "async" else work, name="work")
+    calls = [("work", f'{{"n": {n}}}') for n in range(6)]
+    with Peer(*turns(verb, calls, "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[tool], max_parallel=2)
+    assert list(results(peer).values()) == ["0", "1", "2", "3", "4", "5"]
+    assert most == 2 if kind == "plain" else most <= 2
+
+
+def test_an_async_tool_runs_under_the_sync_client_too() -> None:
+    async def slow(n: int) -> int:
+        await anyio.sleep(0)
+        return n + 1
+
+    with Loops("sync") as client, Peer(*turns("run", [("slow", '{"n": 1}')], "Done.")) as peer:
+        client.run(at(peer), tools=[slow])
+    assert list(results(peer).values()) == ["2"]
+
+
+def test_a_plain_function_may_return_what_is_to_be_awaited(client: Loops, verb: str) -> None:
+    async def inner(n: int) -> int:
+        return n + 1
+
+    def outer(n: int) -> Any:
+        return inner(n)
+
+    with Peer(*turns(verb, [("outer", '{"n": 1}')], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[outer])
+    assert list(results(peer).values()) == ["2"]
+
+
+def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
+    who: contextvars.ContextVar[str] = contextvars.ContextVar("who")
+
+    def whoami() -> str:
+        return who.get()
+
+    with Loops("sync") as client, Peer(*turns("run", [("whoami", "{}")], "Done.")) as peer:
+        token = who.set("me")
+        client.run(at(peer), tools=[whoami])
+        who.reset(token)
+    assert list(results(peer).values()) == ["me"]
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────
+SECRET = "sk-0123456789abcdef"
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_an_error_is_told_without_a_traceback_or_the_key(verb: str, backend: Backend, kind: str) -> None:
+    def fail(n: int) -> str:
+        raise LookupError(f"no {n} with {SECRET}")
+
+    async def afail(n: int) -> str:
+        return fail(n)
+
+    tool = cnllm.tool(afail if kind == "async" else fail, name="fail")
+    with Loops(backend, api_key=SECRET) as client, Peer(*turns(verb, [("fail", '{"n": 7}')], "Sorry.")) as peer:
+        run = ran(client, verb, at(peer), tools=[tool])[1]
+    assert list(results(peer).values()) == ["LookupError: no 7 with [redacted]"]
+    assert (run.stopped, run.steps[0].called, run.steps[0].returned) == ("done", 1, 0)
+    assert run.steps[0].results[0].error
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+@pytest.mark.parametrize("where", ["tool", "run"])
+def test_a_tool_that_takes_too_long_is_not_waited_for(client: Loops, verb: str, kind: str, where: str) -> None:
+    over = threading.Event()
+
+    def stuck() -> str:
+        over.wait(SOON)
+        return "late"
+
+    async def astuck() -> str:
+        await anyio.sleep_forever() if client._a else await __import__("asyncio").sleep(SOON)
+        return "late"
+
+    tool = cnllm.tool(astuck if kind == "async" else stuck, name="stuck", timeout=0.05 if where == "tool" else None)
+    options = {"tool_timeout": 0.05 if where == "run" else 99}
+    with Peer(*turns(verb, [("stuck", "{}"), ("quick", "{}")], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[tool, cnllm.tool(lambda: "quick", name="quick")], **options)
+        over.set()
+    assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s", "quick"]
+
+
+def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loops, verb: str) -> None:
+    made: list[Any] = []
+
+    def write(path: str, text: str) -> str:
+        made.append((path, text))
+        return "written"
+
+    calls = [("wirte", '{"path": "a"}'), ("write", '{"path": 7, "text": "x"}'), ("write", '{"path": "a", "te')]
+    with Peer(*turns(verb, calls, "Sorry.")) as peer:
+        run = ran(client, verb, at(peer), tools=[write])[1]
+    assert made == []
+    unknown, invalid, torn = results(peer).values()
+    assert unknown == "There is no tool 'wirte'. The tools are: write."
+    assert "path" in invalid
+    assert "not executed" in invalid
+    assert "not executed" in torn
+    assert run.steps[0].returned == 0
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_only_what_was_approved_runs(client: Loops, verb: str, asynchronous: bool) -> None:
+    asked: list[str] = []
+
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    def approve(call: cnllm.ToolCall) -> Any:
+        assert call.arguments is not None
+        asked.append(call.name)
+        return {1: True, 2: False, 3: "too much", 4: None}[call.arguments["amount"]]
+
+    async def aapprove(call: cnllm.ToolCall) -> Any:
+        return approve(call)
+
+    calls = [("pay", f'{{"amount": {n}}}') for n in (1, 2, 3, 4)] + [("pay", "{}")]
+    with Peer(*turns(verb, calls, "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[pay], approve=aapprove if asynchronous else approve)
+    told = list(results(peer).values())
+    assert told[:4] == ["paid 1", "not approved", "not approved: too much", "not approved"]
+    assert len(asked) == 4  # nobody is asked about a call that cannot run
+
+
+def test_what_approve_raises_ends_the_run_with_a_legal_history(client: Loops, verb: str) -> None:
+    def approve(call: cnllm.ToolCall) -> bool:
+        raise ZeroDivisionError
+
+    seen: list[Any] = []
+    with Peer(*turns(verb, [("now", "{}"), ("now", "{}", "c2")], "Done.")) as peer:
+        if verb == "run":
+            with pytest.raises(ZeroDivisionError):
+                client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], approve=approve)
+            return
+        with (
+            client.run_stream(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], approve=approve) as run,
+            pytest.raises(ZeroDivisionError),
+        ):
+            seen += run
+        assert run.stopped == "error"
+        assert ran(client, verb, at(peer), run.messages)[1].stopped == "done"
+    assert all("interrupted" in text for text in results(peer).values())
+
+
+def test_on_step_may_be_async(backend: Backend) -> None:
+    told: list[int] = []
+
+    async def on_step(step: cnllm.Step) -> None:
+        told.append(step.number)
+
+    with Loops(backend) as client, Peer(*turns("run", [("now", "{}")], "Noon.")) as peer:
+        client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], on_step=on_step)
+    assert told == [1, 2]
+
+
+def test_a_picture_goes_back_as_one(client: Loops, verb: str) -> None:
+    def look() -> Any:
+        return cnllm.Media("image/png", "iVBORw0KGgo=")
+
+    with Peer(*turns(verb, [("look", "{}")], "A dot.")) as peer:
+        ran(client, verb, at(peer), tools=[look])
+    assert sent(peer)[-1]["content"][0]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+
+
+def test_endpoint_s_own_kinds_of_tool_are_offered_and_never_executed(client: Loops) -> None:
+    with Peer(*turns("run", "Found.")) as peer:
+        assert client.run(at(peer), tools=[{"type": "web_search"}]).stopped == "done"
+    assert peer.received[0].json()["tools"] == [{"type": "web_search"}]
