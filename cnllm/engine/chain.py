@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.errors import EmptyReply, StreamCut, Timeout, TransportError
+from cnllm.errors import CnllmError, EmptyReply, StreamCut, Timeout, TransportError
 from cnllm.types import (
     Cost,
     Event,
@@ -26,9 +26,9 @@ from cnllm.types import (
 )
 
 __all__ = [
-    "broken",
     "continuing",
     "failed",
+    "hopeless",
     "joined",
     "lost",
     "repeated",
@@ -38,6 +38,7 @@ __all__ = [
     "total_cost",
     "total_usage",
     "unique",
+    "wrong",
 ]
 
 INTERRUPTED = "interrupted: it was not run, or its result was lost"
@@ -124,11 +125,31 @@ def lost(reply: Reply) -> bool:
     return any(note.code == "finish-follows" and note.did == "stop" for note in reply.notes)
 
 
-def broken(error: BaseException) -> bool:
+def _broken(error: BaseException) -> bool:
     """Did a whole reply break off, or come empty, so that the same request may do better?"""
     if isinstance(error, EmptyReply | StreamCut):
         return True
     return isinstance(error, TransportError) and not isinstance(error, Timeout) and not error.retryable
+
+
+def wrong(got: Reply | CnllmError, tries: int) -> str | None:
+    """Why a step is to be taken again; a cut stream has been asked for again before it gets here."""
+    if isinstance(got, Reply):
+        if not lost(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
+            return None
+        return "calls were announced and none came"
+    if isinstance(got, EmptyReply):
+        return "the reply was empty"
+    return "the reply broke off" if _broken(got) and not isinstance(got, StreamCut) else None
+
+
+def hopeless(got: Reply | CnllmError) -> bool:
+    """Is asking the model to go on all that is left?"""
+    if isinstance(got, Reply):
+        return lost(got) and not got.text.strip()
+    return isinstance(got, EmptyReply) or (
+        isinstance(got, StreamCut) and got.reply is not None and bool(got.reply.text)
+    )
 
 
 def continuing(thought: str, text: str, begun: bool, reply: Reply) -> list[Event]:

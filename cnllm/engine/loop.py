@@ -22,7 +22,7 @@ from cnllm.engine import chain
 from cnllm.engine.endings import blocks
 from cnllm.engine.plan import Plan
 from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
-from cnllm.errors import CnllmError, EmptyReply, StreamCut
+from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
     Event,
@@ -207,14 +207,14 @@ class Loop:
         got: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
         kept: Reply | None = None
         tries = 0
-        while got is not None and tries < AGAIN and self._again and (why := _wrong(got, tries)) is not None:
+        while got is not None and tries < AGAIN and self._again and (why := chain.wrong(got, tries)) is not None:
             tries += 1
             kept = got if isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
             got = yield self._ask(self.history, stream=False)
         if got is None or self.cancelled:
             return None
-        if self._again and _hopeless(got):
+        if self._again and chain.hopeless(got):
             more = yield from self._continued(got)
             if self.cancelled:
                 return None
@@ -296,23 +296,3 @@ def _refusal(said: Any) -> str | None:
     if isinstance(said, str):
         return f"not approved: {said}" if said else "not approved"
     return None if said else "not approved"
-
-
-def _wrong(got: Reply | CnllmError, tries: int) -> str | None:
-    """Why a step is to be taken again; a cut stream has been asked for again before it gets here."""
-    if isinstance(got, Reply):
-        if not chain.lost(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
-            return None
-        return "calls were announced and none came"
-    if isinstance(got, EmptyReply):
-        return "the reply was empty"
-    return "the reply broke off" if chain.broken(got) and not isinstance(got, StreamCut) else None
-
-
-def _hopeless(got: Reply | CnllmError) -> bool:
-    """Is asking the model to go on all that is left?"""
-    if isinstance(got, Reply):
-        return chain.lost(got) and not got.text.strip()
-    return isinstance(got, EmptyReply) or (
-        isinstance(got, StreamCut) and got.reply is not None and bool(got.reply.text)
-    )
