@@ -18,8 +18,9 @@ TOOL = {"name": "look", "parameters": {"type": "object", "properties": {"q": {"t
 def signature(model: Model) -> Any:
     """What two models share that are asked for structured output in the same way."""
     flags = model.flags
-    kept = ("schema", "tool_choice", "tools", "reasoning", "messages", "stream", "body")
-    return msgspec.json.encode([model.provider, *(getattr(flags, name) for name in kept)])
+    thinks = flags.reasoning and (flags.reasoning.mode, flags.reasoning.default)
+    parts = (flags.schema, flags.tool_choice, flags.tools, flags.stream, flags.body)
+    return msgspec.json.encode([model.provider, thinks, *parts])
 
 
 def distinct(provider: str) -> list[Model]:
