@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cnllm import engine as engine
     from cnllm.client import AsyncClient, AsyncStream, Client, Stream
     from cnllm.engine.plan import Plan
+    from cnllm.engine.todo import Step
     from cnllm.errors import (
         BadKey,
         BadRequest,
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     from cnllm.model import Fact, Model
     from cnllm.policy import Retry, Timeouts
     from cnllm.registry import Registry
+    from cnllm.run import Run
+    from cnllm.run_async import AsyncRun
     from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
+    from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
         Cost,
@@ -76,6 +80,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "cnllm.client": "AsyncClient AsyncStream Client Stream",
     "cnllm.engine.plan": "Plan",
+    "cnllm.engine.todo": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
         "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing StreamCut Timeout "
@@ -84,7 +89,10 @@ _HOMES = {
     "cnllm.model": "Fact Model",
     "cnllm.policy": "Retry Timeouts",
     "cnllm.registry": "Registry",
+    "cnllm.run": "Run",
+    "cnllm.run_async": "AsyncRun",
     "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
+    "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
         "Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
@@ -94,6 +102,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 __all__ = [
     "AsyncClient",
+    "AsyncRun",
     "AsyncStream",
     "BadKey",
     "BadRequest",
@@ -132,14 +141,17 @@ __all__ = [
     "Reply",
     "Restarted",
     "Retry",
+    "Run",
     "Sanitized",
     "Seal",
+    "Step",
     "Stream",
     "StreamCut",
     "Text",
     "TextDelta",
     "Timeout",
     "Timeouts",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolCallEnd",
@@ -155,6 +167,7 @@ __all__ = [
     "fit",
     "sanitize",
     "stream",
+    "tool",
 ]
 
 

@@ -15,6 +15,8 @@ from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.model import Model
 from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
+from cnllm.run import Runs
+from cnllm.run_async import AsyncRuns
 from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
@@ -86,7 +88,7 @@ class _Base:
         return call, key
 
 
-class Client(_Base):
+class Client(_Base, Runs):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
@@ -116,8 +118,7 @@ class Client(_Base):
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
-        call, key = self._begin(model, messages, False, options)
-        run = _Run(self._transport, call.whole(), key)
+        _, run = self._opened(model, messages, False, options)
         for _ in run.events():
             pass
         assert run.finished is not None
@@ -125,8 +126,11 @@ class Client(_Base):
 
     def stream(self, model: str | Model, messages: Any, **options: Any) -> Stream:
         """A context manager over the reply's events; nothing is sent before it is entered or iterated."""
-        call, key = self._begin(model, messages, True, options)
-        return Stream(call, _Run(self._transport, call.stream(), key))
+        return Stream(*self._opened(model, messages, True, options))
+
+    def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
+        call, key = self._begin(model, messages, stream, options)
+        return call, _Run(self._transport, call.stream() if stream else call.whole(), key)
 
     def close(self) -> None:
         """Close the connections."""
@@ -149,8 +153,9 @@ class _Run:
     def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
         self._transport = transport
         self._steps = steps
-        self._key = key
+        self.key = key
         self._body: Any = None
+        self._left = False
         self.finished: Reply | None = None
 
     def events(self) -> Iterator[Event]:
@@ -171,11 +176,20 @@ class _Run:
         except StopIteration as stop:
             self.finished = stop.value
         except CnllmError as error:
-            raise cleaned(error, self._key) from error.__cause__
+            raise cleaned(error, self.key) from error.__cause__
         finally:
             self.close()
 
+    def leave(self) -> None:
+        """From another thread: end it wherever it is, as soon as that can be done. Nothing is sent any more."""
+        self._left = True
+        hurry = getattr(self._body, "hurry", None)
+        if hurry is not None:
+            hurry(0)
+
     def _do(self, step: Any) -> Any:
+        if self._left:
+            raise TransportError("the call was left before its end")
         match step:
             case Send():
                 return self._send(step.plan)
@@ -194,13 +208,17 @@ class _Run:
     def _send(self, plan: Plan) -> Any:
         self.close()
         try:
-            status, headers, body = self._transport.send(sealed(plan, self._key))
+            status, headers, body = self._transport.send(sealed(plan, self.key))
         except TransportError as error:
             return error
         self._body = iter(body)
+        if self._left:  # while it was being sent
+            self.leave()
         return status, headers
 
     def _next(self) -> Any:
+        if self._left:
+            raise TransportError("the call was left before its end")
         try:
             return next(self._body, None) if self._body is not None else None
         except TransportError as error:
@@ -208,7 +226,7 @@ class _Run:
 
     def _read_all(self) -> Any:
         try:
-            return without(self._key, b"".join(self._body))
+            return without(self.key, b"".join(self._body))
         except TransportError as error:
             return error
         finally:
@@ -268,7 +286,7 @@ class Stream:
         self.close()
 
 
-class AsyncClient(_Base):
+class AsyncClient(_Base, AsyncRuns):
     """The same verbs as `Client`, awaited; on asyncio or trio."""
 
     def __init__(
@@ -292,8 +310,7 @@ class AsyncClient(_Base):
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""
-        call, key = self._begin(model, messages, False, options)
-        run = _AsyncRun(self._transport, call.whole(), key)
+        _, run = self._opened(model, messages, False, options)
         async for _ in run.events():
             pass
         assert run.finished is not None
@@ -301,8 +318,13 @@ class AsyncClient(_Base):
 
     def stream(self, model: str | Model, messages: Any, **options: Any) -> AsyncStream:
         """An async context manager over the reply's events."""
-        call, key = self._begin(model, messages, True, options)
-        return AsyncStream(call, _AsyncRun(self._transport, call.stream(), key))
+        return AsyncStream(*self._opened(model, messages, True, options))
+
+    def _opened(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, _AsyncRun]:
+        call, key = self._begin(model, messages, stream, options)
+        return call, _AsyncRun(self._transport, call.stream() if stream else call.whole(), key)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -327,7 +349,7 @@ class _AsyncRun:
     def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
         self._transport = transport
         self._steps = steps
-        self._key = key
+        self.key = key
         self._body: Any = None
         self.finished: Reply | None = None
 
@@ -353,7 +375,7 @@ class _AsyncRun:
                 else:
                     done = await self._do(step)
         except CnllmError as error:
-            raise cleaned(error, self._key) from error.__cause__
+            raise cleaned(error, self.key) from error.__cause__
         finally:
             await self.close()
 
@@ -376,7 +398,7 @@ class _AsyncRun:
     async def _send(self, plan: Plan) -> Any:
         await self.close()
         try:
-            status, headers, body = await self._transport.send(sealed(plan, self._key))
+            status, headers, body = await self._transport.send(sealed(plan, self.key))
         except TransportError as error:
             return error
         self._body = body.__aiter__()
@@ -392,7 +414,7 @@ class _AsyncRun:
 
     async def _read_all(self) -> Any:
         try:
-            return without(self._key, b"".join([chunk async for chunk in self._body]))
+            return without(self.key, b"".join([chunk async for chunk in self._body]))
         except TransportError as error:
             return error
         finally:

@@ -51,7 +51,9 @@ __all__ = [
 
 
 class CnllmError(Exception):
-    """The root of all. `reply` holds what arrived before it, `hint` what to do next."""
+    """The root of all. `reply` holds what arrived before it, `hint` what to do next, `run` the tool loop it ended."""
+
+    run: Any = None
 
     def __init__(self, message: str, *, hint: str | None = None, reply: Reply | None = None) -> None:
         super().__init__(message)

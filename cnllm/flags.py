@@ -405,6 +405,10 @@ class Flags(_Base, frozen=True):
         dict[str, str] | None,
         _d("what is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other)"),
     ] = None
+    resume: Annotated[
+        dict[str, str] | None,
+        _d("what a tool loop says, as the last resort, where a reply keeps breaking off; by script as `fallback`"),
+    ] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
 

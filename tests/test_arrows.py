@@ -21,7 +21,8 @@ MAY: dict[str, set[str]] = {
     "settings": VALUES,
     "wires": VALUES,
     "leaks": VALUES,
-    "engine": VALUES | {"wires", "leaks"},
+    "tools": VALUES,
+    "engine": VALUES | {"wires", "leaks", "tools"},
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry"},
     "tiers": VALUES | {"keys", "registry"},
@@ -31,7 +32,12 @@ MAY: dict[str, set[str]] = {
     "cassette": VALUES | HELPERS | {"engine", "transport"},
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
-    "client": VALUES | HELPERS | {"engine", "registry", "secrets", "settings", "tiers", "transport", "simulator"},
+    "jobs": VALUES | HELPERS | {"engine", "tools"},
+    "runs": VALUES | {"engine", "tools"},
+    **dict.fromkeys(("run", "run_async"), VALUES | {"engine", "jobs", "runs"}),
+    "client": VALUES
+    | HELPERS
+    | {"engine", "registry", "run", "run_async", "secrets", "settings", "simulator", "tiers", "transport"},
     "shortcuts": VALUES | {"engine", "registry", "client"},
     "cli": VALUES
     | HELPERS

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 from cnllm.flags import LEVELS
+from cnllm.tools.values import as_tool
 from cnllm.wires.paths import blend
 
 __all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
@@ -160,24 +161,10 @@ def _tools(value: Any) -> tuple[Function, ...]:
 
 
 def _tool(tool: Any, index: int) -> Function:
-    """An OpenAI function tool, a bare function definition, or an MCP definition (`inputSchema`)."""
     if type(tool) is Function:
         return tool
-    if type(tool) is not dict and not isinstance(tool, Mapping):
-        raise TypeError(f"tools[{index}] is {type(tool).__name__}, a dict is meant")
-    said = tool.get("function", tool)
-    if not (type(said) is dict or isinstance(said, Mapping)) or not isinstance(said.get("name"), str):
-        if isinstance(tool.get("type"), str) and tool["type"] != "function":
-            return Function(tool["type"], definition=dict(tool))
-        raise ValueError(f"tools[{index}] has no function name")
-    if tool.get("type", "function") not in ("function", "custom") and "function" not in tool:
-        return Function(said["name"], definition=dict(tool))
-    schema = said.get("parameters")
-    if schema is None:
-        schema = said.get("inputSchema", said.get("input_schema"))  # as MCP and Anthropic write it
-    if schema is not None and type(schema) is not dict and not isinstance(schema, Mapping):
-        raise TypeError(f"tools[{index}].parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
-    return Function(said["name"], said.get("description"), None if schema is None else dict(schema), said.get("strict"))
+    said = as_tool(tool, f"tools[{index}]")
+    return Function(said.name, said.description, said.parameters, said.strict, said.definition)
 
 
 def _schema(value: Any) -> tuple[dict[str, Any] | None, str]:

@@ -22,6 +22,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.engine.chain import continuing, ending
 from cnllm.engine.parser import StreamParser
 from cnllm.engine.plan import Plan
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut, TransportError
@@ -32,12 +33,8 @@ from cnllm.types import (
     Finished,
     Note,
     NoteAdded,
-    ReasoningDelta,
     Reply,
-    Restarted,
-    TextDelta,
     ToolCallEnd,
-    ToolCallStart,
 )
 
 __all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Send", "Sleep"]
@@ -306,19 +303,9 @@ class Call:
             self.plan.model.where("stream.if_cut"),
         )
         events: list[Event] = [NoteAdded(note)]
-        begun = bool(old.incomplete)
-        same = new.reasoning == old.reasoning if old.text else new.reasoning.startswith(old.reasoning)
-        if begun or not same or not new.text.startswith(old.text):
-            events.append(Restarted())
-            thought, text = new.reasoning, new.text
-        else:
-            thought, text = new.reasoning[len(old.reasoning) :], new.text[len(old.text) :]
-        if thought:
-            events.append(ReasoningDelta(thought))
-        if text:
-            events.append(TextDelta(text))
+        events += continuing(old.reasoning, old.text, bool(old.incomplete), new)
         reply = replace(new, notes=[*new.notes, note])
-        yield Last([*events, *_ending(reply)])
+        yield Last([*events, *ending(reply), Finished(reply.finish, reply.raw_finish)])
         return reply
 
 
@@ -334,19 +321,3 @@ def _closed(parser: StreamParser, *, broken: bool) -> Reply:
             hint="try again",
             reply=replace(error.reply, finish="cut"),
         ) from None
-
-
-def _ending(reply: Reply) -> list[Event]:
-    """The closing events of a reply that was read elsewhere."""
-    from cnllm.types import ToolCall, ToolCallDelta, UsageSeen
-
-    out: list[Event] = []
-    calls = reply.tool_calls
-    for index, call in enumerate(calls):
-        out.append(ToolCallStart(index, call.id, call.name))
-        if call.raw:
-            out.append(ToolCallDelta(index, call.raw))
-    out.append(UsageSeen(reply.usage))
-    out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
-    out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]
-    return [*out, Finished(reply.finish, reply.raw_finish)]

@@ -1,0 +1,223 @@
+"""What a tool loop checks after every step: the chain of calls and results, and whether it goes round in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from cnllm.errors import EmptyReply, StreamCut, Timeout, TransportError
+from cnllm.types import (
+    BlockEnd,
+    Cost,
+    Event,
+    Message,
+    Opaque,
+    Part,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolResult,
+    Usage,
+    UsageSeen,
+)
+
+__all__ = [
+    "broken",
+    "continuing",
+    "ending",
+    "failed",
+    "joined",
+    "lost",
+    "repeated",
+    "result_turn",
+    "said_something",
+    "settled",
+    "total_cost",
+    "total_usage",
+    "unique",
+]
+
+INTERRUPTED = "interrupted: it was not run, or its result was lost"
+_CYCLE = 3  # steps that a circle may have
+
+
+# ── history ──────────────────────────────────────────────────────────────────
+
+
+def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
+    """The messages with a result for every call, and how many had to be made up: they say "interrupted"."""
+    out: list[Message] = []
+    waiting: list[ToolCall] = []
+    made_up = 0
+
+    def close() -> None:
+        nonlocal made_up
+        out.extend(result_turn(failed(call, INTERRUPTED)) for call in waiting)
+        made_up += len(waiting)
+        waiting.clear()
+
+    for message in messages:
+        if message.role == "tool":
+            for part in message.parts:
+                if type(part) is ToolResult and waiting:
+                    found = next((c for c in waiting if c.id == part.id), None if part.id else waiting[0])
+                    if found is not None:
+                        waiting.remove(found)
+        else:
+            close()
+        out.append(message)
+        if message.role == "assistant":
+            waiting += message.tool_calls
+    close()
+    return out, made_up
+
+
+def result_turn(result: ToolResult) -> Message:
+    """A result as a turn of its own."""
+    return Message("tool", (result,))
+
+
+def failed(call: ToolCall, why: str) -> ToolResult:
+    """What the model is told of a call that gave nothing."""
+    return ToolResult(call.id, why, call.name, error=True)
+
+
+def unique(reply: Reply, used: set[str]) -> Reply:
+    """The reply with ids that no earlier call has: endpoints that send none get the same few in every reply."""
+    new: dict[int, ToolCall] = {}
+    for call in reply.tool_calls:
+        id, number = call.id, 1
+        while id in used:
+            number += 1
+            id = f"{call.id}_{number}"
+        used.add(id)
+        if id != call.id:
+            new[id_of(call)] = replace(call, id=id)
+    if not new:
+        return reply
+    parts: list[Part] = [new.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
+    calls = [new.get(id_of(call), call) for call in reply.tool_calls]
+    return replace(reply, tool_calls=calls, message=replace(reply.message, parts=tuple(parts)))
+
+
+id_of = id
+"""The object's own, where `id` names a call's."""
+
+
+def said_something(message: Message) -> bool:
+    """Is there anything in the turn that an endpoint takes back? Thinking alone is refused by many."""
+    return any(type(p) in (ToolCall, Opaque) or (type(p) is Text and bool(p.text.strip())) for p in message.parts)
+
+
+# ── a step ───────────────────────────────────────────────────────────────────
+
+
+def lost(reply: Reply) -> bool:
+    """Does the endpoint say that calls came, and none can be executed?"""
+    if reply.tool_calls:
+        return False
+    if reply.finish == "tool_calls":
+        return True
+    return any(note.code == "finish-follows" and note.did == "stop" for note in reply.notes)
+
+
+def broken(error: BaseException) -> bool:
+    """Did a whole reply break off, or come empty, so that the same request may do better?"""
+    if isinstance(error, EmptyReply | StreamCut):
+        return True
+    return isinstance(error, TransportError) and not isinstance(error, Timeout) and not error.retryable
+
+
+def continuing(thought: str, text: str, begun: bool, reply: Reply) -> list[Event]:
+    """What a reply has that was not delivered yet; a `Restarted` and everything where it does not go on from that.
+
+    `begun`: a call was begun, which cannot be gone on with.
+    """
+    same = reply.reasoning == thought if text else reply.reasoning.startswith(thought)
+    events: list[Event] = []
+    if begun or not same or not reply.text.startswith(text):
+        events.append(Restarted())
+        thought = text = ""
+    if more := reply.reasoning[len(thought) :]:
+        events.append(ReasoningDelta(more))
+    if more := reply.text[len(text) :]:
+        events.append(TextDelta(more))
+    return events
+
+
+def ending(reply: Reply) -> list[Event]:
+    """The closing events of a reply that was read elsewhere, but for `Finished`."""
+    out: list[Event] = []
+    calls = reply.tool_calls
+    for index, call in enumerate(calls):
+        out.append(ToolCallStart(index, call.id, call.name))
+        if call.raw:
+            out.append(ToolCallDelta(index, call.raw))
+    out.append(UsageSeen(reply.usage))
+    out += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
+    out += [ToolCallEnd(index, call) for index, call in enumerate(calls)]
+    return out
+
+
+def joined(thought: str, text: str, reply: Reply) -> Reply:
+    """A reply that goes on from a text, and from the thinking before it, as one."""
+    whole = text + reply.text.removeprefix(text)  # some begin again from the start
+    parts: list[Part] = [p for p in reply.message.parts if type(p) is not Text]
+    before = next((i for i, p in enumerate(parts) if type(p) is ToolCall), len(parts))
+    if whole:
+        parts.insert(before, Text(whole))
+    message = replace(reply.message, parts=tuple(parts))
+    return replace(reply, text=whole, reasoning=thought + reply.reasoning, message=message)
+
+
+# ── circles ──────────────────────────────────────────────────────────────────
+
+
+def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult]]], times: int) -> bool:
+    """Were the last steps the same calls with the same results, so many times? Circles of a few steps count too."""
+    marks = [_mark(calls, results) for calls, results in steps[-_CYCLE * times :]]
+    for length in range(1, _CYCLE + 1):
+        last = marks[-length * times :]
+        if len(last) == length * times and all(last[i] == last[i % length] for i in range(len(last))):
+            return True
+    return False
+
+
+def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
+    """Calls and what they gave, whatever their order and ids."""
+    pairs = zip(calls, results, strict=True)
+    encode = msgspec.json.Encoder(order="sorted").encode
+    return sorted(
+        encode([c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, r.media]) for c, r in pairs
+    )
+
+
+# ── sums ─────────────────────────────────────────────────────────────────────
+
+
+def total_usage(replies: Sequence[Reply]) -> Usage:
+    """The sum of what replies counted; a count that one of them does not tell is unknown."""
+
+    def sums() -> Iterator[tuple[str, int | None]]:
+        for name in Usage.__struct_fields__:
+            counts: list[Any] = [getattr(reply.usage, name) for reply in replies]
+            yield name, sum(counts) if counts and None not in counts else None
+
+    return Usage(**dict(sums()))
+
+
+def total_cost(replies: Sequence[Reply]) -> Cost | None:
+    """The sum of what replies cost; None where one is unknown, or they are in several currencies."""
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    if not costs or len(costs) < len(replies) or len({cost.currency for cost in costs}) > 1:
+        return None
+    return Cost(sum((cost.amount for cost in costs[1:]), costs[0].amount), costs[0].currency)

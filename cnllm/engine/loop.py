@@ -1,0 +1,317 @@
+"""A tool loop as a generator: it yields what is to be done in the world and is sent what came of it.
+
+Everything that is decided about a loop is here, once; `Run` and `AsyncRun` only do what is yielded:
+
+    Ask(messages, …)  → the Reply, the error that the call ended with, or None where the run was cancelled meanwhile
+    Approve(call)     → whether a call may be executed: True, False, or why not
+    Execute(calls)    → None; what came was put into `results` at the place of its call, what never came is None
+    Report(step)      → None
+    a list            → None; deliver these events
+
+While a call is being made, its events are delivered as they come, each told to `Loop.saw`, but for `Finished`: what a
+step ends with is known when it has been checked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from cnllm.engine import chain
+from cnllm.engine.plan import Plan
+from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
+from cnllm.errors import CnllmError, EmptyReply, StreamCut
+from cnllm.leaks.script import fallback
+from cnllm.types import (
+    Event,
+    Finished,
+    Message,
+    Note,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallStart,
+    ToolResult,
+    Usage,
+)
+
+__all__ = ["Loop"]
+
+AGAIN = 3  # times that a step is taken again
+CANCELLED = "cancelled before it gave a result"
+
+
+Steps = Generator[Any, Any, Any]
+
+
+class Loop:
+    """One loop: `effects()` are its steps, the rest is what has come of them so far.
+
+    `refuse` says what is wrong with a call, None where it can be executed; `approves` whether someone is asked before;
+    `forced` is a choice of tools that holds for the first step alone; `again` whether a step that broke off is taken
+    again. `plan` is the request that was sent last.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        *,
+        refuse: Callable[[ToolCall], str | None],
+        stream: bool,
+        max_steps: int,
+        max_repeats: int | None,
+        approves: bool,
+        forced: str | None,
+        again: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.history, self._made_up = chain.settled(messages)
+        self.steps: list[Step] = []
+        self.reply: Reply | None = None
+        self.stopped: Stopped | None = None
+        self.cancelled = False
+        self.plan: Plan | None = None
+        self._refuse = refuse
+        self._stream = stream
+        self._max_steps = max_steps
+        self._max_repeats = max_repeats
+        self._approves = approves
+        self._forced = forced
+        self._again = again
+        self._clock = clock
+        self._notes: list[Note] = []
+        self._used = {call.id for message in self.history for call in message.tool_calls}
+        self._said: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
+        self._begun = False
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation, at any time with a result for every call."""
+        return chain.settled(self.history)[0]
+
+    def saw(self, event: Event) -> None:
+        """An event of the model's call was delivered."""
+        kind = type(event)
+        if kind is TextDelta or kind is ReasoningDelta:
+            self._said[kind].append(event.text)  # type: ignore[union-attr]
+        elif kind is ToolCallStart:
+            self._begun = True
+        elif kind is Restarted:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._said[TextDelta].clear()
+        self._said[ReasoningDelta].clear()
+        self._begun = False
+
+    def effects(self) -> Steps:
+        """See the module."""
+        try:
+            while self.stopped is None and not self.cancelled:
+                yield from self._step()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """No more is going to be done; of a reply that was being read, what was delivered is kept."""
+        if self.stopped is not None:
+            return
+        thought, text = self._delivered()
+        if thought or text:
+            parts: list[Part] = [Reasoning(thought)] if thought else []
+            parts += [Text(text)] if text else []
+            turn = Message("assistant", parts, by=None if self.plan is None else self.plan.model.name)
+            self.reply = Reply(
+                text=text,
+                reasoning=thought,
+                tool_calls=[],
+                finish="cut",
+                raw_finish=None,
+                usage=Usage(),
+                cost=None,
+                model=None,
+                id=None,
+                notes=[] if self.plan is None else self.plan.notes,
+                message=turn,
+                incomplete=[],
+            )
+            self._keep(turn)
+        self.stopped = "cancelled" if self.cancelled else "error"
+
+    def _delivered(self) -> tuple[str, str]:
+        return "".join(self._said[ReasoningDelta]), "".join(self._said[TextDelta])
+
+    def _keep(self, turn: Message) -> None:
+        if chain.said_something(turn):
+            self.history.append(turn)
+
+    # ── a step ───────────────────────────────────────────────────────────────
+
+    def _step(self) -> Steps:
+        began = self._clock()
+        self._notes = []
+        if not self.steps and self._made_up:
+            self._note("result-missing", "messages", f"{self._made_up} calls without a result", chain.INTERRUPTED)
+        if self._forced and len(self.steps) == 1:
+            self._note("tool-choice", "tool_choice", self._forced, "auto: the first step has called")
+        reply = yield from self._reply()
+        if reply is None:
+            return
+        self._forget()
+        reply = self.reply = chain.unique(reply, self._used)
+        self._keep(reply.message)
+        if self._stream:
+            yield [Finished(reply.finish, reply.raw_finish)]
+        results: tuple[ToolResult, ...] = ()
+        if reply.tool_calls:
+            results = yield from self._results(reply)
+        step = Step(
+            number=len(self.steps) + 1,
+            reply=reply,
+            calls=tuple(reply.tool_calls),
+            results=results,
+            seconds=self._clock() - began,
+            notes=tuple(self._notes),
+        )
+        self.steps.append(step)
+        if not self.cancelled:
+            self.stopped = self._verdict(reply)
+        yield Report(step)
+
+    def _verdict(self, reply: Reply) -> Stopped | None:
+        """Why it ends here, if it does."""
+        if reply.finish in ("content_filter", "cut"):
+            return reply.finish
+        if not reply.tool_calls:
+            if reply.finish == "length":
+                return "length"
+            return "incomplete" if chain.lost(reply) and not reply.text.strip() else "done"
+        if self._max_repeats and chain.repeated([(s.calls, s.results) for s in self.steps], self._max_repeats):
+            return "repeated"
+        return "max_steps" if len(self.steps) >= self._max_steps else None
+
+    def _note(self, code: str, flag: str, said: str, did: str, where: str = "") -> None:
+        self._notes.append(Note(code, flag, said, did, where))
+
+    # ── the model's part ─────────────────────────────────────────────────────
+
+    def _reply(self) -> Generator[Any, Any, Reply | None]:
+        """A reply that can be gone on with; None when the run was cancelled. Raises what the call ended with."""
+        got: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
+        kept: Reply | None = None
+        tries = 0
+        while got is not None and tries < AGAIN and self._again and (why := _wrong(got, tries)) is not None:
+            tries += 1
+            kept = got if isinstance(got, Reply) else kept
+            self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
+            got = yield self._ask(self.history, stream=False)
+        if got is None or self.cancelled:
+            return None
+        if self._again and _hopeless(got):
+            more = yield from self._continued(got)
+            if self.cancelled:
+                return None
+            if more is not None:
+                return more
+        if isinstance(got, CnllmError):
+            if kept is None:
+                if self._stream and got.reply is not None:
+                    yield [Finished(got.reply.finish, got.reply.raw_finish)]
+                raise got from got.__cause__
+            got = kept
+        if tries and self._stream and got is not kept:
+            yield [*chain.continuing(*self._delivered(), self._begun, got), *chain.ending(got)]
+        return got
+
+    def _ask(self, messages: list[Message], *, stream: bool) -> Ask:
+        return Ask(list(messages), stream, bool(self._forced and self.steps))
+
+    def _continued(self, got: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
+        """The last resort: what came, and the words the registry has for asking a model to go on."""
+        assert self.plan is not None
+        prompt = fallback(self.plan.flags.resume or {}, self.plan.prompt)
+        if not prompt:
+            return None
+        came = got if isinstance(got, Reply) else got.reply
+        thought, text = (came.reasoning, came.text) if came is not None else ("", "")
+        turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
+        more = yield self._ask([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
+        if not isinstance(more, Reply) or chain.lost(more):
+            return None
+        self._note("continued", "resume", "the reply broke off again and again", "the model was asked to go on")
+        whole = chain.joined(thought, text, more)
+        if not self._stream:
+            return whole
+        if self._begun or self._delivered() != (thought, text):
+            yield [*chain.continuing("", "", True, whole), *chain.ending(whole)]
+            return whole
+        rest = whole.text[len(text) :]
+        new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]
+        yield [*new, *chain.ending(whole)]
+        return whole
+
+    # ── the tools' part ──────────────────────────────────────────────────────
+
+    def _results(self, reply: Reply) -> Generator[Any, Any, tuple[ToolResult, ...]]:
+        """A result for every call of a reply, in order, into the history too, whatever happens meanwhile."""
+        calls = reply.tool_calls
+        results: list[ToolResult | None] = [None] * len(calls)
+        execute = Execute([], [])
+        places: list[int] = []
+        try:
+            for place, call in enumerate(calls):
+                why = (
+                    None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
+                )
+                why = why or self._refuse(call)
+                if why is None and self._approves:
+                    why = _refusal((yield Approve(call)))
+                if self.cancelled:
+                    break
+                if why is None:
+                    places.append(place)
+                else:
+                    results[place] = chain.failed(call, why)
+            if places and not self.cancelled:
+                execute = Execute([calls[place] for place in places], [None] * len(places))
+                yield execute
+        finally:
+            for place, result in zip(places, execute.results, strict=False):
+                results[place] = result
+            why = CANCELLED if self.cancelled else chain.INTERRUPTED
+            told = [r or chain.failed(call, why) for call, r in zip(calls, results, strict=True)]
+            self.history += map(chain.result_turn, told)
+        return tuple(told)
+
+
+def _refusal(said: Any) -> str | None:
+    """What the model is told where a call was not approved."""
+    if isinstance(said, str):
+        return f"not approved: {said}" if said else "not approved"
+    return None if said else "not approved"
+
+
+def _wrong(got: Reply | CnllmError, tries: int) -> str | None:
+    """Why a step is to be taken again; a cut stream has been asked for again before it gets here."""
+    if isinstance(got, Reply):
+        if not chain.lost(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
+            return None
+        return "calls were announced and none came"
+    if isinstance(got, EmptyReply):
+        return "the reply was empty"
+    return "the reply broke off" if chain.broken(got) and not isinstance(got, StreamCut) else None
+
+
+def _hopeless(got: Reply | CnllmError) -> bool:
+    """Is asking the model to go on all that is left?"""
+    if isinstance(got, Reply):
+        return chain.lost(got) and not got.text.strip()
+    return isinstance(got, EmptyReply) or (
+        isinstance(got, StreamCut) and got.reply is not None and bool(got.reply.text)
+    )

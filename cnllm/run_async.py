@@ -1,0 +1,275 @@
+"""The tool loop of `AsyncClient`: the same steps, awaited."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from cnllm.engine.loop import Loop
+from cnllm.engine.todo import Approve, Ask, Execute, Report
+from cnllm.errors import CnllmError
+from cnllm.jobs import Job, failure, is_async, outlasted, result
+from cnllm.model import Model
+from cnllm.runs import Rules, Told, ended_early, prepared
+from cnllm.types import Event, Finished, ToolCall, ToolResult
+
+__all__ = ["AsyncRun", "AsyncRuns"]
+
+
+class AsyncRuns:
+    """The loop's verbs of `AsyncClient`."""
+
+    _opened: Callable[..., Any]
+
+    async def run(
+        self,
+        model: str | Model,
+        messages: Any,
+        *,
+        tools: Sequence[Any] | None = None,
+        max_steps: int = 10,
+        max_repeats: int | None = 3,
+        max_parallel: int = 8,
+        tool_timeout: float | None = None,
+        on_step: Callable[..., Any] | None = None,
+        approve: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> AsyncRun:
+        """As `Client.run`. Tools, `approve` and `on_step` may be async functions."""
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        async with AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=False)) as run:
+            async for _ in run:
+                pass
+        if run.stopped != "done":
+            raise ended_early(run)
+        return run
+
+    def run_stream(
+        self,
+        model: str | Model,
+        messages: Any,
+        *,
+        tools: Sequence[Any] | None = None,
+        max_steps: int = 10,
+        max_repeats: int | None = 3,
+        max_parallel: int = 8,
+        tool_timeout: float | None = None,
+        on_step: Callable[..., Any] | None = None,
+        approve: Callable[..., Any] | None = None,
+        **options: Any,
+    ) -> AsyncRun:
+        """As `Client.run_stream`, with `async with` and `async for`."""
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        return AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
+
+
+class AsyncRun(Told):
+    """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` tell how far it came."""
+
+    def __init__(self, loop: Loop, rules: Rules, toolbox: Any, opened: Callable[[Ask], Any]) -> None:
+        super().__init__(loop, rules, toolbox, opened)
+        self._effects = loop.effects()
+        self._outcome: Any = None
+        self._ready: deque[Event] = deque()
+        self._reading: tuple[Any, Any] | None = None  # a call that is being made, and its events
+        self._scope: Any = None  # of what is awaited
+        self._post: Callable[..., Any] | None = None
+        self._thread = 0
+        self._over = False
+
+    def cancel(self) -> None:
+        """Stop at once, from any task or thread. What is running is cancelled; a call that it was is told so."""
+        if self.stopped is not None:
+            return
+        self._loop.cancelled = True
+        if self._post is not None:
+            if threading.get_ident() == self._thread:
+                self._wake()
+            else:
+                self._post(self._wake)
+
+    def _wake(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def aclose(self) -> None:
+        """End the run, wherever it is."""
+        self.cancel()
+        await self._shut()
+
+    async def _shut(self) -> None:
+        import anyio
+
+        self._over = True
+        self._ready.clear()
+        reading, self._reading = self._reading, None
+        try:
+            if reading is not None:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                    await reading[1].aclose()
+        finally:
+            if inspect.getgeneratorstate(self._effects) != inspect.GEN_RUNNING:
+                self._effects.close()
+            self._loop.end()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._post is None:
+            self._post, self._thread = _poster(), threading.get_ident()
+        try:
+            while True:
+                if self._loop.cancelled:
+                    self._ready.clear()
+                if self._ready:
+                    return self._ready.popleft()
+                if self._over:
+                    raise StopAsyncIteration
+                await self._advance()
+        except CnllmError as error:
+            error.run = self
+            await self._shut()
+            raise
+        except StopAsyncIteration:
+            raise
+        except BaseException as error:
+            self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
+            await self._shut()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ── driving ──────────────────────────────────────────────────────────────
+
+    async def _advance(self) -> None:
+        """Do the next thing."""
+        if self._reading is not None:
+            await self._read(*self._reading)
+            return
+        outcome, self._outcome = self._outcome, None
+        try:
+            effect = self._effects.send(outcome)
+        except StopIteration:
+            self._over = True
+            return
+        match effect:
+            case Ask():
+                call, runner = self._opened(effect)
+                self._began(call.plan, runner.key)
+                self._reading = runner, runner.events()
+            case Approve():
+                self._outcome = await self._unless_cancelled(_answer, self._rules.approve, effect.call)
+            case Execute():
+                await self._unless_cancelled(self._execute, effect)
+            case Report() if self._rules.on_step is not None:
+                await _answer(self._rules.on_step, effect.step)
+            case list():
+                self._ready.extend(effect)
+
+    async def _unless_cancelled(self, what: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Await it; None when the run is cancelled meanwhile. The scope never spans what is delivered."""
+        import anyio
+
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                if not self._loop.cancelled:
+                    return await what(*args)
+            finally:
+                self._scope = None
+        return None
+
+    async def _read(self, runner: Any, events: Any) -> None:
+        """The next event of the model's call."""
+        try:
+            event = await self._unless_cancelled(anext, events, None)
+        except CnllmError as error:
+            self._outcome, self._reading = error, None
+            return
+        if event is None:
+            self._reading = None
+            if self._loop.cancelled:
+                await events.aclose()
+            else:
+                self._outcome = runner.finished
+        elif type(event) is not Finished:
+            self._loop.saw(event)
+            self._ready.append(event)
+
+    async def _execute(self, todo: Execute) -> None:
+        import anyio
+
+        places = anyio.Semaphore(self._rules.max_parallel)
+
+        async def one(place: int, call: ToolCall) -> None:
+            async with places:
+                todo.results[place] = await self._result(call)
+
+        async with anyio.create_task_group() as group:
+            for place, call in enumerate(todo.calls):
+                group.start_soon(one, place, call)
+
+    async def _result(self, call: ToolCall) -> ToolResult:
+        import anyio
+
+        tool, arguments = self._toolbox.of(call)
+        limit = self._rules.limit(tool)
+        assert tool.function is not None
+        with anyio.move_on_after(limit):
+            try:
+                if is_async(tool.function):
+                    return result(call, await tool.function(**arguments))
+                value = await self._in_thread(tool.function, arguments)
+                return result(call, await value if inspect.isawaitable(value) else value)
+            except Exception as error:  # noqa: BLE001 the model is told of it
+                return failure(call, error, self._key)
+        return outlasted(call, limit)
+
+    async def _in_thread(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """A thread of one's own, not one of anyio's, which the program could not end without."""
+        import anyio
+
+        ended, post = anyio.Event(), self._post
+        assert post is not None
+
+        def done(_: Job) -> None:
+            try:
+                post(ended.set)
+            except RuntimeError:
+                return  # nobody waits: the event loop is over
+
+        job = Job(function, arguments, done, awaits=False)
+        job.start()
+        await ended.wait()
+        if job.error is not None:
+            raise job.error
+        return job.value
+
+
+async def _answer(callback: Any, about: Any) -> Any:
+    """What a callback says, async or not."""
+    said = callback(about)
+    return await said if inspect.isawaitable(said) else said
+
+
+def _poster() -> Callable[..., Any]:
+    """What calls a function in this event loop, from any thread."""
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon

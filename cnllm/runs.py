@@ -1,0 +1,191 @@
+"""What both loops have in common: what a caller asks for, the tools by their names, and what a run tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.engine.chain import total_cost, total_usage
+from cnllm.engine.loop import Loop
+from cnllm.engine.plan import Plan
+from cnllm.engine.todo import Ask, Step, Stopped
+from cnllm.errors import LoopStopped
+from cnllm.messages import as_messages
+from cnllm.model import Model
+from cnllm.tools import Tool, as_tools, bound, problem_with
+from cnllm.types import Cost, Message, Reply, ToolCall, Usage
+
+__all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
+
+
+class Rules(Struct, frozen=True):
+    """How a loop is run; see `Client.run`."""
+
+    max_steps: int
+    max_repeats: int | None
+    max_parallel: int
+    tool_timeout: float | None
+    on_step: Callable[..., Any] | None
+    approve: Callable[..., Any] | None
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_repeats", "max_parallel"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name}={value!r}; a number from 1 is meant")
+
+    def limit(self, tool: Tool) -> float | None:
+        """How many seconds a tool may take."""
+        return self.tool_timeout if tool.timeout is None else tool.timeout
+
+
+class Toolbox:
+    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for index, tool in enumerate(tools):
+            if tool.definition is not None:
+                continue  # the endpoint's own, which it executes itself
+            if tool.function is None:
+                raise ValueError(
+                    f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
+                )
+            if tool.name in self._tools:
+                raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
+            self._tools[tool.name] = tool
+
+    def refusal(self, call: ToolCall) -> str | None:
+        """Why a call is not executed, in words for the model; None where it can be."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
+        return problem_with(tool, call)
+
+    def of(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
+        """The tool that is called, and the arguments of its function."""
+        tool = self._tools[call.name]
+        return tool, bound(tool, call.arguments or {})
+
+
+class Told:
+    """What a run tells, at any time."""
+
+    def __init__(self, loop: Loop, rules: Rules, toolbox: Toolbox, opened: Callable[[Ask], Any]) -> None:
+        self._loop = loop
+        self._rules = rules
+        self._toolbox = toolbox
+        self._opened = opened
+        self._key: str | None = None
+
+    def _began(self, plan: Plan, key: str | None) -> None:
+        self._loop.plan, self._key = plan, key
+
+    @property
+    def reply(self) -> Reply:
+        """The last reply; of one that was cancelled what had been delivered, with finish `cut`.
+
+        Raises `LoopStopped` where none has come.
+        """
+        if self._loop.reply is None:
+            raise LoopStopped("no reply has come", run=self, hint="read the run's events first")
+        return self._loop.reply
+
+    @property
+    def messages(self) -> list[Message]:
+        """The whole conversation, which can be gone on with at any time: every call in it has a result."""
+        return self._loop.messages
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What was done so far."""
+        return tuple(self._loop.steps)
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why it ended; None while it goes on."""
+        return self._loop.stopped
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of the steps' counts; one that a step did not tell is unknown. Tries that broke off are not in it."""
+        return total_usage([step.reply for step in self._loop.steps])
+
+    @property
+    def cost(self) -> Cost | None:
+        """The sum of the steps' costs, None where it is not known."""
+        return total_cost([step.reply for step in self._loop.steps])
+
+    def __repr__(self) -> str:
+        calls = sum(step.called for step in self._loop.steps)
+        return f"<{type(self).__name__} {self.stopped or 'going on'}: {len(self._loop.steps)} steps, {calls} calls>"
+
+
+def prepared(
+    opened: Callable[..., Any],
+    rules: Rules,
+    model: str | Model,
+    messages: Any,
+    tools: Sequence[Any] | None,
+    options: Mapping[str, Any],
+    *,
+    stream: bool,
+) -> tuple[Loop, Rules, Toolbox, Callable[[Ask], Any]]:
+    """A loop that has not begun. What is wrong with the options, the messages or the tools is raised here."""
+    offered = as_tools(tools or [])
+    toolbox = Toolbox(offered)
+    said = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
+    if offered:
+        said["tools"] = offered
+    loop = Loop(
+        as_messages(messages),
+        refuse=toolbox.refusal,
+        stream=stream,
+        max_steps=rules.max_steps,
+        max_repeats=rules.max_repeats,
+        approves=rules.approve is not None,
+        forced=_forced(said.get("tool_choice")),
+        again=said["if_cut"] == "again-whole",
+    )
+    free = {k: v for k, v in said.items() if k != "tool_choice"}
+    first = opened(model, loop.messages, stream, said)
+    made: list[Any] = [first]
+    found = first[0].plan.model  # a tier or an alias stays with the model that began
+
+    def begin(ask: Ask) -> Any:
+        if made:
+            return made.pop()
+        return opened(found, ask.messages, ask.stream, free if ask.free else said)
+
+    return loop, rules, toolbox, begin
+
+
+def _forced(choice: Any) -> str | None:
+    """A choice of tools that would make the model call for ever."""
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        choice = choice.get("name") or (function.get("name") if isinstance(function, Mapping) else choice.get("type"))
+    return None if choice in (None, "auto", "none") else str(choice)
+
+
+def ended_early(run: Told) -> LoopStopped:
+    """The error of a run that ended before the model was done."""
+    steps = run.steps
+    why = {
+        "max_steps": f"the model was not done after {len(steps)} steps",
+        "repeated": f"the model made the same calls with the same results again and again, {len(steps)} steps in all",
+        "length": "the last reply was cut off by the limit of its length",
+        "content_filter": "the last reply was stopped by the content filter",
+        "cut": "the last reply was cut off",
+        "incomplete": "the last reply announced calls, and none came",
+    }.get(str(run.stopped), f"the loop was stopped: {run.stopped}")
+    wanted = ", ".join(dict.fromkeys(call.name for call in steps[-1].calls)) if steps else ""
+    error = LoopStopped(
+        f"{why}{f' (it called {wanted})' if wanted else ''}",
+        run=run,
+        hint="run.messages is the history so far, and can be gone on with",
+    )
+    error.reply = run.reply if steps else None
+    return error

@@ -1,0 +1,136 @@
+"""JSON Schemas as pydantic writes them, made shorter for a model, and what strict mode makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["inlined", "strictened", "untitled", "without_nulls"]
+
+Schema = dict[str, Any]
+_MAPS = ("properties", "patternProperties", "$defs")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
+_PREFIX = "#/$defs/"
+_EXPANSIONS = 200  # references written out; a schema that needs more keeps the rest as references
+
+
+def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
+    """The node with every schema directly below it changed; names of properties and values are no schemas."""
+    out: Schema = {}
+    for key, value in node.items():
+        if key in _MAPS and isinstance(value, dict):
+            value = {name: change(child) for name, child in value.items()}
+        elif key in _LISTS and isinstance(value, list):
+            value = [change(child) for child in value]
+        elif key in _SINGLE and isinstance(value, dict):
+            value = change(value)
+        out[key] = value
+    return out
+
+
+def untitled(node: Any) -> Any:
+    """Without titles: they repeat the names."""
+    if not isinstance(node, dict):
+        return node
+    return {key: value for key, value in _below(node, untitled).items() if key != "title"}
+
+
+def inlined(schema: Schema) -> Schema:
+    """References written out, but for what holds itself: many endpoints know no `$defs`, and models read on better."""
+    defs: Schema = schema.get("$defs", {})
+    left = _EXPANSIONS
+    kept: set[str] = set()
+
+    def walk(node: Any, inside: frozenset[str]) -> Any:
+        nonlocal left
+        if not isinstance(node, dict):
+            return node
+        name = str(node.get("$ref", "")).removeprefix(_PREFIX)
+        if name not in defs:
+            return _below(node, lambda child: walk(child, inside))
+        if name in inside or name in endless or left <= 0:
+            kept.add(name)
+            return node
+        left -= 1
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return {**walk(defs[name], inside | {name}), **beside}
+
+    endless = {name for name in defs if name in _reached(defs, name)}
+    out: Schema = walk({key: value for key, value in schema.items() if key != "$defs"}, frozenset())
+    done: Schema = {}
+    while waiting := sorted(kept - done.keys()):
+        for name in waiting:
+            done[name] = _below(defs[name], lambda child: walk(child, frozenset()))
+    return {**out, "$defs": {name: done[name] for name in sorted(done)}} if done else out
+
+
+def _reached(defs: Schema, start: str) -> set[str]:
+    """The definitions that one refers to, over others too."""
+    found: set[str] = set()
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, dict):
+            name = str(node.get("$ref", "")).removeprefix(_PREFIX)
+            if name in defs and name not in found:
+                found.add(name)
+                walk(defs[name])
+            _below(node, walk)
+        return node
+
+    walk(defs[start])
+    return found
+
+
+def strictened(node: Any) -> Any:
+    """As strict mode wants it: objects are closed, every property is required, and what may be left out may be null."""
+    if not isinstance(node, dict):
+        return node
+    out = {key: value for key, value in _below(node, strictened).items() if key != "default"}
+    properties = out.get("properties")
+    if isinstance(properties, dict):
+        demanded = set(out.get("required", ()))
+        out["properties"] = {k: v if k in demanded else _nullable(v) for k, v in properties.items()}
+        out["required"] = list(properties)
+        out["additionalProperties"] = False
+    return out
+
+
+def _allows_null(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return True
+    if "anyOf" in schema:
+        return any(_allows_null(branch) for branch in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return None in schema.get("enum", [schema.get("const")])
+    kind = schema.get("type")
+    return kind == "null" or (kind is None and "$ref" not in schema)
+
+
+def _nullable(schema: Schema) -> Schema:
+    if _allows_null(schema):
+        return schema
+    said = {"description": schema["description"]} if "description" in schema else {}
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    branches = [*rest["anyOf"]] if list(rest) == ["anyOf"] else [rest]
+    return {"anyOf": [*branches, {"type": "null"}], **said}
+
+
+def without_nulls(value: Any, schema: Schema) -> Any:
+    """Arguments without the nulls that strict mode has a model write for what it would leave out."""
+
+    def walk(value: Any, node: Any) -> Any:
+        node = schema.get("$defs", {}).get(str(node.get("$ref", "")).removeprefix(_PREFIX), node)
+        if isinstance(value, list) and isinstance(node.get("items"), dict):
+            return [walk(item, node["items"]) for item in value]
+        if isinstance(value, dict) and isinstance(node.get("properties"), dict):
+            known, demanded = node["properties"], node.get("required", ())
+            return {
+                name: walk(inner, known[name]) if name in known else inner
+                for name, inner in value.items()
+                if inner is not None or name in demanded or name not in known or _allows_null(known[name])
+            }
+        branches = [b for b in node.get("anyOf", ()) if isinstance(b, dict) and b.get("type") != "null"]
+        return walk(value, branches[0]) if len(branches) == 1 else value
+
+    return walk(value, schema)

@@ -1,0 +1,136 @@
+"""The value `Tool`, and how one is made of what callers have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+__all__ = ["Tool", "as_tools", "as_tool", "tool"]
+
+Function = Callable[..., Any]
+
+
+class Tool(Struct, frozen=True):
+    """A tool as it is offered, with the function that does it. It can be called like the function.
+
+    `parameters` is a JSON Schema whose root is an object. `function` may be sync or async; without one the tool is
+    offered but cannot be run here. `timeout` is in seconds, for one call. `definition` is set for what is no function
+    but an endpoint's own tool: it is sent as it is.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    function: Function | None = None
+    strict: bool | None = None
+    timeout: float | None = None
+    definition: dict[str, Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function; of an async one this is the coroutine."""
+        if self.function is None:
+            raise TypeError(f"the tool {self.name} has no function to call")
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(
+    function: Function,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout: float | None = None,
+) -> Tool: ...
+
+
+@overload
+def tool(
+    function: None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout: float | None = None,
+) -> Callable[[Function], Tool]: ...
+
+
+def tool(
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout: float | None = None,
+) -> Tool | Callable[[Function], Tool]:
+    """A typed function as a tool: `@tool`, `@tool(timeout=5)`, or `tool(function, name="…")`.
+
+    The schema comes from the annotations and defaults, the descriptions from the docstring (Google, NumPy and Sphinx
+    style) or from `Annotated[str, "…"]`, which goes before it. A Tool is made into another one, with what is given
+    here. Raises `TypeError`, naming the parameter, for what no JSON Schema can say.
+    """
+    if function is None:
+        return lambda given: tool(given, name=name, description=description, strict=strict, timeout=timeout)
+    if isinstance(function, Tool):
+        said = {"name": name, "description": description, "strict": strict, "timeout": timeout}
+        return replace(function, **{key: value for key, value in said.items() if value is not None})
+    from cnllm.tools.signature import described, named, signature
+
+    called = name or named(function)
+    taken = signature(function)
+    return Tool(
+        called,
+        described(function) if description is None else description,
+        taken.strict if strict else taken.schema,
+        function,
+        strict,
+        timeout,
+    )
+
+
+def as_tools(items: Sequence[Any]) -> list[Tool]:
+    """Each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
+
+    Raises `TypeError` or `ValueError` naming the item.
+    """
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise TypeError(f"tools is {type(items).__name__}, a list is meant")
+    return [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
+
+
+def as_tool(item: Any, where: str) -> Tool:
+    """One item as a Tool; `where` names it in errors."""
+    if type(item) is Tool:
+        return item
+    if isinstance(item, Mapping):
+        return _defined(item, where)
+    if callable(item):
+        return tool(item)
+    if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
+        said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
+        return _defined(said, where)
+    raise TypeError(f"{where} is {type(item).__name__}, a Tool, a function or a dict is meant")
+
+
+def _defined(item: Mapping[str, Any], where: str) -> Tool:
+    """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
+    said = item.get("function", item)
+    if not isinstance(said, Mapping) or not isinstance(said.get("name"), str):
+        if isinstance(item.get("type"), str) and item["type"] != "function":
+            return Tool(item["type"], definition=dict(item))
+        raise ValueError(f"{where} has no function name")
+    if item.get("type", "function") not in ("function", "custom") and "function" not in item:
+        return Tool(said["name"], definition=dict(item))
+    schema = said.get("parameters")
+    if schema is None:
+        schema = said.get("inputSchema", said.get("input_schema"))
+    if schema is not None and not isinstance(schema, Mapping):
+        raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
+    parameters = None if schema is None else dict(schema)
+    return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"))
