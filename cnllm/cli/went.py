@@ -113,17 +113,18 @@ def thought_only(reply: Reply) -> bool:
     return bool(reply.reasoning) and not (reply.text or reply.tool_calls or reply.incomplete)
 
 
-def ended(reply: Reply, stopped: str | None = None) -> int:
-    """Says so when the answer is not whole, and returns the exit status."""
+def ended(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
+    """Says so when the answer is not whole, and returns the exit status; `hint` goes before what is known to help."""
     if stopped in _STOPPED:
-        errors.say(*_STOPPED[stopped])
+        why, help = _STOPPED[stopped]
+        errors.say(why, hint or help)
         return errors.PARTIAL
     silent = thought_only(reply)
     if reply.finish not in _FINISHED:
         if silent:
-            errors.say(ONLY_THINKING, "ask again, or with less of it: --reasoning low, or off")
+            errors.say(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
         return errors.WHOLE
-    why, hint = _FINISHED[reply.finish]
+    why, help = _FINISHED[reply.finish]
     what = ONLY_THINKING if silent else "the answer is not whole"
-    errors.say(f"{what}: {why} (finish {reply.finish})", hint)
+    errors.say(f"{what}: {why} (finish {reply.finish})", hint or help)
     return errors.PARTIAL
