@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from cnllm.cli import render, streams, terminal, went
-from cnllm.types import Event, Finished, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd
+from cnllm.types import Event, Finished, Note, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd
 
 if TYPE_CHECKING:
     from cnllm.engine.todo import Step
 
-__all__ = ["Folded", "dim"]
+__all__ = ["Folded", "dim", "tell"]
 
 _BACK = "\r\x1b[K"
+_MESSAGE = re.compile(r"messages\[\d+\]")
 
 
 def dim(line: str) -> None:
     """A line on stderr that is less important than the answer."""
     streams.say(f"{render.DIM}{line}{render.PLAIN}" if terminal.dims(sys.stderr) else line)
+
+
+def tell(notes: Iterable[Note], told: set[str]) -> None:
+    """Says what is not told yet; what holds for many messages alike is told once."""
+    for note in notes:
+        line = _MESSAGE.sub("messages[…]", str(note))
+        if line not in told:
+            told.add(line)
+            dim(terminal.escape(f"note: {line}"))
 
 
 class Folded:
@@ -67,16 +79,20 @@ class Folded:
             return
         if went.thought_only(reply):
             self._screen.pieces("", f"({went.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
-        new = [note for note in reply.notes if str(note) not in self._told]
-        self._told |= {str(note) for note in new}
-        self._screen.end(msgspec.structs.replace(reply, notes=new))
+        self._screen.notes(())  # ends the lines
+        tell(reply.notes, self._told)
+        self._screen.end(msgspec.structs.replace(reply, notes=[]))
 
     def interrupted(self, reply: Reply | None) -> None:
         """Ends the lines where they are."""
         self._fold()
         self._screen.end(None)
         came = reply is not None and (reply.text or reply.tool_calls)
-        streams.say("interrupted; this is what came so far" if came else "interrupted; nothing had come yet")
+        streams.say(
+            "interrupted; this is what came so far"
+            if came
+            else "interrupted; no answer had come yet, /retry asks again"
+        )
 
     def _fold(self) -> None:
         count, self._count = self._count, 0

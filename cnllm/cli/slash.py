@@ -62,6 +62,7 @@ def _help(talk: Talk, argument: str) -> None:
 def _model(talk: Talk, argument: str) -> None:
     if argument:
         talk.switch(argument)
+        streams.say(f"now asking {talk.model.name}")
     else:
         streams.say(f"asking {talk.model.name}; /model NAME asks another")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import errors, folded, kept, session, streams, went
+from cnllm.cli import errors, folded, kept, session, went
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Reply, Text
 
@@ -170,12 +170,7 @@ class Talk:
         tools = self.box.tools or None
         probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **self._asked(place))
         probe.close()
-        for note in probe.plan.notes:
-            if str(note) not in self._told:
-                self._told.add(str(note))
-                folded.dim(f"note: {note}")
-        if model.name != self.model.name:
-            streams.say(f"now asking {model.name}")
+        folded.tell(probe.plan.notes, self._told)
 
     # ── money ────────────────────────────────────────────────────────────────
     def cost(self) -> str:

@@ -47,7 +47,9 @@ class Toolbox:
         for name in dict.fromkeys(given):
             try:
                 made = tool(SAFE[name], name=name) if name in SAFE else as_tools([_imported(name)])[0]
-            except (TypeError, ValueError) as error:
+            except Wrong:
+                raise
+            except Exception as error:  # an annotation may be anything
                 raise Wrong(f"--tool {name}: {error}", "a typed function is meant, or a cnllm.tool") from error
             if any(made.name == other.name for other in self.tools):
                 raise Wrong(f"--tool {name}: there is another tool called {made.name}", "leave one of them out")
