@@ -9,7 +9,7 @@ import pytest
 
 from cnllm import errors
 from cnllm.store import Store
-from cnllm.types import Media, Message, Text, ToolCall, Usage
+from cnllm.types import Media, Message, Text, ToolCall, ToolResult, Usage
 
 from .support import ask, reply, user
 
