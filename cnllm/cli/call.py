@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from cnllm.cli import complete, errors, kept, options, prompt, render, request, session, streams, toolbox, went
+from cnllm.cli import complete, errors, kept, options, prompt, render, request, session, streams, went
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from cnllm.cli.toolbox import Toolbox
     from cnllm.client import Client
     from cnllm.engine import Plan
     from cnllm.model import Model
@@ -136,12 +137,14 @@ class _Call:
         writes = not given["no_log"] and self.form not in ("plan", "curl")
         return kept.Log(which, writes=writes)
 
-    def _toolbox(self) -> toolbox.Toolbox | None:
+    def _toolbox(self) -> Toolbox | None:
         given = self.given
         if not given["tool"]:
             return None
         if given["tools"] is not None:
             raise errors.Wrong("--tools offers what is not executed, --tool what is", "give one of them")
+        from cnllm.cli import toolbox
+
         return toolbox.Toolbox(given["tool"], given["approve"])
 
     def _model(self) -> Model:

@@ -76,7 +76,7 @@ def _chat(given: dict[str, Any], log: Log) -> int:
     from cnllm.registry import Registry
 
     talking: list[Talk] = []
-    turns = typed.reader(lambda before: slash.completions(talking[0], before), log.prompts(_EARLIER))
+    turns = typed.reader(lambda before: slash.completions(talking[0], before), lambda: log.prompts(_EARLIER))
     box = toolbox.Toolbox(given["tool"], given["approve"], turns.answer)
     asked = request.options(given["parameters"], None, None, None, reasoning=given["reasoning"])
     protocol = None

@@ -40,8 +40,8 @@ class Log:
         return self._conversation.turns() if self._conversation is not None else []
 
     def forget(self, number: int) -> None:
-        """Takes a turn out of the store again."""
-        if self._conversation is not None:
+        """Takes a turn out of the store again, unless that is to be left as it is."""
+        if self._conversation is not None and self._mode != "off":
             self._conversation.forget(number)
 
     def prompts(self, limit: int) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from cnllm.cli import errors, folded, kept, session, went
 from cnllm.errors import CnllmError
@@ -20,8 +21,7 @@ __all__ = ["Place", "Talk"]
 AGAIN = "/retry asks again"
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a model is asked, if that was chosen, and with which key."""
 
     protocol: str | None = None

@@ -48,8 +48,8 @@ def text(said: str) -> str:
     return "\n".join([*(line.removesuffix("\\") for line in lines[:-1]), lines[-1]])
 
 
-def reader(completions: Callable[[str], Iterable[str]], before: Sequence[str]) -> Typed:
-    """The terminal if there is one, else stdin line by line. `before`: what was typed earlier."""
+def reader(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> Typed:
+    """The terminal if there is one, else stdin line by line. `before` tells what was typed earlier."""
     if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
         if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
             sys.stdin.reconfigure(encoding="utf-8")
@@ -60,7 +60,7 @@ def reader(completions: Callable[[str], Iterable[str]], before: Sequence[str]) -
         raise Wrong(
             "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one a line"
         ) from None
-    return Terminal(completions, before)
+    return Terminal(completions, before())
 
 
 def _question(call: ToolCall) -> str:

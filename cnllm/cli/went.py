@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,7 @@ __all__ = ["ONLY_THINKING", "Went", "ended", "go", "thought_only"]
 ONLY_THINKING = "only thinking came, no answer"
 
 
-@dataclasses.dataclass(frozen=True)
-class Went:
+class Went(msgspec.Struct, frozen=True):
     """What came of a turn: its last reply with the counts of all, what was said in it, why it ended, or the error."""
 
     reply: Reply | None

@@ -112,6 +112,11 @@ class Machine:
         return str(path)
 
 
+def chat(machine: Machine, *lines: str, args: tuple[str, ...], **more: Any) -> Done:
+    """A run with these lines piped in."""
+    return machine.run(*args, stdin="".join(f"{line}\n" for line in lines), **more)
+
+
 @contextmanager
 def terminal(machine: Machine, *args: str, both: bool = True) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """The program with stdout (and stderr) on a terminal; yields the descriptor of the other side."""

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from .support import DONE, HEAD, Done, Hold, Machine, Server, Step, chunk, http, texts
+from .support import DONE, HEAD, Hold, Machine, Server, Step, chat, chunk, http, texts
 
 SIMULATED = ("chat", "--model", "glm-4.7", "--simulate")
 HOME = ("chat", "--model", "home/m")
-
-
-def chat(machine: Machine, *lines: str, args: tuple[str, ...] = SIMULATED, **more: Any) -> Done:
-    """A chat with these lines typed."""
-    return machine.run(*args, stdin="".join(f"{line}\n" for line in lines), **more)
 
 
 def says(*pieces: str) -> list[Step]:
@@ -31,7 +26,7 @@ def sent(peer: Server, number: int) -> list[tuple[str, Any]]:
 
 # ── turns ────────────────────────────────────────────────────────────────────
 def test_each_line_is_a_turn_and_answers_alone_are_on_stdout(machine: Machine) -> None:
-    done = chat(machine, "Why is the sky blue?", "", "And at sunset?")
+    done = chat(machine, "Why is the sky blue?", "", "And at sunset?", args=SIMULATED)
     assert done.status == 0
     first, second = done.out.splitlines()
     assert 'You said: "Why is the sky blue?"' in first
@@ -94,7 +89,7 @@ def test_a_turn_may_have_several_lines(machine: Machine, lines: list[str], said:
 
 # ── commands ─────────────────────────────────────────────────────────────────
 def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine) -> None:
-    done = chat(machine, "/help", "/bogus", "/quit", "never asked")
+    done = chat(machine, "/help", "/bogus", "/quit", "never asked", args=SIMULATED)
     assert (done.status, done.out) == (0, "")
     for name in ("/help", "/model", "/tools", "/retry", "/undo", "/cost", "/thinking", "/quit", "Ctrl-C", "Alt-Enter"):
         assert name in done.err
@@ -102,7 +97,7 @@ def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine)
 
 
 def test_another_model_can_go_on_and_what_it_is_not_told_is_noted(machine: Machine) -> None:
-    done = chat(machine, "hello", "/model deepseek-flash", "/model", "again")
+    done = chat(machine, "hello", "/model deepseek-flash", "/model", "again", args=SIMULATED)
     assert done.status == 0
     assert "the real glm-4.7" in done.out.splitlines()[0]
     assert "the real deepseek-flash" in done.out.splitlines()[1]
@@ -223,7 +218,7 @@ def test_what_is_wrong_from_the_start_is_said_before_a_turn(machine: Machine) ->
 
 # ── the store ────────────────────────────────────────────────────────────────
 def test_a_chat_is_one_conversation_that_can_be_gone_on_with(machine: Machine) -> None:
-    chat(machine, "first", "second")
+    chat(machine, "first", "second", args=SIMULATED)
     one = machine.run("logs", "list", "--json").json()
     assert [(found["turns"], found["origins"]) for found in one] == [(2, ["simulated"])]
     assert chat(machine, "third", args=("chat", "-c", "--simulate")).status == 0
@@ -236,68 +231,6 @@ def test_nothing_is_kept_where_logs_are_off(machine: Machine, args: tuple[str, .
     done = chat(machine, "first", "/undo", "second", args=args, env=env)
     assert done.status == 0
     assert not (machine.home / "data").exists()
-
-
-# ── tools ────────────────────────────────────────────────────────────────────
-TOOLS = """
-from pathlib import Path
-
-def shout(text: str) -> str:
-    "Say it louder."
-    with Path(__file__).with_name("ran").open("a") as file:
-        file.write(text + ";")
-    return text.upper()
-"""
-
-
-def ran(machine: Machine) -> str:
-    file = machine.home / "ran"
-    return file.read_text() if file.exists() else ""
-
-
-def test_built_in_tools_are_run_without_asking(machine: Machine) -> None:
-    done = chat(machine, "/tools", "6*7", args=(*SIMULATED, "--tool", "calc"))
-    assert "calc: Compute an arithmetic expression" in done.err
-    assert 'tool call: calc {"expression": "6*7"}\ntool result: calc 42\n' in done.err
-    assert 'returned: "42"' in done.out
-
-
-@pytest.mark.parametrize(
-    ("lines", "executed"),
-    [
-        (["one", "y", "two", "n"], "one;"),
-        (["one", "always", "two", "three"], "one;two;three;"),
-        (["one", "n", "two", "yes"], "two;"),
-        (["one"], ""),
-        (["one", "what?", "n"], ""),
-    ],
-)
-def test_a_tool_of_the_users_own_is_asked_for(machine: Machine, lines: list[str], executed: str) -> None:
-    file = machine.file("mytools.py", TOOLS)
-    done = chat(machine, *lines, args=(*SIMULATED, "--tool", f"{file}:shout"))
-    assert done.status == 0
-    assert 'run shout {"text": "one"}? [y]es / [n]o / [a]lways:' in done.err
-    assert ran(machine) == executed
-    assert ("the user said no" in done.out) == (executed in ("", "one;", "two;"))
-
-
-def test_a_line_that_is_no_answer_means_no_and_is_the_next_turn(machine: Machine) -> None:
-    file = machine.file("mytools.py", TOOLS)
-    done = chat(machine, "one", "/cost", args=(*SIMULATED, "--tool", f"{file}:shout"))
-    assert ran(machine) == ""
-    assert "1 answer · " in done.err
-
-
-def test_all_and_none_ask_nobody(machine: Machine) -> None:
-    file = machine.file("mytools.py", TOOLS)
-    none = chat(machine, "/tools", "one", args=(*SIMULATED, "--approve", "none", "--tool", f"{file}:shout"))
-    assert "shout: Say it louder.  (is not run: --approve none)" in none.err
-    assert "did not give leave" in none.out
-    assert "run shout" not in none.err
-    assert ran(machine) == ""
-    every = chat(machine, "one", args=(*SIMULATED, "--approve", "all", "--tool", f"{file}:shout"))
-    assert 'returned: "ONE"' in every.out
-    assert ran(machine) == "one;"
 
 
 # ── Ctrl-C without a terminal ────────────────────────────────────────────────
@@ -333,7 +266,7 @@ def test_the_terminal_needs_prompt_toolkit_and_a_pipe_does_not(machine: Machine)
 
     machine.file("prompt_toolkit.py", "raise ImportError('not here')\n")
     path = f"{Path(__file__).parent.parent.parent}{os.pathsep}{machine.home}"
-    assert chat(machine, "hi", env={"PYTHONPATH": path}).status == 0
+    assert chat(machine, "hi", env={"PYTHONPATH": path}, args=SIMULATED).status == 0
     master, slave = pty.openpty()
     done = subprocess.run(
         machine.command(*SIMULATED),
