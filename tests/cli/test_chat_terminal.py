@@ -184,6 +184,23 @@ def test_what_was_asked_earlier_is_found_again(machine: Machine) -> None:
         assert sent(peer, 1) == [("user", "an earlier one")]
 
 
+def test_tab_completes_commands_and_models(machine: Machine) -> None:
+    machine.overlay("http://127.0.0.1:9/v1")
+    with typing(machine, "chat", "--model", "glm-4.7", "--simulate", prompt="glm-4.7>") as child:
+        child.send("/und\t")
+        child.expect_exact("o")  # what completes it
+        child.send(ENTER)
+        child.expect_exact("there is no turn to take back")
+        child.expect_exact("glm-4.7>")
+        child.send("/model hom\t")
+        child.expect_exact("e/m")
+        child.send(ENTER)
+        child.expect_exact("now asking home/m")
+        child.expect_exact(PROMPT)
+        child.send(CTRL_D)
+        assert ends(child) == 0
+
+
 def test_nothing_of_an_answer_is_obeyed(machine: Machine) -> None:
     with Server(says("a\x1b]0;title\x07b")) as peer:
         machine.overlay(peer.url)
