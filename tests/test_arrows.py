@@ -44,7 +44,7 @@ MAY: dict[str, set[str]] = {
     "cli": VALUES
     | HELPERS
     | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"}
-    | {"log_mode", "store"},
+    | {"log_mode", "store", "tools"},
     "__main__": {"cli"},
 }
 MAY["__init__"] = set(MAY)

@@ -15,6 +15,7 @@ __all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
     "call": ("cnllm.cli.call:call", "Ask a model and print its answer."),
+    "chat": ("cnllm.cli.chat:chat", "Talk with a model; /help lists what can be done meanwhile."),
     "logs": ("cnllm.cli.logs:logs", "Conversations on disk: list, show, search, export."),
     "models": ("cnllm.cli.models:models", "What models there are, and what is known of each."),
     "sanitize": ("cnllm.cli.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
-from cnllm.cli import complete, errors, kept, options, prompt, render, request, session, streams
+from cnllm.cli import complete, errors, kept, options, prompt, render, request, session, streams, went
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
+    from cnllm.cli.toolbox import Toolbox
     from cnllm.client import Client
     from cnllm.engine import Plan
     from cnllm.model import Model
@@ -27,6 +28,7 @@ EXAMPLES = options.examples(
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
     "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
     "cnllm call -c 'And at sunset?'",
+    "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
 )
 
@@ -51,6 +53,14 @@ EXAMPLES = options.examples(
 )
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools the model may call. None is run.")
+@options.tool
+@click.option(
+    "--approve",
+    type=click.Choice(["all", "none"]),
+    default="none",
+    help="Execute every call, or those of built-in tools alone.",
+    show_default=True,
+)
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
 @click.option("--extra-body", metavar="JSON", help="Goes into the body as it is. @FILE reads a file.")
@@ -106,6 +116,9 @@ class _Call:
             reasoning=given["reasoning"],
             tool_choice=given["tool_choice"],
         )
+        self.box = self._toolbox()
+        if self.box is not None:
+            self.options["tools"] = self.box.tools
         said = prompt.text(given["text"], needed=not given["images"])
         self.new: list[Message] = prompt.messages(said, given["system"], given["images"])
         self.log = self._log()
@@ -125,19 +138,30 @@ class _Call:
         writes = not given["no_log"] and self.form not in ("plan", "curl")
         return kept.Log(which, writes=writes)
 
+    def _toolbox(self) -> Toolbox | None:
+        given = self.given
+        if not given["tool"]:
+            return None
+        if given["tools"] is not None:
+            raise errors.Wrong("--tools offers what is not executed, --tool what is", "give one of them")
+        from cnllm.cli import toolbox
+
+        return toolbox.Toolbox(given["tool"], given["approve"])
+
     def _model(self) -> Model:
         """The model that is named, or the first of a tier that will do, or the conversation's last."""
-        from cnllm import tiers
-
         given = self.given
         if given["model"] is None:
             given |= self.log.choice(protocol=given["protocol"], base_url=given["base_url"])
-        if not given["model"].startswith(tiers.PREFIX):
-            return self.registry.resolve(given["model"], protocol=given["protocol"], base_url=given["base_url"])
-        offline = given["simulate"] or given["replay"] is not None
-        model, note = tiers.chosen(given["model"], self.messages, self.options, self.registry, offline=offline)
-        streams.say(f"note: {note}")
-        return model
+        return session.model(
+            self.registry,
+            given["model"],
+            self.messages,
+            self.options,
+            protocol=given["protocol"],
+            base_url=given["base_url"],
+            offline=given["simulate"] or given["replay"] is not None,
+        )
 
     def _streams(self) -> bool:
         """Is the answer taken as it comes? The model's own default holds where nothing is given."""
@@ -218,6 +242,8 @@ class _Call:
         given = self.given
         origin = "replayed" if given["replay"] is not None else "simulated" if given["simulate"] else "endpoint"
         with self.log.turn(self.new, self.model, origin, given["protocol"], given["base_url"]) as turn:
+            if self.box is not None:
+                return self._looped(client, view, turn)
             try:
                 reply = self._streamed(client, view, turn) if self.stream else self._whole(client, view)
             except CnllmError as error:
@@ -226,7 +252,24 @@ class _Call:
                 raise
             turn.finish(reply)
         view.end(reply)
-        return _told(reply)
+        return went.ended(reply)
+
+    def _looped(self, client: Client, view: render.View, turn: kept.Turn) -> int:
+        """With tools that are executed here: the answer after as many calls as the model makes."""
+        assert self.box is not None
+        options = {name: value for name, value in self.options.items() if name != "tools"}
+        did = went.go(client, self.model, self.messages, self.box, view, stream=self.stream, **options)
+        if did.error is None:
+            assert did.reply is not None
+            turn.finish(did.reply, did.said)
+            view.end(did.reply)
+            return went.ended(did.reply, did.stopped)
+        turn.fail(did.error, did.reply, did.said)
+        if isinstance(did.error, KeyboardInterrupt):
+            view.interrupted(did.reply)
+        elif isinstance(did.error, CnllmError):
+            view.end(did.reply if errors.came(did.reply) else None)
+        raise did.error
 
     def _view(self) -> render.View:
         if self.form == "json":
@@ -256,22 +299,3 @@ class _Call:
         reply = client.call(self.model, self.messages, **self.options)
         view.whole(reply)
         return reply
-
-
-def _told(reply: Reply) -> int:
-    """Says so when the answer is not whole, and returns the exit status."""
-    reasons = {
-        "length": ("it reached the limit of tokens", "allow more: -p max_tokens=N"),
-        "content_filter": ("the endpoint withheld it", "ask differently, or ask another model"),
-        "cut": ("the stream ended without proof that it was complete", "ask again, or with --no-stream"),
-        "error": ("the endpoint failed in the middle", "ask again"),
-    }
-    silent = bool(reply.reasoning) and not (reply.text or reply.tool_calls or reply.incomplete)
-    if reply.finish not in reasons:
-        if silent:
-            errors.say("only thinking came, no answer", "ask again, or with less of it: --reasoning low, or off")
-        return errors.WHOLE
-    why, hint = reasons[reply.finish]
-    what = "only thinking came, no answer" if silent else "the answer is not whole"
-    errors.say(f"{what}: {why} (finish {reply.finish})", hint)
-    return errors.PARTIAL

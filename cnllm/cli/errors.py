@@ -21,7 +21,7 @@ from cnllm.errors import (
 if TYPE_CHECKING:
     from cnllm.types import Reply
 
-__all__ = ["FAILED", "INTERRUPTED", "PARTIAL", "WHOLE", "WRONG", "came", "debug", "hide", "report", "status"]
+__all__ = ["FAILED", "INTERRUPTED", "PARTIAL", "WHOLE", "WRONG", "came", "debug", "hide", "report", "status", "words"]
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """All came; nothing came; the call was wrong; an answer came that is not whole; Ctrl-C."""
@@ -84,7 +84,7 @@ def report(error: Exception) -> int:
     if isinstance(error, _NO_ARGUMENTS) and error.ctx is not None:
         streams.say(error.ctx.get_help())
         return WRONG
-    message, hint = _words(error)
+    message, hint = words(error)
     say(message, hint)
     return status(error)
 
@@ -115,7 +115,8 @@ def _line(text: str) -> str:
     return terminal.escape(words)
 
 
-def _words(error: Exception) -> tuple[str, str | None]:
+def words(error: BaseException) -> tuple[str, str | None]:
+    """What is wrong, and what to do next if that is known."""
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
     if isinstance(error, UnknownModel):

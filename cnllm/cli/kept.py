@@ -1,4 +1,4 @@
-"""What `call` takes from the store and leaves in it. Keeping an answer must not cost the answer.
+"""What `call` and `chat` take from the store and leave in it. Keeping an answer must not cost the answer.
 
 So a store that cannot be used is told of in a line and the call goes on, unless it was to continue a conversation.
 """
@@ -22,7 +22,7 @@ __all__ = ["Log", "Turn"]
 
 
 class Log:
-    """The store, as one call sees it: not even opened where nothing is read and nothing is to be written."""
+    """The store, as a call or a chat sees it: not even opened where nothing is read and nothing is to be written."""
 
     def __init__(self, which: str | None, *, writes: bool) -> None:
         self._which = which
@@ -34,6 +34,24 @@ class Log:
             self._conversation = self._open().conversation(which)
             if writes and self._mode == "off":
                 errors.say("logs are off: this turn will not be part of the conversation", "cnllm logs on keeps it")
+
+    def turns(self) -> list[tuple[int, list[Message]]]:
+        """The turns so far: the number of each, and what was said in it."""
+        return self._conversation.turns() if self._conversation is not None else []
+
+    def forget(self, number: int) -> None:
+        """Takes a turn out of the store again, unless that is to be left as it is."""
+        if self._conversation is not None and self._mode != "off":
+            self._conversation.forget(number)
+
+    def prompts(self, limit: int) -> list[str]:
+        """What was asked last in any conversation; nothing where nothing is kept, or the store cannot be read."""
+        if self._mode == "off" and self._store is None:
+            return []
+        try:
+            return self._open().prompts(limit)
+        except CnllmError:  # told of when a turn is to be kept
+            return []
 
     def messages(self, new: Sequence[Message]) -> list[Message]:
         """What was said before, and what is new."""
@@ -58,6 +76,7 @@ class Log:
         self, new: Sequence[Message], model: Model, origin: str, protocol: str | None, base_url: str | None
     ) -> Turn:
         """Writes down what is about to be sent."""
+        self._entries.clear()  # of a turn that was left, something may have come late
         if self._mode == "off":
             return Turn(None, self._entries)
         try:
@@ -89,7 +108,8 @@ class Log:
             from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
         except ImportError as error:  # it is the one part of the standard library that builds leave out
             raise CnllmError(f"this Python has no SQLite ({error})", hint="cnllm logs off keeps no calls") from error
-        self._store = Store.open()
+        if self._store is None:
+            self._store = Store.open()
         return self._store
 
 
@@ -98,15 +118,28 @@ class Turn:
 
     def __init__(self, turn: store.Turn | None, entries: list[dict[str, Any]]) -> None:
         self._turn = turn
+        self._number = turn.number if turn is not None else None
         self._entries = entries
 
-    def finish(self, reply: Reply) -> None:
-        """The answer came."""
-        self._end(lambda turn: turn.finish(reply))
+    @property
+    def number(self) -> int | None:
+        """Its number in the store, if it is there."""
+        return self._number
 
-    def fail(self, error: BaseException, reply: Reply | None = None) -> None:
-        """It went wrong, after `reply` or what the error holds."""
-        self._end(lambda turn: turn.fail(error, reply))
+    def finish(self, reply: Reply, said: Sequence[Message] | None = None) -> None:
+        """The answer came; `said` is all that came where tools were called on the way."""
+        self._end(lambda turn: turn.finish(reply, said))
+
+    def fail(
+        self,
+        error: BaseException,
+        reply: Reply | None = None,
+        said: Sequence[Message] | None = None,
+        *,
+        void: bool = False,
+    ) -> None:
+        """It went wrong, after `reply` or what the error holds; from a `void` turn the conversation does not go on."""
+        self._end(lambda turn: turn.fail(error, reply, said, void=void))
 
     def _end(self, how: Callable[[store.Turn], None]) -> None:
         turn, self._turn = self._turn, None

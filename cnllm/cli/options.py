@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:  # older clicks' is not generic
     _ParamType = click.ParamType
 
-__all__ = ["Command", "Group", "Level", "as_json", "examples", "model"]
+__all__ = ["Command", "Group", "Level", "as_json", "examples", "model", "tool"]
 
 Decorator = Callable[[Any], Any]
 
@@ -81,6 +81,15 @@ def model(required: bool = True) -> Decorator:
         shell_complete=complete.models,
         help="A short name, or PROVIDER/ID.",
     )
+
+
+tool = click.option(
+    "--tool",
+    metavar="NAME",
+    multiple=True,
+    help="A tool that is executed here: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
+)
+"""`--tool NAME`, as often as wanted."""
 
 
 def as_json(what: str) -> Decorator:

@@ -14,7 +14,7 @@ from cnllm.cli import streams
 from cnllm.cli.errors import Wrong
 from cnllm.types import Media, Message, Part, Text
 
-__all__ = ["image", "messages", "text"]
+__all__ = ["image", "messages", "text", "utf8"]
 
 PATIENCE = 3.0
 """Seconds after which a user is told what the program waits for."""
@@ -34,7 +34,7 @@ def messages(said: str, system: str | None, images: tuple[str, ...]) -> list[Mes
     parts: list[Part] = [*([Text(said)] if said else []), *map(image, images)]
     turns = [Message("user", parts)]
     if system:
-        turns.insert(0, Message("system", [Text(_utf8(system, "--system"))]))
+        turns.insert(0, Message("system", [Text(utf8(system, "--system"))]))
     return turns
 
 
@@ -49,7 +49,7 @@ def text(argument: str | None, *, needed: bool = True) -> str:
         found = "" if typing else _stdin(sys.stdin, wait=True)
     else:
         piped = _stdin(sys.stdin, wait=False)
-        found = _utf8(argument, "the text")
+        found = utf8(argument, "the text")
         if piped.strip():
             found = f"{found}\n\n{piped}" if found.strip() else piped
     if needed and not found.strip():
@@ -90,8 +90,8 @@ def _tell_if_silent(raw: BinaryIO) -> None:
         streams.say("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 
-def _utf8(argument: str, what: str) -> str:
-    """Bytes that were no UTF-8 arrive in arguments as lone surrogates, which cannot be sent."""
+def utf8(argument: str, what: str) -> str:
+    """The argument; bytes that were no UTF-8 arrive in arguments as lone surrogates, which cannot be sent."""
     try:
         argument.encode()
     except UnicodeEncodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import msgspec
 
@@ -28,9 +28,13 @@ from cnllm.types import (
     UsageSeen,
 )
 
+if TYPE_CHECKING:
+    from cnllm.engine.todo import Step
+
 __all__ = ["Lines", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+_SHORT = 300  # characters of a tool's result
 
 
 def dump(value: Any) -> None:
@@ -50,6 +54,7 @@ class View(Protocol):
 
     def event(self, event: Event) -> None: ...
     def whole(self, reply: Reply) -> None: ...
+    def step(self, step: Step) -> None: ...
     def end(self, reply: Reply | None) -> None: ...
     def interrupted(self, reply: Reply | None) -> None: ...
 
@@ -61,6 +66,9 @@ class Silent:
         """Nothing: `end` says it."""
 
     def whole(self, reply: Reply) -> None:
+        """Nothing: `end` says it."""
+
+    def step(self, step: Step) -> None:
         """Nothing: `end` says it."""
 
     def end(self, reply: Reply | None) -> None:
@@ -99,6 +107,9 @@ class Lines:
         self.event(UsageSeen(reply.usage))
         self.event(Finished(reply.finish, reply.raw_finish))
 
+    def step(self, step: Step) -> None:
+        """The events have no results."""
+
     def end(self, reply: Reply | None) -> None:
         """The events said it all."""
 
@@ -134,6 +145,18 @@ class Screen:
     def whole(self, reply: Reply) -> None:
         """Shows a reply that came in one piece."""
         self.pieces(reply.reasoning, reply.text, reply.tool_calls)
+
+    def step(self, step: Step) -> None:
+        """The results of the calls of one step, each in a line."""
+        if not step.results:
+            return
+        self._err.end_line()
+        if self._held is None:
+            self._out.end_line()
+        for result in step.results:
+            text = " ".join(result.text.split())
+            text = text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+            self._say(f"{'tool error' if result.error else 'tool result'}: {result.name} {text}")
 
     def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
         """Shows what a reply is made of."""
@@ -190,6 +213,8 @@ class Screen:
 
     def _call(self, call: ToolCall) -> None:
         self._err.end_line()
+        if self._out.terminal:
+            self._out.end_line()
         problem = f"  ({call.problem})" if call.problem else ""
         self._say(f"tool call: {call.name} {call.raw}{problem}")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import errors
+from cnllm.cli import errors, streams
 from cnllm.errors import KeyMissing
 
 if TYPE_CHECKING:
@@ -14,7 +14,27 @@ if TYPE_CHECKING:
     from cnllm.model import Model
     from cnllm.registry import Registry
 
-__all__ = ["client", "environment_name", "is_set", "key"]
+__all__ = ["client", "environment_name", "is_set", "key", "model"]
+
+
+def model(
+    registry: Registry,
+    name: str,
+    messages: Any,
+    options: dict[str, Any],
+    *,
+    protocol: str | None,
+    base_url: str | None,
+    offline: bool,
+) -> Model:
+    """The model that is named, or the first of a tier that will do, which is said."""
+    from cnllm import tiers
+
+    if not name.startswith(tiers.PREFIX):
+        return registry.resolve(name, protocol=protocol, base_url=base_url)
+    found, note = tiers.chosen(name, messages, options, registry, offline=offline)
+    streams.say(f"note: {note}")
+    return found
 
 
 def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TextIO
 
-__all__ = ["dims", "escape", "escape_json"]
+__all__ = ["dims", "escape", "escape_json", "plain"]
 
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """C0 but tab and newline, DEL, C1, and what turns the direction of writing around."""
@@ -24,7 +24,12 @@ def escape_json(text: str) -> str:
 
 def dims(stream: TextIO) -> bool:
     """May text on this stream be dimmed? On a terminal that knows how, unless NO_COLOR is set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and not plain()
+
+
+def plain() -> bool:
+    """Does the terminal know nothing but lines?"""
+    return os.environ.get("TERM") == "dumb"
 
 
 def _spelt(match: re.Match[str]) -> str:

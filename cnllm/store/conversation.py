@@ -10,13 +10,19 @@ import msgspec
 
 from cnllm import redact
 from cnllm.store.text import from_json, now
-from cnllm.store.turn import Turn, write
+from cnllm.store.turn import Turn, forget, write
 from cnllm.types import Message
 
 if TYPE_CHECKING:
     from cnllm.store.file import File
 
-__all__ = ["Conversation", "Last"]
+__all__ = ["Conversation", "Last", "in_order"]
+
+
+def in_order(said: Sequence[Message]) -> list[Message]:
+    """The messages as they are sent: the last system message of all holds, at the front."""
+    systems = [message for message in said if message.role == "system"]
+    return [*systems[-1:], *(message for message in said if message.role != "system")]
 
 
 class Last(msgspec.Struct, frozen=True):
@@ -39,14 +45,23 @@ class Conversation:
 
         A question that was refused is left out, lest it be refused again; one whose turn was interrupted is there.
         """
+        return in_order([*(message for _, said in self.turns() for message in said), *more])
+
+    def turns(self) -> list[tuple[int, list[Message]]]:
+        """The turns that `messages` are from: the number of each, and what was said in it."""
         rows = self._file.rows(
-            "SELECT data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? AND state <> 'failed' "
-            "ORDER BY turns.id, messages.id",
+            "SELECT turns.id, data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? "
+            "AND state <> 'failed' ORDER BY turns.id, messages.id",
             self.id,
         )
-        said = [*(Message.from_dict(from_json(data)) for (data,) in rows), *more]
-        systems = [message for message in said if message.role == "system"]
-        return [*systems[-1:], *(message for message in said if message.role != "system")]
+        found: dict[int, list[Message]] = {}
+        for number, data in rows:
+            found.setdefault(number, []).append(Message.from_dict(from_json(data)))
+        return list(found.items())
+
+    def forget(self, number: int) -> None:
+        """Takes a turn out again, and the conversation if nothing else is in it."""
+        forget(self._file, number)
 
     def last(self) -> Last | None:
         """Who was asked last; None where nothing was asked yet."""

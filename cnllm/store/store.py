@@ -159,6 +159,11 @@ class Store:
             exchanges=[from_json(zlib.decompress(entry)) for (entry,) in sent] if how["exchanges"] else [],
         )
 
+    def prompts(self, limit: int) -> list[str]:
+        """What was asked last, whatever the conversation; the last one at the end."""
+        rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
+        return [row[0] for row in reversed(rows) if row[0]]
+
     def search(self, words: Sequence[str], limit: int = -1) -> list[Found]:
         """The messages in which all these words occur, in text or reasoning, the newest first."""
         from cnllm.store.search import search

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cnllm.store.file import File
 
-__all__ = ["Turn", "write"]
+__all__ = ["Turn", "forget", "write"]
 
 _WHOLE = ("stop", "tool_calls")
 _SENT = (EndpointError, TransportError, StreamCut, LoopStopped)
@@ -45,24 +45,32 @@ class Turn:
         if self._exchanges is not None:
             self._exchanges.append(entry)
 
-    def finish(self, reply: Reply) -> None:
-        """The answer came, or as much of it as will."""
-        self._end(reply, None)
+    def finish(self, reply: Reply, said: Sequence[Message] | None = None) -> None:
+        """The answer came, or as much of it as will. `said` is all that came where tools were called on the way."""
+        self._end(reply, None, said)
 
-    def fail(self, error: BaseException, reply: Reply | None = None) -> None:
-        """It went wrong; `reply` is what came before. A turn that was never sent is forgotten."""
+    def fail(
+        self,
+        error: BaseException,
+        reply: Reply | None = None,
+        said: Sequence[Message] | None = None,
+        *,
+        void: bool = False,
+    ) -> None:
+        """It went wrong; `reply` is what came before. A turn that was never sent is forgotten.
+
+        A `void` turn is there to be read, but the conversation does not go on from it.
+        """
         reply = reply or getattr(error, "reply", None)
-        if isinstance(error, CnllmError) and not isinstance(error, _SENT) and reply is None:
+        if isinstance(error, CnllmError) and not isinstance(error, _SENT) and reply is None and not said:
             self.forget()
         else:
-            self._end(reply, error)
+            self._end(reply, error, said, void=void)
 
     def forget(self) -> None:
         """Takes it out again, and its conversation if nothing else is in that."""
         self._open = False
-        with self._file.writing() as connection:
-            connection.execute("DELETE FROM turns WHERE id = ?", (self.number,))
-            connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
+        forget(self._file, self.number)
 
     def __enter__(self) -> Self:
         return self
@@ -74,20 +82,31 @@ class Turn:
             self.fail(error or InterruptedError("the turn was left before its end"))
 
     # ── writing ──────────────────────────────────────────────────────────────
-    def _end(self, reply: Reply | None, error: BaseException | None) -> None:
+    def _end(
+        self,
+        reply: Reply | None,
+        error: BaseException | None,
+        said: Sequence[Message] | None = None,
+        *,
+        void: bool = False,
+    ) -> None:
         if not self._open:
             return
         self._open = False
-        said = {"state": _state(reply, error), "seconds": round(time.monotonic() - self._began, 3), "process": None}
+        came = [reply.message] if said is None and reply is not None and _came(reply) else list(said or ())
+        row = {
+            "state": "failed" if void else _state(reply, error, bool(came)),
+            "seconds": round(time.monotonic() - self._began, 3),
+            "process": None,
+        }
         if error is not None:
-            said["error"] = self._json({"type": type(error).__name__, "message": str(error)})
+            row["error"] = self._json({"type": type(error).__name__, "message": str(error)})
         if reply is not None:
-            said |= self._of(reply)
+            row |= self._of(reply)
         with self._file.writing() as connection:
-            names = ", ".join(f"{name} = ?" for name in said)
-            connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*said.values(), self.number))
-            if reply is not None and _came(reply):
-                write(connection, self.number, [reply.message], self._secrets)
+            names = ", ".join(f"{name} = ?" for name in row)
+            connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
+            write(connection, self.number, came, self._secrets)
             for entry in self._exchanges or ():
                 self._keep(connection, entry)
 
@@ -114,6 +133,13 @@ class Turn:
         connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, packed))
 
 
+def forget(file: File, number: int) -> None:
+    """Takes a turn out of the file, and its conversation if nothing else is in that."""
+    with file.writing() as connection:
+        connection.execute("DELETE FROM turns WHERE id = ?", (number,))
+        connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
+
+
 def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message], secrets: tuple[str, ...]) -> None:
     """Adds messages to a turn, without secrets."""
     for message in messages:
@@ -135,9 +161,9 @@ def _came(reply: Reply) -> bool:
     return bool(reply.text or reply.reasoning or reply.tool_calls)
 
 
-def _state(reply: Reply | None, error: BaseException | None) -> str:
-    if error is not None and not isinstance(error, CnllmError):
-        return "interrupted"  # Ctrl-C, a closed pipe: it was ended on this side
-    if reply is None or (error is not None and not _came(reply)):
-        return "failed"
-    return "done" if error is None and reply.finish in _WHOLE else "partial"
+def _state(reply: Reply | None, error: BaseException | None, came: bool) -> str:
+    if error is not None:
+        if not isinstance(error, CnllmError):
+            return "interrupted"  # Ctrl-C, a closed pipe: it was ended on this side
+        return "partial" if came else "failed"
+    return "failed" if reply is None else "done" if reply.finish in _WHOLE else "partial"

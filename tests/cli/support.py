@@ -71,12 +71,14 @@ class Machine:
         *args: str,
         stdin: bytes | str | None = None,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         timeout: float = 60,
     ) -> Done:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
             self.command(*args),
             env={**self.env, **(env or {})},
+            cwd=cwd,
             input=given,
             stdin=subprocess.DEVNULL if given is None else None,
             capture_output=True,
@@ -108,6 +110,11 @@ class Machine:
         path = self.home / name
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
+
+
+def chat(machine: Machine, *lines: str, args: tuple[str, ...], **more: Any) -> Done:
+    """A run with these lines piped in."""
+    return machine.run(*args, stdin="".join(f"{line}\n" for line in lines), **more)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cnllm.cli import app
 
 from .support import Machine
 
-HEAVY = ("httpx", "pydantic", "pydantic_settings", "jsonschema", "rich", "platformdirs", "asyncio")
+HEAVY = ("prompt_toolkit", "httpx", "pydantic", "pydantic_settings", "jsonschema", "rich", "platformdirs", "asyncio")
 OURS = ("cnllm.client", "cnllm.engine")
 
 
@@ -60,7 +60,8 @@ def test_every_command_has_help_with_an_example(machine: Machine, path: tuple[st
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["call", "--help"], ["models", "--help"], ["--version"], ["completion", "zsh"]]
+    "args",
+    [["--help"], ["call", "--help"], ["chat", "--help"], ["models", "--help"], ["--version"], ["completion", "zsh"]],
 )
 def test_J1_help_imports_nothing_heavy(machine: Machine, args: list[str]) -> None:
     code = (

@@ -9,7 +9,7 @@ import pytest
 
 from cnllm import errors
 from cnllm.store import Store
-from cnllm.types import Media, Message, Text, ToolCall, Usage
+from cnllm.types import Media, Message, Text, ToolCall, ToolResult, Usage
 
 from .support import ask, reply, user
 
@@ -155,3 +155,37 @@ def test_a_conversation_is_found_by_what_its_id_begins_with(tmp_path: Path) -> N
         assert store.conversation("last").id == ids[0]
         assert (store.summaries(1)[0].turns, store.summaries(1)[0].prompt) == (2, "0")
         assert [str(cost.amount) for cost in store.summaries(1)[0].cost] == ["0.00024"]
+
+
+def test_a_void_turn_can_be_read_and_is_not_gone_on_from(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "c.db") as store:
+        conversation = store.conversation()
+        ask(conversation, "first")
+        turn = conversation.turn([user("second")], model="zai/glm-4.7")
+        turn.fail(InterruptedError("stopped"), reply("half"), void=True)
+        assert [message.text for message in conversation.messages()] == ["first", "Hello"]
+        (found,) = store.records([conversation.id])
+        assert [one.state for one in found.turns] == ["done", "failed"]
+        assert "half" in str(found.turns[1].messages)
+
+
+def test_turns_can_be_taken_out_again_and_the_last_one_takes_the_conversation_along(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "c.db") as store:
+        conversation = store.conversation()
+        ask(conversation, "first")
+        ask(conversation, "second")
+        numbers = [number for number, _ in conversation.turns()]
+        conversation.forget(numbers[1])
+        assert [message.text for message in conversation.messages()] == ["first", "Hello"]
+        assert store.prompts(10) == ["first"]
+        conversation.forget(numbers[0])
+        assert (store.ids(), conversation.turns(), store.prompts(10)) == ([], [], [])
+
+
+def test_all_that_was_said_in_a_turn_with_tools_is_kept(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "c.db") as store:
+        conversation = store.conversation()
+        call = ToolCall("c1", "calc", {}, "{}")
+        said = [reply("", calls=(call,)).message, Message("tool", [ToolResult("c1", "42", "calc")]), reply().message]
+        conversation.turn([user("first")], model="zai/glm-4.7").finish(reply(), said)
+        assert [message.role for message in conversation.messages()] == ["user", "assistant", "tool", "assistant"]

@@ -1,0 +1,148 @@
+"""`cnllm chat`: a conversation, turn by turn."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnllm.cli import complete, errors, options, streams
+
+if TYPE_CHECKING:
+    from cnllm.cli.kept import Log
+    from cnllm.cli.talk import Talk
+    from cnllm.cli.typed import Typed
+
+__all__ = ["chat"]
+
+EXAMPLES = options.examples(
+    "cnllm chat --model glm-4.7 --simulate",
+    "cnllm chat -c",
+    "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
+    r"printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7",
+)
+_COMMAND = re.compile(r"/[a-z]+(\s|$)")
+_EARLIER = 500  # turns that the arrow keys find again
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@options.model(required=False)
+@click.option("-c", "--continue", "continues", is_flag=True, help="Go on with the last conversation, and its model.")
+@click.option(
+    "--conversation",
+    metavar="ID",
+    shell_complete=complete.conversations,
+    help="Go on with this one; the beginning of an id will do.",
+)
+@click.option("--simulate", is_flag=True, help="Let this machine make the answers up: no key, no network.")
+@click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
+@click.option(
+    "--reasoning", type=options.Level(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
+)
+@options.tool
+@click.option(
+    "--approve",
+    type=click.Choice(["ask", "all", "none"]),
+    default="ask",
+    help="Before a tool that is not built in is called: ask; or call it, or never.",
+    show_default=True,
+)
+@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option("--base-url", metavar="URL", help="Another place that serves the model.")
+@click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--no-log", is_flag=True, help="Keep nothing of it; see cnllm logs.")
+def chat(**given: Any) -> int:
+    """Talk with a model; /help lists what can be done meanwhile.
+
+    Answers go to stdout, all else to stderr. Where stdin is no terminal, each line of it is a turn. A terminal needs
+    prompt_toolkit: pip install 'cnllm[chat]'.
+    """
+    from cnllm.cli import kept
+
+    if given["continues"] and given["conversation"] is not None:
+        raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
+    which = "last" if given["continues"] else given["conversation"]
+    if which is None and given["model"] is None:
+        raise errors.Wrong("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
+    with closing(kept.Log(which, writes=not given["no_log"])) as log:
+        return _chat(given, log)
+
+
+def _chat(given: dict[str, Any], log: Log) -> int:
+    from cnllm.cli import prompt, request, session, slash, talk, toolbox, typed
+    from cnllm.registry import Registry
+
+    talking: list[Talk] = []
+    turns = typed.reader(lambda before: slash.completions(talking[0], before), lambda: log.prompts(_EARLIER))
+    box = toolbox.Toolbox(given["tool"], given["approve"], turns.answer)
+    asked = request.options(given["parameters"], None, None, None, reasoning=given["reasoning"])
+    protocol = None
+    if given["model"] is None:
+        last = log.choice(protocol=None, base_url=given["base_url"])
+        given |= {"model": last["model"], "base_url": last["base_url"]}
+        protocol = last["protocol"]
+    registry = Registry.load()
+    model = session.model(
+        registry,
+        given["model"],
+        log.messages([]),
+        asked,
+        protocol=protocol,
+        base_url=given["base_url"],
+        offline=given["simulate"],
+    )
+    key = session.key(model, given["key_env"], needed=not given["simulate"])
+    records = (log.exchange,) if log.exchange else ()
+    system = prompt.utf8(given["system"], "--system") if given["system"] else None
+    place = talk.Place(protocol, given["base_url"], key)
+    with session.client(
+        registry, api_key=None, simulate=given["simulate"], timeout=None, replay=None, records=records
+    ) as client:
+        if client.simulate:
+            streams.say("cnllm: simulated: every answer is made up on this machine; no model is asked")
+        try:
+            talking.append(talk.Talk(client, log, box, model, place=place, system=system, options=asked))
+        except (ValueError, TypeError) as error:
+            raise errors.Wrong(str(error)) from error
+        _greet(talking[0])
+        return _turns(talking[0], turns)
+
+
+def _greet(talk: Talk) -> None:
+    if talk.count:
+        streams.say(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
+    if sys.stdin.isatty():
+        streams.say(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
+
+
+def _turns(talk: Talk, turns: Typed) -> int:
+    """One turn after another until there are no more."""
+    while True:
+        try:
+            said = turns.turn(f"{talk.model.id}> ")
+        except EOFError:
+            return errors.WHOLE
+        except KeyboardInterrupt:
+            if not sys.stdin.isatty():
+                raise
+            streams.say("Ctrl-D or /quit leaves")
+            continue
+        try:
+            if not _turn(talk, said):
+                return errors.WHOLE
+        except KeyboardInterrupt:  # between the answer and the next turn
+            streams.say("interrupted")
+
+
+def _turn(talk: Talk, said: str) -> bool:
+    from cnllm.cli import prompt, slash, typed
+
+    if _COMMAND.match(said):
+        return slash.run(talk, said)
+    text = typed.text(said.removeprefix("/") if said.startswith("//") else said)
+    if text.strip():
+        talk.ask(prompt.messages(text, None, ())[0])
+    return True

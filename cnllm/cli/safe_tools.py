@@ -1,0 +1,118 @@
+"""The tools that come with the program. They change nothing, start nothing and reach no network."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import math
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+__all__ = ["SAFE", "calc", "read", "time"]
+
+_MOST_TEXT = 100_000  # characters of a file
+_MOST_DIGITS = 2_000  # of a whole number: more is no answer, and takes for ever
+_LONGEST = 1_000  # characters of an expression
+
+_TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_NAMES = {"pi": math.pi, "e": math.e}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "round": round,
+    "min": min,
+    "max": max,
+    **{name: getattr(math, name) for name in ("sqrt", "exp", "log", "log10", "log2", "sin", "cos", "tan", "atan")},
+    **{name: getattr(math, name) for name in ("floor", "ceil", "radians", "degrees")},
+}
+
+
+def time(
+    zone: Annotated[str | None, "An IANA time zone such as Asia/Shanghai; left out: this machine's."] = None,
+) -> str:
+    """The current date, time and day of the week."""
+    if zone is None:
+        now = datetime.datetime.now().astimezone()
+    else:
+        from zoneinfo import ZoneInfo
+
+        try:
+            now = datetime.datetime.now(ZoneInfo(zone))
+        except (LookupError, ValueError, OSError):
+            raise ValueError(f"there is no time zone {zone!r}") from None
+    return f"{now.isoformat(timespec='seconds')} {now:%A}"
+
+
+def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"]) -> int | float:
+    """Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions."""
+    if len(expression) > _LONGEST:
+        raise ValueError("the expression is too long")
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{expression!r} is no arithmetic expression") from None
+    return _value(tree.body)
+
+
+def _value(node: ast.expr) -> int | float:
+    match node:
+        case ast.Constant(value=value) if type(value) in (int, float):
+            return _small(value)
+        case ast.Name(id=name) if name in _NAMES:
+            return _NAMES[name]
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
+            return _small(_ONE[type(op)](_value(operand)))
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _power(_value(left), _value(right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _TWO:
+            return _small(_TWO[type(op)](_value(left), _value(right)))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            return _small(_FUNCTIONS[name](*map(_value, args)))
+    raise ValueError(f"{ast.unparse(node)!r} is no arithmetic")
+
+
+def _power(base: int | float, exponent: int | float) -> int | float:
+    if type(base) is int and type(exponent) is int and abs(base) > 1:
+        digits = abs(exponent) * math.log10(abs(base))
+        if digits > _MOST_DIGITS:
+            raise ValueError("the number is too large")
+    return _small(base**exponent)
+
+
+def _small(value: Any) -> int | float:
+    if type(value) not in (int, float):
+        raise ValueError("the result is no real number")
+    if type(value) is int and value.bit_length() > _MOST_DIGITS * 3.33:
+        raise ValueError("the number is too large")
+    return value  # type: ignore[no-any-return]
+
+
+def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"]) -> str:
+    """Read a text file below the current folder. Hidden files and folders are not read."""
+    here = Path.cwd().resolve()
+    found = (here / path).resolve()  # a link out of the folder leads out of it
+    if not found.is_relative_to(here):
+        raise ValueError(f"{path} is not below the current folder")
+    if any(part.startswith(".") for part in found.relative_to(here).parts):
+        raise ValueError(f"{path} is hidden, and hidden files are not read")
+    if not found.is_file():
+        raise ValueError(f"there is no file {path}")
+    with found.open("rb") as file:
+        data = file.read(4 * _MOST_TEXT + 4)
+    if b"\0" in data:
+        raise ValueError(f"{path} is no text")
+    text = data.decode("utf-8-sig", "replace")
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}\n[cut off after {_MOST_TEXT} characters]"
+
+
+SAFE: dict[str, Callable[..., Any]] = {"time": time, "calc": calc, "read": read}
+"""By their names on the command line, which are those the model sees."""

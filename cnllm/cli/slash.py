@@ -1,0 +1,116 @@
+"""The commands of a chat."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from cnllm.cli import errors, render, streams, terminal
+from cnllm.errors import CnllmError
+
+if TYPE_CHECKING:
+    from cnllm.cli.talk import Talk
+
+__all__ = ["COMMANDS", "completions", "run"]
+
+COMMANDS = {
+    "/help": "this list",
+    "/model NAME": "ask another model from here on; without NAME: which one is asked",
+    "/tools": "what the model may call",
+    "/retry": "ask the last turn again",
+    "/undo": "take the last turn back, in the logs too",
+    "/cost": "what this chat has used",
+    "/thinking": "show what models think, or fold it into a line",
+    "/quit": "leave, as Ctrl-D does",
+}
+TYPING = (
+    "A line is a turn. Alt-Enter begins a new line in it; so does Enter after a backslash, and between two ```.\n"
+    "Ctrl-C stops an answer. A text that begins with a slash: write // for the first."
+)
+
+
+def run(talk: Talk, line: str) -> bool:
+    """Does what a line that begins with a slash says; False where the chat is to end."""
+    name, _, argument = line.strip().partition(" ")
+    if name in ("/quit", "/exit"):
+        return False
+    known = _KNOWN.get(name)
+    if known is None:
+        errors.say(f"there is no command {name}", "/help lists them; // begins a text with a slash")
+        return True
+    try:
+        known(talk, argument.strip())
+    except (CnllmError, ValueError, TypeError, LookupError) as error:
+        errors.say(*errors.words(error))
+    return True
+
+
+def completions(talk: Talk, before: str) -> Iterable[str]:
+    """What the last word of a command may become."""
+    name, space, argument = before.partition(" ")
+    if not space:
+        return [word.split()[0] for word in COMMANDS if word.startswith(name)]
+    return talk.registry.complete(argument) if name == "/model" else []
+
+
+def _help(talk: Talk, argument: str) -> None:
+    lines = [f"  {name:<12} {said}" for name, said in COMMANDS.items()]
+    streams.say("\n".join([*lines, TYPING]))
+
+
+def _model(talk: Talk, argument: str) -> None:
+    if argument:
+        talk.switch(argument)
+        streams.say(f"now asking {talk.model.name}")
+    else:
+        streams.say(f"asking {talk.model.name}; /model NAME asks another")
+
+
+def _tools(talk: Talk, argument: str) -> None:
+    streams.say(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
+
+
+def _retry(talk: Talk, argument: str) -> None:
+    if not talk.retry():
+        streams.say("there is no turn to ask again")
+
+
+def _undo(talk: Talk, argument: str) -> None:
+    question = talk.undo()
+    if question is None:
+        streams.say("there is no turn to take back")
+    else:
+        said = " ".join(question.split())
+        said = said if len(said) <= 60 else f"{said[:60]}…"
+        left = f"{talk.count} turn{'' if talk.count == 1 else 's'} left"
+        streams.say(_shown(f"taken back: {said} ({left})"))
+
+
+def _cost(talk: Talk, argument: str) -> None:
+    streams.say(talk.cost())
+
+
+def _thinking(talk: Talk, argument: str) -> None:
+    talk.thinking = not talk.thinking
+    streams.say("thinking is shown" if talk.thinking else "thinking is folded")
+    last = talk.answers[-1].reasoning if talk.answers else ""
+    if talk.thinking and last:
+        screen = render.Screen(reasoning=True, raw=False, hold=False)
+        screen.pieces(last, "", ())
+        screen.end(None)
+
+
+def _shown(text: str) -> str:
+    return terminal.escape(text) if sys.stderr.isatty() else text
+
+
+_KNOWN: dict[str, Callable[[Talk, str], None]] = {
+    "/help": _help,
+    "/model": _model,
+    "/tools": _tools,
+    "/retry": _retry,
+    "/undo": _undo,
+    "/cost": _cost,
+    "/thinking": _thinking,
+}

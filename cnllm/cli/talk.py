@@ -1,0 +1,198 @@
+"""A conversation that goes on: what was said, who is asked, and what each turn comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cnllm.cli import errors, folded, kept, session, went
+from cnllm.errors import CnllmError
+from cnllm.types import Message, Reply, Text
+
+if TYPE_CHECKING:
+    from cnllm.cli.toolbox import Toolbox
+    from cnllm.client import Client
+    from cnllm.model import Model
+    from cnllm.registry import Registry
+
+__all__ = ["Place", "Talk"]
+
+AGAIN = "/retry asks again"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a model is asked, if that was chosen, and with which key."""
+
+    protocol: str | None = None
+    base_url: str | None = None
+    key: str | None = None
+
+
+class Talk:
+    """The state of a chat. Its turns are in the store too, if they are kept at all."""
+
+    def __init__(
+        self,
+        client: Client,
+        log: kept.Log,
+        box: Toolbox,
+        model: Model,
+        *,
+        place: Place,
+        system: str | None,
+        options: dict[str, Any],
+    ) -> None:
+        self.model = model
+        self.box = box
+        self.thinking = False
+        self.answers: list[Reply] = []
+        self._client = client
+        self._log = log
+        self._place = place
+        self._system = Message("system", [Text(system)]) if system else None
+        self._options = options
+        self._told: set[str] = set()
+        self._turns: list[tuple[int | None, list[Message]]] = [*log.turns()]
+        self._failed: Message | None = None
+        self._check(model, place)
+
+    @property
+    def registry(self) -> Registry:
+        """Where models are looked up."""
+        return self._client.registry
+
+    @property
+    def count(self) -> int:
+        """How many turns there are."""
+        return len(self._turns)
+
+    def _messages(self, *new: Message) -> list[Message]:
+        from cnllm.store.conversation import in_order
+
+        return in_order([*(message for _, said in self._turns for message in said), *new])
+
+    def _new(self, question: Message) -> list[Message]:
+        """What a turn adds: the question, and the system message where that is not said yet."""
+        said = [message.text for message in self._messages() if message.role == "system"]
+        if self._system is None or self._system.text in said:
+            return [question]
+        return [self._system, question]
+
+    # ── turns ────────────────────────────────────────────────────────────────
+    def ask(self, question: Message) -> None:
+        """A turn, from the question to what came of it, which is shown. What failed is taken back."""
+        new = self._new(question)
+        view = folded.Folded(thinking=self.thinking, told=self._told)
+        origin = "simulated" if self._client.simulate else "endpoint"
+        place, self._failed = self._place, question
+        with self._log.turn(new, self.model, origin, place.protocol, place.base_url) as turn:
+            did = self._went(new, view)
+            if did.reply is not None:
+                self.answers.append(did.reply)
+            if did.error is None:
+                assert did.reply is not None
+                self._keep(turn, new, did.said or [did.reply.message])
+                turn.finish(did.reply, did.said or None)
+                view.end(did.reply)
+                if did.reply.finish != "stop" or did.stopped != "done":
+                    went.ended(did.reply, did.stopped, AGAIN)
+            elif isinstance(did.error, KeyboardInterrupt):
+                if did.said:
+                    self._keep(turn, new, did.said)
+                turn.fail(did.error, did.reply, did.said, void=not did.said)
+                view.interrupted(did.reply)
+            else:
+                turn.fail(did.error, did.reply, did.said, void=True)
+                view.end(None)
+                if not isinstance(did.error, CnllmError | ValueError | TypeError | LookupError):
+                    raise did.error
+                message, hint = errors.words(did.error)
+                errors.say(message, hint or AGAIN)
+
+    def _went(self, new: list[Message], view: folded.Folded) -> went.Went:
+        try:
+            return went.go(self._client, self.model, self._messages(*new), self.box, view, **self._asked(self._place))
+        except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
+            return went.Went(None, [], None, error)
+
+    def _asked(self, place: Place) -> dict[str, Any]:
+        return self._options if place.key is None else {**self._options, "api_key": place.key}
+
+    def _keep(self, turn: kept.Turn, new: list[Message], said: list[Message]) -> None:
+        self._failed = None
+        self._turns.append((turn.number, [*new, *said]))
+
+    def retry(self) -> bool:
+        """Asks the last turn again, one that failed or one that is taken back for it. False where there is none."""
+        question = self._failed or self._back()
+        if question is None:
+            return False
+        self.ask(question)
+        return True
+
+    def undo(self) -> str | None:
+        """Takes the last turn back, here and in the store: what was asked in it, None where there is none.
+
+        One that failed is taken back already, and only forgotten.
+        """
+        question = self._failed or self._back()
+        self._failed = None
+        return None if question is None else question.text
+
+    def _back(self) -> Message | None:
+        if not self._turns:
+            return None
+        number, said = self._turns.pop()
+        if number is not None:
+            self._log.forget(number)
+        return next((message for message in said if message.role == "user"), None)
+
+    # ── models ───────────────────────────────────────────────────────────────
+    def switch(self, name: str) -> None:
+        """From now on another model is asked; what it will not be told as it was said is noted."""
+        model = session.model(
+            self.registry,
+            name,
+            self._messages(),
+            self._options,
+            protocol=None,
+            base_url=None,
+            offline=self._client.simulate,
+        )
+        session.key(model, None, needed=False)
+        self._check(model, Place())
+        self.model, self._place = model, Place()
+
+    def _check(self, model: Model, place: Place) -> None:
+        """Raises what is wrong with asking this model, its key included, before anything is typed for it."""
+        question = Message("user", [Text("?")])
+        tools = self.box.tools or None
+        probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **self._asked(place))
+        probe.close()
+        folded.tell(probe.plan.notes, self._told)
+
+    # ── money ────────────────────────────────────────────────────────────────
+    def cost(self) -> str:
+        """What was used since the chat began, turns that were taken back included, for they were paid too."""
+        known: dict[str, int] = {}
+        unknown = 0
+        amounts: dict[str, Any] = {}
+        for reply in self.answers:
+            used = reply.usage
+            unknown += used.input is None or used.output is None
+            for name in ("input", "cached", "output", "reasoning"):
+                known[name] = known.get(name, 0) + (getattr(used, name) or 0)
+            if reply.cost is not None:
+                amounts[reply.cost.currency] = amounts.get(reply.cost.currency, 0) + reply.cost.amount
+        parts = [f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"]
+        for name, word, inside in (("input", "in", "cached"), ("output", "out", "reasoning")):
+            more = f" ({known[inside]} {inside})" if known.get(inside) else ""
+            parts.append(f"{known.get(name, 0)} {word}{more}")
+        parts += [f"{amount.normalize():f} {currency}" for currency, amount in amounts.items()]
+        unpriced = sum(reply.cost is None for reply in self.answers)
+        if unknown:
+            parts.append(f"usage of {unknown} unknown")
+        if unpriced:
+            parts.append(f"price of {unpriced} unknown")
+        return " · ".join(parts)

@@ -1,0 +1,185 @@
+"""What a user types in a chat: one turn after another, from a terminal or from a pipe.
+
+A turn is a line, or several: a line that ends in a backslash goes on, and so does what stands between two fences.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from cnllm.cli import streams, terminal
+from cnllm.cli.errors import Wrong
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from cnllm.cli.toolbox import Answer
+    from cnllm.types import ToolCall
+
+__all__ = ["Lines", "Terminal", "Typed", "reader", "text", "unfinished"]
+
+_FENCE = "```"
+_YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+_SHORT = 200  # characters of a call's arguments; the whole of it stands above the question
+
+
+class Typed(Protocol):
+    """Where turns come from."""
+
+    def turn(self, prompt: str) -> str:
+        """The next one. Raises EOFError when there is none, KeyboardInterrupt for Ctrl-C."""
+
+    def answer(self, call: ToolCall) -> Answer:
+        """May this call be executed?"""
+
+
+def unfinished(said: str) -> bool:
+    """Does the turn go on in the next line?"""
+    lines = said.split("\n")
+    return lines[-1].endswith("\\") or sum(line.lstrip().startswith(_FENCE) for line in lines) % 2 == 1
+
+
+def text(said: str) -> str:
+    """A turn without the backslashes that only said that it goes on."""
+    lines = said.split("\n")
+    return "\n".join([*(line.removesuffix("\\") for line in lines[:-1]), lines[-1]])
+
+
+def reader(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> Typed:
+    """The terminal if there is one, else stdin line by line. `before` tells what was typed earlier."""
+    if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
+        if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
+            sys.stdin.reconfigure(encoding="utf-8")
+        return Lines(sys.stdin)
+    try:
+        import prompt_toolkit  # noqa: F401
+    except ImportError:
+        raise Wrong(
+            "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one a line"
+        ) from None
+    return Terminal(completions, before())
+
+
+def _question(call: ToolCall) -> str:
+    raw = call.raw if len(call.raw) <= _SHORT else f"{call.raw[:_SHORT]}…"
+    return terminal.escape(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:")
+
+
+class Lines:
+    """Each line of a stream is a turn."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._kept: str | None = None
+
+    def turn(self, prompt: str) -> str:
+        """The next line, or lines where it goes on."""
+        said = self._line()
+        while unfinished(said):
+            try:
+                said += "\n" + self._line()
+            except EOFError:
+                break
+        return said
+
+    def answer(self, call: ToolCall) -> Answer:
+        """The next line if that is an answer; any other is the next turn, and means no."""
+        streams.say(_question(call))
+        try:
+            line = self._line()
+        except EOFError:
+            return "no"
+        said = _YES_OR_NO.get(line.strip().lower())
+        if said is None:
+            self._kept = line
+        return said or "no"
+
+    def _line(self) -> str:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return kept
+        try:
+            line = self._stream.readline()
+        except UnicodeDecodeError as error:
+            raise Wrong(f"stdin is not {error.encoding}: {error.reason}", "pipe UTF-8 in") from error
+        if not line:
+            raise EOFError
+        return line.rstrip("\r\n").removeprefix("\ufeff")
+
+
+class Terminal:
+    """A terminal: history, editing, Alt-Enter for a line more."""
+
+    def __init__(self, completions: Callable[[str], Iterable[str]], before: Sequence[str]) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import InMemoryHistory
+        from prompt_toolkit.output import create_output
+
+        output = create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
+        self._session: PromptSession[str] = PromptSession(
+            output=output,
+            history=InMemoryHistory(before),
+            multiline=True,
+            prompt_continuation="… ",
+            key_bindings=_keys(),
+            completer=_completer(completions),
+            complete_while_typing=False,
+        )
+        self._question: PromptSession[str] = PromptSession(output=output, history=InMemoryHistory())
+
+    def turn(self, prompt: str) -> str:
+        """What is typed until Enter."""
+        return self._session.prompt(prompt)
+
+    def answer(self, call: ToolCall) -> Answer:
+        """Asks until it is one of the answers; Ctrl-D is no."""
+        while True:
+            try:
+                said = _YES_OR_NO.get(self._question.prompt(f"{_question(call)} ").strip().lower())
+            except EOFError:
+                return "no"
+            if said is not None:
+                return said
+
+
+def _keys() -> Any:
+    """Enter sends what is finished and else begins a line; Alt-Enter always begins one."""
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if unfinished(buffer.text):
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _completer(completions: Callable[[str], Iterable[str]]) -> Completer:
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Words(Completer):
+        """Completes the last word of a command."""
+
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            before = document.text_before_cursor
+            if not before.startswith("/") or "\n" in before:
+                return
+            last = len(before) - (before.rfind(" ") + 1)
+            for whole in completions(before):
+                yield Completion(whole, start_position=-last)
+
+    return Words()

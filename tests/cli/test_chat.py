@@ -1,0 +1,284 @@
+"""`cnllm chat` from a pipe: each line a turn, answers on stdout and all else on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .support import DONE, HEAD, Hold, Machine, Server, Step, chat, chunk, http, texts
+
+SIMULATED = ("chat", "--model", "glm-4.7", "--simulate")
+HOME = ("chat", "--model", "home/m")
+
+
+def says(*pieces: str) -> list[Step]:
+    return [HEAD, texts(*pieces), chunk("stop"), DONE]
+
+
+def sent(peer: Server, number: int) -> list[tuple[str, Any]]:
+    """Who said what in a request."""
+    return [(message["role"], message["content"]) for message in peer.received[number].json()["messages"]]
+
+
+# ── turns ────────────────────────────────────────────────────────────────────
+def test_each_line_is_a_turn_and_answers_alone_are_on_stdout(machine: Machine) -> None:
+    done = chat(machine, "Why is the sky blue?", "", "And at sunset?", args=SIMULATED)
+    assert done.status == 0
+    first, second = done.out.splitlines()
+    assert 'You said: "Why is the sky blue?"' in first
+    assert 'You said: "And at sunset?"' in second
+    assert done.err.startswith("cnllm: simulated: ")
+    assert done.err.count("note: simulate:") == 1  # what is told once is not told again
+    assert done.err.count("zai/glm-4.7 · ") == 2
+
+
+def test_what_was_said_before_goes_along(machine: Machine) -> None:
+    with Server(says("One."), says("Two.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "second", args=(*HOME, "-s", "Be short."))
+        assert (done.status, done.out) == (0, "One.\nTwo.\n")
+        assert sent(peer, 1) == [
+            ("system", "Be short."), ("user", "first"), ("assistant", "One."), ("user", "second")
+        ]  # fmt: skip
+
+
+def test_thinking_is_folded_into_a_line_and_can_be_shown(machine: Machine) -> None:
+    with Server([HEAD, chunk(reasoning_content="hm, well"), texts("Hello"), chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "hi", "/thinking", "hi", "/thinking", args=HOME)
+    assert done.out == "Hello\nHello\n"
+    folded, shown = done.err.split("thinking is shown\n")
+    assert folded == "thought for 8 characters\nhome/m · 12 in · 34 out\n"
+    assert shown == "hm, well\nhm, well\nhome/m · 12 in · 34 out\nthinking is folded\n"
+
+
+def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
+    thought = [HEAD, chunk(reasoning_content="hm"), chunk("stop"), DONE]
+    with Server(thought, says("Hello")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "hi", "still there?", args=HOME)
+        assert done.status == 0
+        assert done.out.splitlines()[0] == "(only thinking came, no answer; /thinking shows it, /retry asks again)"
+        assert done.out.splitlines()[1] == "Hello"
+        assert "thought for 2 characters" in done.err
+        roles = [role for role, _ in sent(peer, 1)]
+        assert roles[0] == roles[-1] == "user"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["one\\", "two"], "one\ntwo"),
+        (["see:", "```", "a", "", "b", "```"], "```\na\n\nb\n```"),
+        (["//etc is a folder"], "/etc is a folder"),
+        (["/etc/hosts holds names"], "/etc/hosts holds names"),
+        (["one\\"], "one\\"),
+        (["为什么？"], "为什么？"),
+    ],
+)
+def test_a_turn_may_have_several_lines(machine: Machine, lines: list[str], said: str) -> None:
+    with Server(says("Yes.")) as peer:
+        machine.overlay(peer.url)
+        assert chat(machine, *lines, args=HOME).status == 0
+        assert sent(peer, -1)[-1] == ("user", said)
+
+
+# ── commands ─────────────────────────────────────────────────────────────────
+def test_help_lists_the_commands_and_an_unknown_one_is_no_turn(machine: Machine) -> None:
+    done = chat(machine, "/help", "/bogus", "/quit", "never asked", args=SIMULATED)
+    assert (done.status, done.out) == (0, "")
+    for name in ("/help", "/model", "/tools", "/retry", "/undo", "/cost", "/thinking", "/quit", "Ctrl-C", "Alt-Enter"):
+        assert name in done.err
+    assert "there is no command /bogus" in done.err
+
+
+def test_another_model_can_go_on_and_what_it_is_not_told_is_noted(machine: Machine) -> None:
+    done = chat(machine, "hello", "/model deepseek-flash", "/model", "again", args=SIMULATED)
+    assert done.status == 0
+    assert "the real glm-4.7" in done.out.splitlines()[0]
+    assert "the real deepseek-flash" in done.out.splitlines()[1]
+    before, after = done.err.split("now asking deepseek/deepseek-flash\n")
+    assert "note: reasoning.foreign: messages[…]: another model's reasoning → left out (providers.toml:" in before
+    assert "reasoning.foreign" not in after
+    assert after.startswith("asking deepseek/deepseek-flash;")
+
+
+def test_a_model_that_is_none_or_has_no_key_is_not_switched_to(machine: Machine) -> None:
+    with Server(says("One."), says("Two.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "/model nonesuch", "/model glm-4.7", "second", args=HOME)
+        assert (done.status, done.out) == (0, "One.\nTwo.\n")
+    assert "nonesuch" in done.err
+    assert "ZAI_API_KEY" in done.err
+    assert "now asking" not in done.err
+
+
+def test_undo_takes_the_last_turn_back_in_the_store_too(machine: Machine) -> None:
+    with Server(says("One."), says("Two."), says("Three.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "second", "/undo", "third", args=HOME)
+        assert "taken back: second (1 turn left)" in done.err
+        assert sent(peer, 2) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+    shown = machine.run("logs", "show").out
+    assert "first" in shown
+    assert "third" in shown
+    assert "second" not in shown
+
+
+def test_undo_reaches_turns_of_an_earlier_day_and_the_system_message_comes_back(machine: Machine) -> None:
+    with Server(says("One."), says("Two.")) as peer:
+        machine.overlay(peer.url)
+        machine.run("call", "--model", "home/m", "first")
+        done = chat(machine, "/undo", "/undo", "second", args=("chat", "-c", "-s", "Be short."))
+        assert (done.status, done.out) == (0, "Two.\n")
+        assert "going on after 1 turn\n" in done.err
+        assert "there is no turn to take back" in done.err
+        assert sent(peer, 1) == [("system", "Be short."), ("user", "second")]
+    assert machine.run("logs", "list", "--json").json()[0]["turns"] == 1
+
+
+def test_retry_asks_the_last_turn_again(machine: Machine) -> None:
+    with Server(says("One."), says("Two."), says("Three.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "/retry", "first", "second", "/retry", args=HOME)
+        assert (done.status, done.out) == (0, "One.\nTwo.\nThree.\n")
+        assert "there is no turn to ask again" in done.err
+        assert sent(peer, 2) == sent(peer, 1)
+    assert machine.run("logs", "list", "--json").json()[0]["turns"] == 2
+
+
+def test_cost_sums_what_was_used_undone_turns_too(machine: Machine) -> None:
+    with Server(says("One.")) as peer:
+        price = "price = { currency = 'USD', input = 1.0, output = 2.0 }"
+        machine.overlay(peer.url, price)
+        done = chat(machine, "/cost", "first", "second", "/undo", "/cost", args=HOME)
+    assert "0 answers · 0 in · 0 out\n" in done.err
+    assert done.err.endswith("2 answers · 24 in · 68 out · 0.00016 USD\n")
+
+
+def test_cost_says_what_is_not_known(machine: Machine) -> None:
+    silent = [HEAD, texts("One."), chunk("stop"), b"data: [DONE]\n\n"]
+    with Server(silent) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "/cost", args=HOME)
+    assert done.err.endswith("1 answer · 0 in · 0 out · usage of 1 unknown · price of 1 unknown\n")
+
+
+# ── errors ───────────────────────────────────────────────────────────────────
+def test_an_error_is_told_in_two_lines_and_the_turn_can_be_asked_again(machine: Machine) -> None:
+    refused = [http(400, b'{"error": {"message": "I do not like this"}}')]
+    with Server(refused, says("One.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "/retry", args=HOME)
+        assert (done.status, done.out) == (0, "One.\n")
+        assert sent(peer, 1) == [("user", "first")]
+    assert "I do not like this" in done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.splitlines()) <= 3
+
+
+def test_a_failed_turn_is_not_part_of_what_goes_on(machine: Machine) -> None:
+    refused = [http(400, b'{"error": {"message": "I do not like this"}}')]
+    with Server(refused, says("One."), says("Two.")) as peer:
+        machine.overlay(peer.url)
+        chat(machine, "first", "second", args=HOME)
+        assert sent(peer, 1) == [("user", "second")]
+        chat(machine, "third", args=("chat", "-c"))
+        assert sent(peer, 2) == [("user", "second"), ("assistant", "One."), ("user", "third")]
+
+
+def test_undo_after_an_error_leaves_the_turn_before_it(machine: Machine) -> None:
+    refused = [http(400, b'{"error": {"message": "no"}}')]
+    with Server(says("One."), refused, says("Three.")) as peer:
+        machine.overlay(peer.url)
+        chat(machine, "first", "second", "/undo", "third", args=HOME)
+        assert sent(peer, 2) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+
+
+def test_an_answer_that_is_not_whole_says_so_and_is_gone_on_with(machine: Machine) -> None:
+    with Server([HEAD, texts("One"), chunk("length"), DONE], says("Two.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "second", args=HOME)
+        assert (done.status, done.out) == (0, "One\nTwo.\n")
+        assert "it reached the limit of tokens (finish length)" in done.err
+        assert ("assistant", "One") in sent(peer, 1)
+
+
+def test_what_is_wrong_from_the_start_is_said_before_a_turn(machine: Machine) -> None:
+    chat(machine, "hi", args=("chat", "--model", "glm-4.7")).fails(2, "ZAI_API_KEY")
+    chat(machine, "hi", args=("chat",)).fails(2, "--model")
+    chat(machine, "hi", args=("chat", "-c")).fails(2, "no conversation")
+    chat(machine, "hi", args=(*SIMULATED, "--tool", "rm")).fails(2, "no such tool")
+    chat(machine, "hi", args=(*SIMULATED, "--reasoning", "lots")).fails(2, "no level")
+
+
+# ── the store ────────────────────────────────────────────────────────────────
+def test_a_chat_is_one_conversation_that_can_be_gone_on_with(machine: Machine) -> None:
+    chat(machine, "first", "second", args=SIMULATED)
+    one = machine.run("logs", "list", "--json").json()
+    assert [(found["turns"], found["origins"]) for found in one] == [(2, ["simulated"])]
+    assert chat(machine, "third", args=("chat", "-c", "--simulate")).status == 0
+    assert machine.run("logs", "list", "--json").json()[0]["turns"] == 3
+    assert machine.run("call", "-c", "--simulate", "fourth").status == 0
+
+
+@pytest.mark.parametrize(("args", "env"), [((*SIMULATED, "--no-log"), {}), (SIMULATED, {"CNLLM_LOG": "off"})])
+def test_nothing_is_kept_where_logs_are_off(machine: Machine, args: tuple[str, ...], env: dict[str, str]) -> None:
+    done = chat(machine, "first", "/undo", "second", args=args, env=env)
+    assert done.status == 0
+    assert not (machine.home / "data").exists()
+
+
+# ── Ctrl-C without a terminal ────────────────────────────────────────────────
+def test_ctrl_c_stops_the_answer_and_not_the_program(machine: Machine) -> None:
+    import subprocess
+
+    with Server([HEAD, texts("One, "), Hold], says("Two.")) as peer:
+        machine.overlay(peer.url)
+        process = subprocess.Popen(
+            machine.command(*HOME),
+            env=machine.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        seen = b""
+        while b"One, " not in seen:
+            seen += os.read(process.stdout.fileno(), 100)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(b"second\n", timeout=60)
+        assert (process.returncode, seen + out) == (0, b"One, \nTwo.\n")
+        assert b"interrupted; this is what came so far" in err
+        assert sent(peer, 1) == [("user", "first"), ("assistant", "One, "), ("user", "second")]
+
+
+def test_the_terminal_needs_prompt_toolkit_and_a_pipe_does_not(machine: Machine) -> None:
+    import pty
+    import subprocess
+
+    machine.file("prompt_toolkit.py", "raise ImportError('not here')\n")
+    path = f"{Path(__file__).parent.parent.parent}{os.pathsep}{machine.home}"
+    assert chat(machine, "hi", env={"PYTHONPATH": path}, args=SIMULATED).status == 0
+    master, slave = pty.openpty()
+    done = subprocess.run(
+        machine.command(*SIMULATED),
+        env={**machine.env, "PYTHONPATH": path},
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(slave)
+    os.close(master)
+    assert done.returncode == 2
+    assert b"pip install 'cnllm[chat]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
