@@ -45,12 +45,7 @@ EXAMPLES = options.examples(
 )
 @click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
-@click.option(
-    "--reasoning",
-    type=options.Level(),
-    metavar="LEVEL",
-    help="off, on, minimal … max, or a number of tokens.",
-)
+@click.option("--reasoning", type=options.Level(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools the model may call. None is run.")
 @options.tool

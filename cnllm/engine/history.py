@@ -33,7 +33,7 @@ def fit(
     pictures = _pictures(messages)
     if pictures and flags.input is not None:
         turns = media.readable(turns, flags.input, ledger)
-    if calling.supported is False:
+    if calling.supported is False and ledger.policy != "send":
         turns = repair.as_text(turns, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}

@@ -233,7 +233,9 @@ def test_a_picture_goes_back_as_one(client: Loops, verb: str) -> None:
 
     with Peer(*turns(verb, [("look", "{}")], "A dot.")) as peer:
         ran(client, verb, at(peer), tools=[look])
-    assert sent(peer)[-1]["content"][0]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+    result, picture = sent(peer)[-2:]  # where every endpoint takes one: in a turn of the user's after the results
+    assert (result["role"], picture["role"]) == ("tool", "user")
+    assert picture["content"][-1]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
 
 
 def test_endpoint_s_own_kinds_of_tool_are_offered_and_never_executed(client: Loops) -> None:
