@@ -8,10 +8,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.engine import prompted
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function
 from cnllm.flags import Flags
-from cnllm.types import Message, Text
+from cnllm.types import Message
 from cnllm.validation import checked
 
 __all__ = ["WRAPPED", "Answer", "instructed", "offered", "planned"]
@@ -133,10 +134,7 @@ def instructed(turns: list[Message], answer: Answer) -> list[Message]:
             )
         case _:
             return turns
-    if turns and turns[0].role in ("system", "developer"):
-        head = turns[0]
-        return [msgspec.structs.replace(head, parts=(*head.parts, Text("\n\n" + text))), *turns[1:]]
-    return [Message("system", (Text(text),)), *turns]
+    return prompted.instructed(turns, text)
 
 
 def _rooted(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
