@@ -67,6 +67,15 @@ def _whole(data: Any) -> Any:
     return data
 
 
+def _sound(text: str) -> bool:
+    """Is there no half of a surrogate pair in a text?"""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Halves:
     """Puts characters together whose two halves came in two pieces of text."""
 
@@ -77,7 +86,7 @@ class Halves:
 
     def mend(self, text: str) -> str:
         """The text with what was held of the last; a first half at its end is held."""
-        if not self.held and (not text or not max(text) >= "\ud800" or text.isascii()):
+        if not self.held and (text.isascii() or _sound(text)):
             return text
         text, self.held = self.held + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
