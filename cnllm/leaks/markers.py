@@ -85,7 +85,7 @@ def _alternation(markers: tuple[str, ...]) -> str:
 class Markers:
     """Some markers at once. Immutable; the same markers share one (`Markers.of`)."""
 
-    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "_needles", "longest", "markers")
+    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "_heads", "_needles", "longest", "markers")
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
@@ -98,6 +98,9 @@ class Markers:
         self._beginning = re.compile("|".join(_beginnings(marker) for marker in markers))
         starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
         self._first = re.compile("|".join(sorted(starts)))
+        # Where no marker has its first character a second time, only the last one in a text can begin one at its end.
+        once = all(marker[0] not in BARS and marker[0] not in marker[1:] for marker in markers)
+        self._heads = "".join(sorted({marker[0] for marker in markers})) if once else ""
         self.longest = max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
 
     @staticmethod
@@ -128,9 +131,13 @@ class Markers:
     def pending(self, text: str) -> int:
         """How many characters at the end of `text` could be the beginning of a marker: what must be held back."""
         start = max(0, len(text) - self.longest)
-        for candidate in self._first.finditer(text, start):
-            if self._beginning.match(text, candidate.start()):
-                return len(text) - candidate.start()
+        if self._heads:
+            candidates = sorted(at for head in self._heads if (at := text.rfind(head, start)) >= 0)
+        else:
+            candidates = [found.start() for found in self._first.finditer(text, start)]
+        for at in candidates:
+            if self._beginning.match(text, at):
+                return len(text) - at
         return 0
 
     @property
