@@ -39,6 +39,7 @@ class Model:
     `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those that hold whatever the
     mode; `under` adds what a mode changes. `notes` say what resolving had to assume (unknown id, retired).
     `trusts(env, origin)`: may the key kept in that variable go to that origin? `family(id)`: whose weights?
+    `over(protocol)`: the same model over another wire of its endpoint; None where the caller chose the wire.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Model:
         "_where",
         "flags",
         "id",
+        "over",
         "protocol",
         "provider",
         "trusts",
@@ -70,6 +72,7 @@ class Model:
         layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
         explain: Callable[[], list[Fact]],
         family: Callable[[str], str | None] = lambda id: None,
+        over: Callable[[str], Model] | None = None,
     ) -> None:
         self.id = id
         self.provider = provider
@@ -82,6 +85,7 @@ class Model:
         self._layer = layer
         self._explain = explain
         self._family = family
+        self.over = over
         self._modes: dict[frozenset[str], Flags] = {}
 
     @property

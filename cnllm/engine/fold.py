@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from cnllm.engine.blocks import BlockKind, Blocks
 from cnllm.engine.cost import cost_of
 from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
@@ -46,7 +47,14 @@ _MANY = 1024  # pieces that are kept apart
 class Fold:
     """Gathers one reply. The wires tell it what happened (see `cnllm.wires.sink`); it answers with events."""
 
-    def __init__(self, model: Model, flags: Flags, renamed: dict[str, str], texts: TextCalls | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        flags: Flags,
+        renamed: dict[str, str],
+        texts: TextCalls | None = None,
+        ordered: bool = False,
+    ) -> None:
         self.of = model
         self.flags = flags
         self.renamed = renamed
@@ -67,12 +75,15 @@ class Fold:
         self.finish: Finish | None = None
         self._calls = Calls()
         self._done: list[ToolCall] = []
+        self._made: dict[int, ToolCall] = {}
         self._places: list[int] = []  # which of the calls that began each whole one is
         self._message: tuple[Part, ...] = ()
         self._incomplete: list[ToolCall] = []
         self._details: list[Any] = []
         self._opaque: list[Any] = []
         self.source: str | None = None
+        self.state: dict[str, Any] = {}
+        self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
         self._mirror = Mirror(self.thoughts)
         reasoning = flags.reasoning
         tags = reasoning.tags if reasoning else None
@@ -150,14 +161,65 @@ class Fold:
     def details(self, items: list[Any]) -> None:
         self._details += _whole(items)
 
-    def opaque(self, data: Any) -> None:
-        self._opaque.append(_whole(data))
+    def opaque(self, data: Any) -> list[Event]:
+        if self._blocks is None:
+            self._opaque.append(_whole(data))
+            return []
+        return self._begin("opaque", _whole(data))
 
     def call_pieces(self, items: Any, whole: bool) -> list[Event]:
         out: list[Event] = []
+        known = len(self._calls.all)
         for event in self._calls.feed(_whole(items), whole=whole):
             out.append(self._named(event))
+        if self._blocks is not None:
+            for call in self._calls.all[known:]:
+                out = [*self._begin("call", call), *out]
         return out
+
+    def block(self, kind: Literal["text", "thought"]) -> list[Event]:
+        return self._begin(kind)
+
+    def seal(self, data: Any) -> None:
+        if self._blocks is not None and (last := self._blocks.last) is not None:
+            if last.kind == "call":
+                last.data.extra.update(_whole(data))
+            else:
+                last.seal = _whole(data)
+
+    def end_block(self) -> list[Event]:
+        blocks = self._blocks
+        if blocks is None or not self.idle or any(halves.held for halves in self._halves.values()):
+            return []
+        return [BlockEnd(index, part) for index, part in blocks.settled(self._part)]
+
+    def open_to(self, kind: str) -> bool:
+        """Would more of this kind go on with the part that came last?"""
+        return self._blocks is None or self._blocks.kind == kind
+
+    def _begin(self, kind: BlockKind, data: Any = None) -> list[Event]:
+        """A new part begins; what came before it is over."""
+        blocks = self._blocks
+        if blocks is None:
+            return []
+        out = self.end_block()
+        if kind == "text":
+            self._packed_texts = self._pack(False, self._packed_texts)
+        elif kind == "thought":
+            self._packed_thoughts = self._pack(True, self._packed_thoughts)
+        blocks.begin(kind, data)
+        return out
+
+    def _pack(self, inside: bool, start: int) -> int:
+        """Join what came of a kind since the last time, and tell those who count the pieces."""
+        pieces = self.thoughts if inside else self.texts
+        if len(pieces) - start < 2:
+            return len(pieces)
+        if inside:
+            self._mirror.packed(start)
+        if self.leaks is not None:
+            self.leaks.packed(inside, start)
+        return pack(pieces, start)
 
     def count(self, usage: Usage) -> list[Event]:
         if usage == Usage() or usage == self.usage:
@@ -193,6 +255,8 @@ class Fold:
     def _add(self, inside: bool, text: str, out: list[Event]) -> None:
         if not text:
             return
+        if self._blocks is not None and not self.open_to("thought" if inside else "text"):
+            out += self._begin("thought" if inside else "text")
         if inside:
             self.thoughts.append(text)
             out.append(ReasoningDelta(text))
@@ -215,6 +279,8 @@ class Fold:
             self._out = []
             self.leaks.restart(kind == "thought")
         kept = "".join(other)
+        if self._blocks is not None:
+            self._blocks.again()
         mine = self.texts if kind == "text" else self.thoughts
         self._mirror.packed(0)
         mine.clear()
@@ -243,14 +309,9 @@ class Fold:
     def compact(self) -> None:
         """A long stream is mostly the overhead of its many short strings: join them by the thousand."""
         if len(self.texts) - self._packed_texts > _MANY:
-            if self.leaks is not None:
-                self.leaks.packed(False, self._packed_texts)
-            self._packed_texts = pack(self.texts, self._packed_texts)
+            self._packed_texts = self._pack(False, self._packed_texts)
         if len(self.thoughts) - self._packed_thoughts > _MANY:
-            self._mirror.packed(self._packed_thoughts)
-            if self.leaks is not None:
-                self.leaks.packed(True, self._packed_thoughts)
-            self._packed_thoughts = pack(self.thoughts, self._packed_thoughts)
+            self._packed_thoughts = self._pack(True, self._packed_thoughts)
 
     # ── the end ──────────────────────────────────────────────────────────────
 
@@ -269,8 +330,9 @@ class Fold:
             self._written(self.leaks.close(proven=proven), out)
         self._settle(proven, out)
         self._message = tuple(self._parts())
+        told = 0 if self._blocks is None else self._blocks.told
         for index, part in enumerate(self._message):
-            if type(part) is not ToolCall:
+            if type(part) is not ToolCall and index >= told:
                 out.append(BlockEnd(index, part))
         for index, call in zip(self._places, self._done, strict=True):
             out.append(ToolCallEnd(index, call))
@@ -282,6 +344,7 @@ class Fold:
         """Calls that were written as text: the same events as others."""
         begun: list[Event] = []
         for call in calls:
+            out += self._begin("call", call)
             self._calls.all.append(call)
             self._calls.start(call, begun)
         out += [self._named(event) for event in begun]
@@ -328,10 +391,25 @@ class Fold:
         if whole:
             self._places.append(index)
             self._done.append(ToolCall(call.id, name, arguments, raw, call.via, problem, extra))
+            self._made[id(call)] = self._done[-1]
         elif call.name or raw:
             self._incomplete.append(ToolCall(call.id, name, None, raw, call.via, problem or "it was cut off", extra))
 
+    def _part(self, kind: BlockKind, said: str, data: Any, seal: Any) -> Part | None:
+        """What a block came to; None where it holds nothing, or a call that is no whole one."""
+        if kind == "call":
+            return self._made.get(id(data))
+        sealed = None if seal is None else Seal(self.of.protocol, self.of.provider, self.of.id, seal)
+        if kind == "opaque":
+            return Opaque(data, Seal(self.of.protocol, self.of.provider, self.of.id))
+        if kind == "thought":
+            taken = self.leaks is not None and self.leaks.thought_of
+            return Reasoning(said, None if taken else sealed) if said or sealed is not None else None
+        return Text(said, sealed) if said or sealed is not None else None
+
     def _parts(self) -> list[Part]:
+        if self._blocks is not None:
+            return self._blocks.parts(self._part)
         parts: list[Part] = []
         thought = "".join(self.thoughts)
         if thought or self._details:
@@ -377,4 +455,4 @@ class Fold:
         explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.any)
         return not (
             self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained
-        )
+        ) and (self._blocks is None or not self._message)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnllm.engine import faults
 from cnllm.engine.answering import Answering
-from cnllm.engine.decode import Unreadable, lenient, quick
+from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
@@ -18,7 +18,7 @@ from cnllm.errors import StreamCut
 from cnllm.flags import Flags
 from cnllm.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
-from cnllm.wires import quick_names, reader
+from cnllm.wires import wire
 
 if TYPE_CHECKING:
     from cnllm.engine.plan import Plan
@@ -73,16 +73,20 @@ class StreamParser:
         keep_raw: bool = False,
     ) -> None:
         flags = plan.flags if plan is not None else model.flags
+        model = plan.model if plan is not None else model
+        spoken = wire(model.protocol)
         self._plan = plan
         self._status = status
         self._headers = {k.lower(): v for k, v in (headers or {}).items()}
-        self._fold = Fold(model, flags, plan.renamed if plan is not None else {}, _text_calls(flags, tools, plan))
+        self._fold = Fold(
+            model, flags, plan.renamed if plan is not None else {}, _text_calls(flags, tools, plan), spoken.ordered
+        )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames = Frames()
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
-        self._read = reader(model.protocol)
+        self._read = spoken.chunk
         self._raw: list[Any] | None = [] if keep_raw else None
         self._done = False
         self._damaged = False
@@ -159,7 +163,8 @@ class StreamParser:
     def _begin_events(self) -> None:
         self._head = []
         if self._raw is None:
-            self._fast = _fast(self._fold.of.protocol, self._fold.flags)
+            quick = wire(self._fold.of.protocol).quick
+            self._fast = None if quick is None else quick(self._fold.flags)
 
     def _frame(self, data: bytes, out: list[Event]) -> None:
         """One event's data, read in full."""
@@ -189,10 +194,11 @@ class StreamParser:
             self._slow += 1  # they may come with a later chunk
             return
         kinds: set[str | None] = set()
-        if fold.texts and (fold.splitter is None or fold.splitter.plain) and fold.plain_deltas:
-            kinds.add(None)
-        if fold.thoughts and fold.source is not None and fold.plain_deltas:
-            kinds.add(fold.source)
+        if fold.plain_deltas:
+            if fold.texts and (fold.splitter is None or fold.splitter.plain) and fold.open_to("text"):
+                kinds.add(None)
+            if fold.thoughts and fold.source is not None and fold.open_to("thought"):
+                kinds.add(fold.source)
         self._thoughts = frozenset(kinds)
 
     def _unreadable(self, data: bytes, error: Unreadable, out: list[Event]) -> None:
@@ -328,12 +334,6 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
     return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
-
-
-def _fast(protocol: str, flags: Flags) -> Any:
-    """The fast way for a chat stream; other wires and unusual flags have none."""
-    names = quick_names(protocol)
-    return None if names is None else quick(*names(flags))
 
 
 def _looks(head: bytes, *, over: bool = False) -> str | None:

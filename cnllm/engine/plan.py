@@ -21,7 +21,7 @@ from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
 from cnllm.types import Media, Message, Note, Reasoning, ToolResult
-from cnllm.wires import writer
+from cnllm.wires import Ask, wire
 from cnllm.wires.paths import blend, cut, put
 
 __all__ = ["Plan", "build_request"]
@@ -96,6 +96,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     asked, tools = _chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
+    if model.over is not None and flags.protocol not in (None, model.protocol):
+        return _routed(model, model.over(str(flags.protocol)), mode, messages, stream, options)
     if flags.call is not model.flags.call:
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
@@ -107,12 +109,10 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         tools = asked.tools
         mode = _mode(asked, turns, model, stream)
         flags, ledger.mode = model.under(mode), mode
-    wire = writer(model.protocol)
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
 
-    body: dict[str, Any] = {"model": model.id}
     last = _last_said(turns)
     if prompted.is_prompted(flags, asked.on_unsupported):
         turns = prompted.as_text(turns, ledger)
@@ -120,21 +120,30 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)
     fitted = history.fit(said, model, flags, asked.tools, ledger)
-    body["messages"] = wire.write(fitted, flags, names)
-    if tools:
-        body["tools"] = wire.tools(_offered(tools, flags, ledger.of("tools")), flags, names)
-        if asked.choice is not None:
-            chosen = None if asked.chosen is None else names.get(asked.chosen, asked.chosen)
-            body["tool_choice"] = wire.choice(asked.choice, chosen)
-    if answer is not None:
-        body.update(wire.schema_format(answer.method, answer.sent, answer.name))
-    wanted = dict(asked.params)
-    if asked.parallel_tool_calls is not None and tools and _takes_parallel(asked, flags, ledger):
-        wanted["parallel_tool_calls"] = asked.parallel_tool_calls
-    params.apply(body, wanted, flags, ledger)
+    parallel = asked.parallel_tool_calls if tools else None
+    if parallel is not None and not _takes_parallel(asked, flags, ledger):
+        parallel = None
     streams = _streams(stream, bool(tools), flags, ledger)
-    if streams:
-        body["stream"] = True
+    wanted = dict(asked.params)
+    if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
+        wanted["parallel_tool_calls"], parallel = parallel, None
+    body = wire(model.protocol).write(
+        Ask(
+            model=model.id,
+            messages=fitted,
+            tools=_offered(tools, flags, ledger.of("tools")) if tools else (),
+            choice=asked.choice if tools else None,
+            chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
+            parallel=parallel,
+            names=names,
+            method=None if answer is None else answer.method,
+            schema=None if answer is None else answer.sent,
+            schema_name="answer" if answer is None else answer.name,
+            stream=streams,
+        ),
+        flags,
+    )
+    params.apply(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
     blend(body, asked.extra_body)
     try:
@@ -165,6 +174,16 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         prompted=spoken is not None,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _routed(
+    model: Model, over: Model, mode: frozenset[str], messages: Any, stream: bool, options: dict[str, Any]
+) -> Plan:
+    """The request over the wire of the endpoint that takes this combination."""
+    said = f"{'+'.join(sorted(a for a in mode if not a.startswith('no-')))} over {model.protocol}"
+    note = Note("wire-routed", "protocol", said, f"sent over {over.protocol}", model.where("protocol", mode))
+    plan = build_request(over, messages, stream=stream, **options)
+    return msgspec.structs.replace(plan, notes=[*plan.notes, note])
 
 
 def _by_mode(asked: Asked, late: Asked) -> Asked:

@@ -13,10 +13,18 @@ from msgspec import Struct
 
 from cnllm.registry.load import Document
 
-__all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "stack", "unset_path"]
+__all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "on_every_wire", "stack", "unset_path"]
 
 _RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
 META = ("match", "extends", "unset", "on", "when", "families", "sources")
+
+_EVERY_WIRE = {
+    **dict.fromkeys(("title", "protocol", "base_url", "headers", "keys", "status", "limits", "price", "input"), True),
+    **dict.fromkeys(("errors", "leaks", "fallback", "resume", "call", "match", "extends", "sources"), True),
+    "reasoning": {"mode", "default", "scale", "foreign", "tags", "tags_at"},
+    "tools": {"supported", "otherwise", "schema", "schema_drop", "names_max"},
+}
+"""What is true of an endpoint and its model whichever wire protocol is spoken; all else is about one wire."""
 
 
 class Layer(Struct, frozen=True):
@@ -65,6 +73,33 @@ def merged(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> d
             flags["when"] = {key: stack(below.get(key, {}), value) for key, value in said}
         out = stack(out, flags)
     return out
+
+
+def on_every_wire(table: dict[str, Any]) -> dict[str, Any]:
+    """What a table says that holds on another wire than the one it tells of, too."""
+    out = _neutral(table)
+    if when := table.get("when"):
+        modes = {mode: kept for mode, said in when.items() if (kept := _neutral(said, but="protocol"))}
+        out |= {"when": modes} if modes else {}
+    if unset := [path for path in table.get("unset", ()) if _holds(path.split("."))]:
+        out["unset"] = unset
+    return out
+
+
+def _neutral(table: dict[str, Any], but: str | None = None) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        kept = _EVERY_WIRE.get(key)
+        if kept is True and key != but:
+            out[key] = value
+        elif type(kept) is set and (some := {k: v for k, v in value.items() if k in kept}):
+            out[key] = some
+    return out
+
+
+def _holds(keys: list[str]) -> bool:
+    kept = _EVERY_WIRE.get(keys[0])
+    return kept is True or (type(kept) is set and len(keys) > 1 and keys[1] in kept)
 
 
 def unset_path(path: str) -> list[str]:

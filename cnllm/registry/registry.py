@@ -43,8 +43,8 @@ class Registry:
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
         self._sections: dict[str, dict[str, None]] = {}
         self._families: dict[str, str | None] = {}
-        self._bases: dict[tuple[str, str | None, str | None], list[Layer]] = {}
-        self._grounds: dict[tuple[str, str | None, str], dict[str, Any]] = {}
+        self._bases: dict[tuple[str, str | None, str | None, bool], list[Layer]] = {}
+        self._grounds: dict[tuple[str, str | None, str, bool], dict[str, Any]] = {}
         for derived in [name for name, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(derived, None)
 
@@ -162,14 +162,15 @@ class Registry:
         if wanted == spoken and wanted not in self._names("protocols"):
             raise self._no_protocol(wanted, layers)
         self._demand_protocol(provider, wanted, spoken)
-        if any("on" in layer.table for layer in own):
-            own = self._own(lineage, wanted)
-        layers = [*self._shared(provider, family, wanted), *own]
+        foreign = wanted != spoken
+        if foreign or any("on" in layer.table for layer in own):
+            own = self._own(lineage, wanted, foreign)
+        layers = [*self._shared(provider, family, wanted, foreign), *own]
         asked = {} if base_url is None else {"base_url": base_url}
         if asked:
             own = [*own, Layer("the call", self._documents[0], (), asked)]
             layers.append(own[-1])
-        table = merge.merged(own, self._merged(provider, family, wanted))
+        table = merge.merged(own, self._merged(provider, family, wanted, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         listed = f"{provider}/{id}" in self._names("models")
@@ -204,6 +205,8 @@ class Registry:
             layer=lambda flag, mode: _setter(layers, path(flag, mode)),
             explain=lambda: list(_facts(layers, table, when)),
             family=self._family,
+            # a wire that the caller named is the one that is spoken
+            over=None if protocol else lambda wire: self.resolve(name, protocol=wire, base_url=base_url),
         )
 
     def _endpoint(self, name: str) -> tuple[str, str]:
@@ -274,13 +277,16 @@ class Registry:
 
     # ── layers ───────────────────────────────────────────────────────────────
 
-    def _own(self, lineage: list[str], protocol: str | None) -> list[Layer]:
+    def _own(self, lineage: list[str], protocol: str | None, foreign: bool = False) -> list[Layer]:
         """The tables of a model and those it extends, the most general first; without a protocol, not the wires'."""
-        return [layer for name in reversed(lineage) for layer in self._table(("models", name), protocol)]
+        return [layer for name in reversed(lineage) for layer in self._table(("models", name), protocol, foreign)]
 
-    def _shared(self, provider: str, family: str | None, protocol: str | None) -> list[Layer]:
-        """The layers that all models of a family at a provider have in common."""
-        key = (provider, family, protocol)
+    def _shared(self, provider: str, family: str | None, protocol: str | None, foreign: bool = False) -> list[Layer]:
+        """The layers that all models of a family at a provider have in common.
+
+        `foreign`: the wire is not the one that the tables of providers and models tell of where they name none.
+        """
+        key = (provider, family, protocol, foreign)
         if key in self._bases:
             return self._bases[key]
         layers = list(self._table(("defaults",), protocol))
@@ -289,21 +295,24 @@ class Registry:
         if family is not None:
             layers += self._table(("families", family), protocol)
         for name in reversed(self._lineage("providers", provider)):
-            layers += self._table(("providers", name), protocol)
+            layers += self._table(("providers", name), protocol, foreign)
             if family is not None:
-                layers += self._table(("providers", name, "families", family), protocol)
+                layers += self._table(("providers", name, "families", family), protocol, foreign)
         self._bases[key] = layers
         return layers
 
-    def _merged(self, provider: str, family: str | None, protocol: str) -> dict[str, Any]:
+    def _merged(self, provider: str, family: str | None, protocol: str, foreign: bool) -> dict[str, Any]:
         """What the shared layers make, once for all models of a family at a provider."""
-        key = (provider, family, protocol)
+        key = (provider, family, protocol, foreign)
         if key not in self._grounds:
-            self._grounds[key] = merge.merged(self._shared(provider, family, protocol))
+            self._grounds[key] = merge.merged(self._shared(provider, family, protocol, foreign))
         return self._grounds[key]
 
-    def _table(self, path: tuple[str, ...], protocol: str | None) -> Iterator[Layer]:
-        """One table in every file that has it, then what each says for this wire alone."""
+    def _table(self, path: tuple[str, ...], protocol: str | None, foreign: bool = False) -> Iterator[Layer]:
+        """One table in every file that has it, then what each says for this wire alone.
+
+        Of a table that tells of another wire (`foreign`) only what holds on every wire counts.
+        """
         held: list[tuple[Document, dict[str, Any]]] = []
         for document in self._documents:
             table: Any = document.data
@@ -313,7 +322,7 @@ class Registry:
                     break
             else:
                 held.append((document, table))
-                yield Layer(".".join(path), document, path, table)
+                yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
         for document, table in held if protocol is not None else ():
             if said := table.get("on", {}).get(protocol):
                 wire = (*path, "on", str(protocol))

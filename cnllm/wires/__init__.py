@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
+from msgspec import Struct
+
 from cnllm.errors import RegistryError
-from cnllm.wires import chat_read, chat_write
+from cnllm.flags import Flags
+from cnllm.types import Event
+from cnllm.wires.ask import Ask
+from cnllm.wires.sink import Sink
 
-__all__ = ["reader", "writer"]
+__all__ = ["Ask", "Quick", "Sink", "Wire", "wire"]
 
-_READERS = {"openai-chat": chat_read.chunk}
-_WRITERS = {"openai-chat": chat_write}
-_QUICK = {"openai-chat": chat_read.quick_names}
+Quick = Callable[[bytes], tuple[str, str | None] | None]
+"""Reads the one kind of chunk that makes up nearly all of a stream: (text, field of the thinking or None for the
+answer), or None for a chunk that anything else is in."""
 
-
-def reader(protocol: str) -> Any:
-    """What reads a decoded body or chunk of a wire. Raises `RegistryError` for a wire nobody here speaks."""
-    return _spoken(_READERS, protocol)
-
-
-def writer(protocol: str) -> Any:
-    """The module that writes the shapes of a wire's request."""
-    return _spoken(_WRITERS, protocol)
-
-
-def quick_names(protocol: str) -> Any:
-    """Which names the fast reading of a wire's chunks must heed, as a function of the flags; None: it has none."""
-    return _QUICK.get(protocol)
+_MODULES = {
+    "openai-chat": "chat",
+    "anthropic-messages": "messages",
+    "gemini": "gemini",
+    "openai-responses": "responses",
+}
 
 
-def _spoken(wires: dict[str, Any], protocol: str) -> Any:
-    if protocol not in wires:
-        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(wires))}")
-    return wires[protocol]
+class Wire(Struct, frozen=True):
+    """One wire protocol.
+
+    `write(ask, flags)` makes the body but for parameters and patches, which are data; its turns stand under the key
+    `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
+    its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
+    """
+
+    write: Callable[[Ask, Flags], dict[str, Any]]
+    chunk: Callable[..., list[Event]]
+    turns: str
+    quick: Callable[[Flags], Quick] | None = None
+    ordered: bool = True
+
+
+@cache
+def wire(protocol: str) -> Wire:
+    """The wire that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
+    name = _MODULES.get(protocol)
+    if name is None:
+        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
+    found: Wire = import_module(f"cnllm.wires.{name}").WIRE
+    return found

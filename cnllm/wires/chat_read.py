@@ -10,11 +10,13 @@ from typing import Any
 
 from cnllm.flags import Flags
 from cnllm.types import Event
+from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
+from cnllm.wires.quick import quick as decoder
 from cnllm.wires.sink import Sink
 from cnllm.wires.usage import counts
 
-__all__ = ["chunk"]
+__all__ = ["chunk", "quick"]
 
 
 def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
@@ -81,7 +83,7 @@ def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[
     elif type(content) is list:
         out += _parts(content, flags, sink)
     elif type(content) is dict:
-        sink.opaque(content)
+        out += sink.opaque(content)
     refusal = said.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
@@ -111,7 +113,7 @@ def _parts(parts: list[Any], flags: Flags, sink: Sink) -> list[Event]:
         elif type(part.get("text")) is str:
             out += sink.text(part["text"])
         else:
-            sink.opaque(part)
+            out += sink.opaque(part)
     return out
 
 
@@ -147,8 +149,8 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
     return None
 
 
-def quick_names(flags: Flags) -> tuple[tuple[str, ...], ...]:
-    """The names of a chunk that mean something: fields of thinking, then what is rare in a delta, a choice, a chunk."""
+def quick(flags: Flags) -> Quick:
+    """The fast way: it heeds the fields of thinking, and falls back for what is rare in a delta, a choice, a chunk."""
     thoughts = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     at = [
         *((flags.usage.at if flags.usage else None) or ()),
@@ -157,7 +159,7 @@ def quick_names(flags: Flags) -> tuple[tuple[str, ...], ...]:
     choice = {p.split(".")[2] for p in at if p.startswith("choices.") and p.count(".") >= 2}
     top = {p.split(".")[0] for p in at} - {"choices"}
     rare_choice = {"finish_reason", "message", "text"} | choice
-    return (
+    return decoder(
         thoughts,
         ("tool_calls", "function_call", "refusal"),
         tuple(sorted(rare_choice)),

@@ -11,13 +11,28 @@ from cnllm.flags import Flags, Messages
 from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import content_part
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.wires.ask import Ask, Offered
 
-__all__ = ["choice", "schema_format", "tools", "write"]
+__all__ = ["write"]
 
 _MARKS = ("cache_control",)
 
 
-def write(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+def write(ask: Ask, flags: Flags) -> dict[str, Any]:
+    """The body but for parameters and patches."""
+    body: dict[str, Any] = {"model": ask.model, "messages": _messages(ask.messages, flags, ask.names)}
+    if ask.tools:
+        body["tools"] = _tools(ask.tools, flags, ask.names)
+        if ask.choice is not None:
+            body["tool_choice"] = _choice(ask.choice, ask.chosen)
+    if ask.method is not None and ask.schema is not None:
+        body.update(_schema_format(ask.method, ask.schema, ask.schema_name))
+    if ask.stream:
+        body["stream"] = True
+    return body
+
+
+def _messages(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
     """Wire messages, built key by key, so that nothing of the client's own book-keeping gets out.
 
     `names` renames functions. The messages are fitted already: every part in them is meant to be sent.
@@ -139,7 +154,7 @@ def _with_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict
     return wire
 
 
-def tools(functions: Sequence[Any], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+def _tools(functions: Sequence[Offered], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
     """Tool definitions; an endpoint's own kind of tool goes as it is."""
     out: list[dict[str, Any]] = []
     for function in functions:
@@ -159,12 +174,12 @@ def tools(functions: Sequence[Any], flags: Flags, names: dict[str, str]) -> list
     return out
 
 
-def choice(kind: str, name: str | None) -> Any:
+def _choice(kind: str, name: str | None) -> Any:
     """The wire's tool_choice."""
     return {"type": "function", "function": {"name": name}} if kind == "named" else kind
 
 
-def schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
+def _schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
     """The part of the body that asks for structured output; `prompt` and `tool` need none."""
     match method:
         case "json_schema":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cnllm.types import Event, Usage
 
@@ -19,6 +19,8 @@ class Sink(Protocol):
     answered: bool
     refused: bool
     fault: Any
+    state: dict[str, Any]
+    """What the wire has to remember from one chunk to the next."""
 
     @property
     def wrote(self) -> bool:
@@ -37,8 +39,17 @@ class Sink(Protocol):
     def details(self, items: list[Any]) -> None:
         """Structured thinking, to be kept as received."""
 
-    def opaque(self, data: Any) -> None:
+    def opaque(self, data: Any) -> list[Event]:
         """A block nobody here understands."""
+
+    def block(self, kind: Literal["text", "thought"]) -> list[Event]:
+        """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
+
+    def seal(self, data: Any) -> None:
+        """On an ordered wire: what the part that began last goes back with (of a call: keys beside it)."""
+
+    def end_block(self) -> list[Event]:
+        """On an ordered wire: the part that began last is over."""
 
     def call_pieces(self, items: Any, whole: bool) -> list[Event]:
         """Pieces of tool calls, or whole ones."""

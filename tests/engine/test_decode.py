@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm.engine.decode import Unreadable, lenient, quick, whole
+from cnllm.engine.decode import Unreadable, lenient, whole
 from cnllm.engine.fold import Fold
 from cnllm.wires.chat_read import chunk as read_chunk
-from cnllm.wires.chat_read import quick_names
+from cnllm.wires.chat_read import quick
 
 from .support import Json, anything, frame, read, scalars, sse, times, words
 
@@ -104,7 +104,7 @@ def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
 @times(500)
 @given(lines)
 def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnllm.Model, data: bytes) -> None:
-    said = quick(*quick_names(plain.flags))(data)
+    said = quick(plain.flags)(data)
     assert said is None or said == gist(plain, data)
 
 
@@ -119,7 +119,7 @@ def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnll
     ],
 )
 def test_the_quick_decoder_takes_the_usual_chunk(plain: cnllm.Model, data: str) -> None:
-    said = quick(*quick_names(plain.flags))(data.encode())
+    said = quick(plain.flags)(data.encode())
     assert said is not None
     assert said == gist(plain, data.encode())
 
@@ -137,7 +137,7 @@ def test_what_is_unreadable_to_the_full_reader_is_nothing_to_the_quick_one(plain
         expected = gist(plain, data)
     except Unreadable:
         expected = None
-    assert quick(*quick_names(plain.flags))(data) in (None, expected)
+    assert quick(plain.flags)(data) in (None, expected)
 
 
 OPENING: tuple[Json, ...] = (
