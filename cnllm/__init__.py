@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Reasoning,
         ReasoningDelta,
         Reply,
+        Request,
         Restarted,
         Seal,
         Text,
@@ -97,7 +98,8 @@ _HOMES = {
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
-        "Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
+        "Request Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage "
+        "UsageSeen"
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -141,6 +143,7 @@ __all__ = [
     "RegistryError",
     "ReplayMissing",
     "Reply",
+    "Request",
     "Restarted",
     "Retry",
     "Run",

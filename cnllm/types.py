@@ -28,6 +28,7 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "Reply",
+    "Request",
     "Restarted",
     "Seal",
     "Text",
@@ -298,6 +299,20 @@ Event = (
     | Restarted
     | Finished
 )
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A request as a server reads it, whatever the protocol it came over.
+
+    `messages` and `options` are what `engine.build_request` and the clients take: `client.call(name, request.messages,
+    **request.options)` passes it on. What of the body has no option of that name is in `options["extra_body"]`, as it
+    stood there. `model` is the name that was asked for.
+    """
+
+    model: str | None
+    messages: list[Message]
+    stream: bool = False
+    options: dict[str, Any] = {}
 
 
 class Reply(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Arrows point one way: cli → client → engine → wires → values, registry → values, simulator → values alone."""
+"""Arrows point one way: cli → client → engine → wires → values, registry → values, simulator → the other side of the wires."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ MAY: dict[str, set[str]] = {
     "settings": VALUES,
     "wires": VALUES,
     "leaks": VALUES,
+    "protocols": VALUES,
     "tools": VALUES,
     "validation": set(),
-    "engine": VALUES | {"wires", "leaks", "tools", "validation"},
+    "engine": VALUES | {"wires", "protocols", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
-    "simulator": VALUES | {"registry"},
+    "simulator": VALUES | {"registry", "protocols"},
     "tiers": VALUES | {"keys", "registry"},
     "sentences": VALUES,
     "watchdog": set(),
@@ -49,7 +50,7 @@ MAY: dict[str, set[str]] = {
 }
 MAY["__init__"] = set(MAY)
 # The simulator must not be able to agree with a wrong engine by sharing its code.
-FORBIDDEN = {"simulator": {"engine", "wires"}}
+FORBIDDEN = {"simulator": {"engine", "wires"}, "protocols": {"engine", "wires"}, "wires": {"protocols"}}
 
 
 def room(path: Path) -> str:

@@ -3,9 +3,25 @@
 plan = engine.build_request(model, messages, stream=False, **options)
 reply = engine.parse_response(model, status, headers, content, plan=plan)
 parser = engine.StreamParser(model, plan=plan)
+
+And for those who stand on the other side, as a server of any of the protocols:
+
+request = engine.decode_request(protocol, body)
+body = engine.encode_reply(protocol, reply)
+writer = engine.StreamWriter(protocol, id=…, model=…)
 """
 
 from cnllm.engine.parser import StreamParser, parse_response
 from cnllm.engine.plan import Plan, build_request
+from cnllm.engine.serving import StreamWriter, decode_request, encode_error, encode_reply
 
-__all__ = ["Plan", "StreamParser", "build_request", "parse_response"]
+__all__ = [
+    "Plan",
+    "StreamParser",
+    "StreamWriter",
+    "build_request",
+    "decode_request",
+    "encode_error",
+    "encode_reply",
+    "parse_response",
+]

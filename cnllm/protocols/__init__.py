@@ -1,0 +1,66 @@
+"""The other side of each wire protocol: reads a request, writes a reply and a stream, from and to neutral types.
+
+For servers: a gateway, the simulator. It shares the types with the client's side (`cnllm.wires`) and no code, so that
+neither can hide an error of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from cnllm.errors import RegistryError
+from cnllm.types import Event, Reply, Request, Seal
+
+__all__ = ["Spoken", "Stamp", "Writes", "speaks"]
+
+Stamp = Callable[[Any], Seal]
+"""What an endpoint wants back unchanged → the seal of a part."""
+
+_MODULES = {
+    "openai-chat": "chat",
+    "anthropic-messages": "messages",
+    "gemini": "gemini",
+    "openai-responses": "responses",
+}
+
+
+class Writes(Protocol):
+    """Writes one stream. Each frame is (event name or None, data as JSON or the bytes that stand for it)."""
+
+    def begin(self) -> list[tuple[str | None, Any]]:
+        """What comes before the first event."""
+
+    def event(self, event: Event) -> list[tuple[str | None, Any]]:
+        """What one event comes to; `Finished` is the last and brings what ends a stream."""
+
+    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+        """A failure in the middle."""
+
+
+class Spoken(Struct, frozen=True):
+    """One protocol as a server speaks it.
+
+    `read_request(body, path, stamp)`: `path` is the URL's, where that says the model or whether to stream; raises
+    `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply)` is a whole
+    body, `write_error(status, message, code)` that of a refusal, `stream(id, model)` writes a stream.
+    """
+
+    read_request: Callable[[dict[str, Any], str, Stamp], Request]
+    write_reply: Callable[[Reply], dict[str, Any]]
+    write_error: Callable[[int, str, str | None], dict[str, Any]]
+    stream: Callable[[str, str], Writes]
+
+
+@cache
+def speaks(protocol: str) -> Spoken:
+    """The protocol that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
+    name = _MODULES.get(protocol)
+    if name is None:
+        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
+    found: Spoken = import_module(f"cnllm.protocols.{name}").SPOKEN
+    return found

@@ -1,0 +1,200 @@
+"""OpenAI chat completions, as a server speaks it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from cnllm.messages import from_dict
+from cnllm.protocols import Spoken, Stamp
+from cnllm.types import (
+    Event,
+    Finished,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Request,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    UsageSeen,
+)
+
+__all__ = ["SPOKEN"]
+
+_OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
+_OWN = ("messages", "model", "stream", "stream_options", "max_completion_tokens", "reasoning_effort", "response_format")
+_FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
+_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
+    """Raises `ValueError` naming the message or key that is not as it must be."""
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        raise ValueError("messages is not a list")
+    read: list[Message] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise ValueError(f"messages[{index}] is not an object")
+        try:
+            read.append(_message(message, stamp))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"messages[{index}]: {error}") from error
+    options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
+    if body.get("max_completion_tokens") is not None:
+        options["max_tokens"] = body["max_completion_tokens"]
+    extra = {key: value for key, value in body.items() if key not in _OPTIONS + _OWN and value is not None}
+    if (effort := body.get("reasoning_effort")) is not None:
+        options["reasoning"] = effort
+    match body.get("response_format"):
+        case {"type": "json_schema", "json_schema": {"schema": dict()} as schema}:
+            options["schema"] = {"json_schema": schema}
+        case None | {"type": "text"}:
+            pass
+        case other:
+            extra["response_format"] = other
+    if extra:
+        options["extra_body"] = extra
+    model = body.get("model")
+    return Request(
+        model=model if isinstance(model, str) else None,
+        messages=read,
+        stream=body.get("stream") is True,
+        options=options,
+    )
+
+
+def _message(message: dict[str, Any], stamp: Stamp) -> Message:
+    """A turn; a list of details beside its reasoning, and what else came with a call, goes back as it is."""
+    details = message.get("reasoning_details")
+    plain = {k: v for k, v in message.items() if k != "reasoning_details" and v is not None}
+    if message.get("role") == "assistant" and "content" not in plain:
+        plain["content"] = None
+    if plain.get("role") == "function":
+        plain["role"] = "tool"
+    read = from_dict(plain)
+    parts = list(read.parts)
+    if isinstance(details, list) and details:
+        told = next((p for p in parts if type(p) is Reasoning), None)
+        text = told.text if told is not None else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
+        parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not told)]
+    extras = [_beside(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    for index, part in enumerate(parts):
+        if type(part) is ToolCall and extras and (extra := extras.pop(0)):
+            parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
+    return msgspec.structs.replace(read, parts=tuple(parts))
+
+
+def _beside(call: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in call.items() if k not in ("id", "type", "function", "index") and v is not None}
+
+
+# ── replies ──────────────────────────────────────────────────────────────────
+
+
+def write_reply(reply: Reply) -> dict[str, Any]:
+    """The body of a whole answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    for part in reply.message.parts:
+        if type(part) is Reasoning and part.seal is not None and type(part.seal.data) is list:
+            message["reasoning_details"] = [*message.get("reasoning_details", ()), *part.seal.data]
+    if reply.tool_calls:
+        message["tool_calls"] = [_call(call) for call in reply.tool_calls]
+    choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(reply.finish, "stop")}
+    body: dict[str, Any] = {
+        "id": reply.id or "chatcmpl",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": reply.model or "",
+        "choices": [choice],
+    }
+    if (usage := _usage(reply.usage)) is not None:
+        body["usage"] = usage
+    return body
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
+    beside = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **beside}
+
+
+def _usage(usage: Usage) -> dict[str, Any] | None:
+    """The counts that are known; None where none is."""
+    if usage == Usage():
+        return None
+    out: dict[str, Any] = {
+        "prompt_tokens": usage.input or 0,
+        "completion_tokens": usage.output or 0,
+        "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
+    }
+    if usage.cached is not None:
+        out["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    if usage.reasoning is not None:
+        out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return out
+
+
+def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """The body of a refusal."""
+    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+class _Stream:
+    """Chunks of one reply."""
+
+    def __init__(self, id: str, model: str) -> None:
+        self._head = {"id": id, "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+        self._usage: Usage | None = None
+
+    def begin(self) -> list[tuple[str | None, Any]]:
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def event(self, event: Event) -> list[tuple[str | None, Any]]:
+        match event:
+            case TextDelta():
+                return [self._chunk({"content": event.text})]
+            case ReasoningDelta():
+                return [self._chunk({"reasoning_content": event.text})]
+            case ToolCallStart():
+                function = {"name": event.name, "arguments": ""}
+                call = {"index": event.index, "id": event.id, "type": "function", "function": function}
+                return [self._chunk({"tool_calls": [call]})]
+            case ToolCallDelta():
+                call = {"index": event.index, "function": {"arguments": event.text}}
+                return [self._chunk({"tool_calls": [call]})]
+            case ToolCallEnd() if event.call.seal is not None and type(event.call.seal.data) is dict:
+                return [self._chunk({"tool_calls": [{"index": event.index, **event.call.seal.data}]})]
+            case UsageSeen():
+                self._usage = event.usage
+                return []
+            case Finished(finish="error" | "cut"):
+                return []  # what does not end well has no closing word
+            case Finished():
+                return self._end(_FINISH[event.finish])
+        return []
+
+    def _end(self, finish: str) -> list[tuple[str | None, Any]]:
+        out = [self._chunk({}, finish)]
+        if self._usage is not None and (usage := _usage(self._usage)) is not None:
+            out.append((None, {**self._head, "choices": [], "usage": usage}))
+        return [*out, (None, b"[DONE]")]
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> tuple[str | None, Any]:
+        return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+        return [(None, write_error(status, message, code))]
+
+
+SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream)
