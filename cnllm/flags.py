@@ -190,6 +190,7 @@ class Tools(_Base, frozen=True):
     names_max: Annotated[int | None, _d("the longest function name it takes, in characters")] = None
     ids: Annotated[str | None, _d("a regular expression that call ids must match as a whole")] = None
     result_name: Annotated[bool | None, _d("does a tool result carry the tool's name?")] = None
+    result_media: Annotated[bool | None, _d("may a result hold pictures? If not, they follow in a user message")] = None
     one_object: Annotated[bool | None, _d("may arguments be a JSON object instead of a string?")] = None
 
 

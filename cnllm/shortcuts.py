@@ -45,7 +45,7 @@ def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
     """
     found = Registry.load().resolve(model) if isinstance(model, str) else model
     plan = build_request(found, messages, **options)
-    return Fitted(plan.body["messages"], plan.notes)
+    return Fitted(plan.turns, plan.notes)
 
 
 class Sanitized(Struct, frozen=True):

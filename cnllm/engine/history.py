@@ -43,7 +43,7 @@ def fit(
         said = f"{len(messages)} messages that say nothing"
         ledger.note("nothing-left", "messages", said, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
-    if pictures:
+    if pictures and not calling.result_media:
         turns = media.moved(turns, ledger)
     turns = ids.renamed(turns, calling.ids, ledger)
     if rules.system in ("first", "user"):

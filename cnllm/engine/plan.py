@@ -63,6 +63,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     prompt: str = ""
     prompted: bool = False
 
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The conversation as it stands in the body."""
+        found: list[dict[str, Any]] = self.body[wire(self.model.protocol).turns]
+        return found
+
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put where keys go is not for show."""
         return {k: v if "{key}" in v or k.lower() not in _SECRET else "[redacted]" for k, v in self.headers.items()}

@@ -15,6 +15,8 @@ _SHOWN = 5  # messages that are named of each kind
 def facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Which of the assistant's turns went with their reasoning and which without, and about how many tokens it was."""
     rules = flags.reasoning or Rules()
+    if "messages" not in body or rules.replay_as == "seal":
+        return f"the request had about {size // 4} tokens"
     field = rules.replay_field or (rules.fields or ["reasoning"])[0]
     sent: list[int] = []
     bare: list[int] = []

@@ -16,7 +16,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.types import Event, Reply, Request, Seal
 
-__all__ = ["Spoken", "Stamp", "Writes", "speaks"]
+__all__ = ["PROTOCOLS", "Spoken", "Stamp", "Writes", "speaks"]
 
 Stamp = Callable[[Any], Seal]
 """What an endpoint wants back unchanged → the seal of a part."""
@@ -27,6 +27,10 @@ _MODULES = {
     "gemini": "gemini",
     "openai-responses": "responses",
 }
+
+
+PROTOCOLS = tuple(_MODULES)
+"""The names of those that are spoken here."""
 
 
 class Writes(Protocol):

@@ -10,10 +10,12 @@ from msgspec import Struct
 
 from cnllm.flags import Param, Refusal
 from cnllm.model import Model
-from cnllm.simulator import chat_request, turns
+from cnllm.protocols import speaks
+from cnllm.simulator import turns
 from cnllm.simulator.asked import Asked, flags_for, off_asked, param_path
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
+from cnllm.simulator.read import CHAT
 
 __all__ = ["Refused", "judge", "refusal"]
 
@@ -29,13 +31,12 @@ class Refused(Struct, frozen=True):
     body: str
 
 
-def judge(model: Model, headers: Mapping[str, str], body: dict[str, Any]) -> Refused | None:
+def judge(model: Model, headers: Mapping[str, str], asked: Asked) -> Refused | None:
     """The refusal this request meets at this endpoint, None where it is taken.
 
     Worded by the entry's nearest refusal of that kind, else in the generic form. Refusals that only some
     endpoints make (reasoning missing, reasoning sent) are made only where the entry words them.
     """
-    asked = chat_request.read(body)
     flags, thinks = flags_for(model, asked)
     refusals = flags.refusals or []
     case = Case(
@@ -55,13 +56,16 @@ def refusal(wrong: Wrong, refusals: list[Refusal], model: Model | None = None) -
     for said in refusals:
         if said.on == wrong.on:
             return Refused(status=said.status, body=_filled(said.body, wrong, model))
+    status = _STATUSES.get(wrong.on, 400)
+    if model is not None and model.protocol != CHAT:
+        plain = speaks(model.protocol).write_error(status, wrong.message, wrong.on.replace("-", "_"))
+        return Refused(status=status, body=json.dumps(plain, ensure_ascii=False))
     error = {
         "message": wrong.message,
         "type": _TYPES.get(wrong.on, "invalid_request_error"),
         "param": wrong.param,
         "code": wrong.on.replace("-", "_"),
     }
-    status = _STATUSES.get(wrong.on, 400)
     return Refused(status=status, body=json.dumps({"error": error}, ensure_ascii=False))
 
 

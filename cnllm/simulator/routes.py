@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.model import Model
+from cnllm.protocols import PROTOCOLS
 from cnllm.simulator.case import Wrong
 from cnllm.simulator.transport import MARK, Answered, Known, respond, turned_away
 
 __all__ = ["route"]
 
-_BARE = ("/chat/completions", "/v1/chat/completions")
+_BARE = {
+    "/chat/completions": None,
+    "/v1/chat/completions": None,
+    "/v1/messages": "anthropic-messages",
+    "/responses": "openai-responses",
+    "/v1/responses": "openai-responses",
+}
 _LISTS = ("/models", "/v1/models")
 
 
@@ -33,7 +41,7 @@ def route(registry: Known, method: str, target: str, headers: Mapping[str, str],
         if slash and "/" + rest in _LISTS:
             return _list(registry, method, provider)
         if path in _BARE:
-            return _posted(method) or _bare(registry, headers, content)
+            return _posted(method) or _bare(registry, headers, content, path)
         model = _at(registry, provider, "/" + rest, _model_named(content)) if slash else None
     except UnknownModel as unknown:
         return turned_away(Wrong("model", unknown.message, param="model"))
@@ -41,7 +49,7 @@ def route(registry: Known, method: str, target: str, headers: Mapping[str, str],
         return turned_away(Wrong("registry", error.message), status=500)
     if model is None:
         return turned_away(Wrong("path", f"There is nothing at {path}."), status=404)
-    return _posted(method) or respond(model, headers, content)
+    return _posted(method) or respond(model, headers, content, unquote(path))
 
 
 def _posted(method: str) -> Answered | None:
@@ -50,13 +58,13 @@ def _posted(method: str) -> Answered | None:
     return turned_away(Wrong("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
 
 
-def _bare(registry: Known, headers: Mapping[str, str], content: bytes) -> Answered:
+def _bare(registry: Known, headers: Mapping[str, str], content: bytes, path: str) -> Answered:
     named = _model_named(content)
     if named is None:
         return turned_away(Wrong("param", "The body is a JSON object that names a model.", param="model"))
-    model = registry.resolve(named)
+    model = registry.resolve(named, protocol=_BARE[path])
     body: dict[str, Any] = msgspec.json.decode(content)
-    return respond(model, headers, msgspec.json.encode({**body, "model": model.id}))
+    return respond(model, headers, msgspec.json.encode({**body, "model": model.id}), path)
 
 
 def _model_named(content: bytes) -> str | None:
@@ -71,13 +79,20 @@ def _model_named(content: bytes) -> str | None:
 
 def _at(registry: Known, provider: str, rest: str, named: str | None) -> Model | None:
     """The model that a provider's path and a body name, None where that provider has no such path."""
-    # Any id will do to learn the provider's path; where the path holds the model, it names it.
-    shape = _shape(registry.resolve(f"{provider}/{named or 'any'}"))
-    found = next((m for s in shape if (m := re.fullmatch(s, rest))), None)
-    if found is None:
-        return None
-    in_path = found.groupdict().get("model")
-    return registry.resolve(f"{provider}/{in_path or named or 'any'}")
+    # Any id will do to learn the provider's paths; where the path holds the model, it names it.
+    for protocol in (None, *PROTOCOLS):
+        try:
+            model = registry.resolve(f"{provider}/{named or 'any'}", protocol=protocol)
+        except UnknownModel:
+            if protocol is None:
+                raise
+            continue  # it does not speak that one
+        found = next((m for s in _shape(model) if (m := re.fullmatch(s, rest))), None)
+        if found is not None:
+            in_path = found.groupdict().get("model")
+            name = f"{provider}/{unquote(in_path) if in_path else named or 'any'}"
+            return registry.resolve(name, protocol=model.protocol)
+    return None
 
 
 def _shape(model: Model) -> list[str]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from cnllm.model import Model
-from cnllm.simulator import chat, chat_request
+from cnllm.simulator import chat, write
 from cnllm.simulator.answer import answer
 from cnllm.simulator.asked import flags_for
 from cnllm.simulator.case import Wrong
 from cnllm.simulator.judge import Refused, judge, refusal
+from cnllm.simulator.read import CHAT, asked_of
 
 __all__ = ["MARK", "Answered", "AsyncSimTransport", "Known", "Sent", "SimTransport", "respond", "turned_away"]
 
 MARK = "x-cnllm-simulated"
-_WIRE = "openai-chat"
 
 
 class Sent(Protocol):
@@ -38,7 +39,7 @@ class Sent(Protocol):
 class Known(Protocol):
     """What the simulator needs of a registry."""
 
-    def resolve(self, name: str) -> Model: ...
+    def resolve(self, name: str, *, protocol: str | None = None) -> Model: ...
     def names(self) -> list[str]: ...
 
 
@@ -50,34 +51,29 @@ class Answered(Struct, frozen=True):
     pieces: Iterable[bytes]
 
 
-def respond(model: Model, headers: Mapping[str, str], content: bytes) -> Answered:
-    """What this endpoint answers to these bytes."""
+def respond(model: Model, headers: Mapping[str, str], content: bytes, path: str = "") -> Answered:
+    """What this endpoint answers to these bytes, sent to this path."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return turned_away(Wrong("param", f"The body is not JSON: {error}"))
     if not isinstance(body, dict):
         return turned_away(Wrong("param", "The body is not a JSON object."))
-    return _answered(model, headers, body)
+    return _answered(model, headers, body, path)
 
 
-def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any]) -> Answered:
-    if model.protocol != _WIRE:
-        said = Wrong("protocol", f"The simulator does not speak {model.protocol} yet.")
-        return turned_away(said, status=501)
-    refused = judge(model, headers, body)
+def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any], path: str) -> Answered:
+    asked = asked_of(model, body, path)
+    refused = judge(model, headers, asked)
     if refused is not None:
         return _refused(refused)
-    asked = chat_request.read(body)
     flags, thinks = flags_for(model, asked)
-    said_so = answer(model, flags, asked, thinks)
+    said = answer(model, flags, asked, thinks)
     if asked.stream:
-        return Answered(
-            200,
-            {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"},
-            chat.frames(model, flags, asked, said_so),
-        )
-    return Answered(200, _json(), [chat.whole(model, flags, asked, said_so)])
+        told = chat.frames(model, flags, asked, said) if model.protocol == CHAT else write.frames(model, flags, said)
+        return Answered(200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told)
+    body_of = chat.whole(model, flags, asked, said) if model.protocol == CHAT else write.whole(model, flags, said)
+    return Answered(200, _json(), [body_of])
 
 
 def turned_away(wrong: Wrong, *, status: int | None = None, **headers: str) -> Answered:
@@ -106,7 +102,7 @@ class SimTransport:
 
     def send(self, plan: Sent) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Status, headers, and the body in pieces."""
-        answered = respond(plan.model, plan.headers, plan.content)
+        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
         return answered.status, answered.headers, self._paced(answered.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -128,7 +124,7 @@ class AsyncSimTransport:
 
     async def send(self, plan: Sent) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Status, headers, and the body in pieces."""
-        answered = respond(plan.model, plan.headers, plan.content)
+        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
         return answered.status, answered.headers, self._paced(answered.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -11,6 +11,8 @@ from cnllm.flags import Reasoning
 from cnllm.simulator.asked import Turn
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
+from cnllm.simulator.read import CHAT, SEALS
+from cnllm.simulator.write import genuine
 
 __all__ = ["wrongs"]
 
@@ -33,6 +35,15 @@ def wrongs(case: Case) -> Iterator[Wrong]:
     yield from _content(case)
     yield from _keys(case)
     yield from _reasoning(case)
+    yield from _seals(case)
+
+
+def _seals(case: Case) -> Iterator[Wrong]:
+    """What this endpoint never gave out, it refuses: another's signature, or one that was changed."""
+    for index, turn in enumerate(case.asked.turns if case.model.protocol != CHAT else ()):
+        if not all(genuine(case.model, data) for data in turn.wire.get(SEALS, ())):
+            where = f"messages[{index}]"
+            yield Wrong("content", f"{where}: invalid signature in a block of reasoning", param=where, index=index)
 
 
 def _roles(case: Case) -> Iterator[Wrong]:
@@ -142,10 +153,13 @@ def _content_wrong(case: Case, turn: Turn) -> str | None:
     foreign = [m for m in turn.media if m != "other" and case.flags.input is not None and m not in case.flags.input]
     if foreign:
         return f"this model does not read {foreign[0]}"
-    if turn.role == "tool" and turn.media:
+    takes_media = case.flags.tools is not None and case.flags.tools.result_media
+    if turn.role == "tool" and turn.media and not takes_media:
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
         return _beside_calls(turn, rules.empty if rules is not None else None)
+    if turn.form == "absent" and "reasoning" in turn.wire and case.model.protocol != CHAT:
+        return None
     if turn.form in ("null", "absent") and not any(k in turn.wire for k in _INSTEAD):
         return "must not be null"
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
@@ -167,7 +181,7 @@ def _beside_calls(turn: Turn, empty: str | None) -> str | None:
 
 def _keys(case: Case) -> Iterator[Wrong]:
     """Keys that no one knows. An endpoint that refuses reasoning by the name of its field checks every name."""
-    if "reasoning-sent" not in case.worded:
+    if "reasoning-sent" not in case.worded or case.model.protocol != CHAT:
         return
     rules = case.flags.messages
     reasoning = case.flags.reasoning
@@ -240,5 +254,7 @@ def _carries(turn: Turn, rules: Reasoning) -> bool:
             return "other" in turn.media
         case "details":
             return isinstance(found, list) and bool(found)
+        case "seal":
+            return bool(turn.wire.get(SEALS))
         case _:
             return found is not None and (found != "" or rules.if_missing != "space")

@@ -206,7 +206,7 @@ def test_recorded_requests(folder: str, name: str, body: Json, accepted: bool, s
     known = [p for p in ENDPOINTS.get(folder, (folder,)) if p in BUILTIN.providers]
     for provider in known:
         model = BUILTIN.resolve(f"{provider}/{name}")
-        refused = judge(model, keyed(model), body)
+        refused = judge(model, keyed(model), chat_request.read(body))
         if accepted:
             said = refused.body if refused is not None else ""
             assert refused is None or any(f == folder and w in said for f, w in LENIENT), (model, refused)

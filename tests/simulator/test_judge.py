@@ -367,11 +367,6 @@ def test_streaming_demanded() -> None:
     assert send("strict/streams", ask(stream=True))[0] == 200
 
 
-def test_another_wire_is_not_spoken_yet() -> None:
-    status, text = send("other/m", ask(), KEY)
-    assert (status, plain_error(text.decode())["code"]) == (501, "protocol")
-
-
 def test_what_is_right_is_taken() -> None:
     first = taken("strict/m", ask(tools=[tool()]))["choices"][0]["message"]
     body = told(user(), first | {"content": ""}, result(first["tool_calls"][0]["id"]), tools=[tool()])

@@ -1,0 +1,125 @@
+"""What a request asks for, over the wires whose other side `cnllm.protocols` speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnllm.model import Model
+from cnllm.protocols import speaks
+from cnllm.simulator import chat_request
+from cnllm.simulator.asked import Asked, Call, Form, Offer, Turn
+from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+
+__all__ = ["CHAT", "SEALS", "asked_of"]
+
+CHAT = "openai-chat"
+SEALS = "seals"
+"""The key of `Turn.wire` under which stands what a turn brings back sealed."""
+
+
+def asked_of(model: Model, body: dict[str, Any], path: str) -> Asked:
+    """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
+    if model.protocol == CHAT:
+        return chat_request.read(body)
+
+    def stamp(data: Any) -> Seal:
+        return Seal(model.protocol, model.provider, model.id, data)
+
+    try:
+        request = speaks(model.protocol).read_request(body, path, stamp)
+    except (TypeError, ValueError) as error:
+        return Asked(body=body, turns=(), broken=str(error))
+    return _asked(request, body)
+
+
+def _asked(request: Request, body: dict[str, Any]) -> Asked:
+    options = request.options
+    choice, named = _choice(options.get("tool_choice"))
+    schema = options.get("schema")
+    inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
+    schema = inner["schema"] if isinstance(inner, Mapping) and "schema" in inner else schema
+    tools = options.get("tools")
+    return Asked(
+        body=body,
+        turns=tuple(turn for message in request.messages for turn in _turns(message)),
+        tools=None if tools is None else tuple(_offer(tool) for tool in tools),
+        choice=choice,
+        named=named,
+        parallel=options.get("parallel_tool_calls") is not False,
+        stream=request.stream,
+        answer=None if schema is None else "json_schema",
+        schema=schema,
+    )
+
+
+def _turns(message: Message) -> list[Turn]:
+    """A message as turns: each result is one of its own."""
+    results = [p for p in message.parts if type(p) is ToolResult]
+    turns = [
+        Turn(
+            role="tool",
+            form="text" if p.text else "empty",
+            text=p.text,
+            wire=_sealed([p]),
+            media=tuple(_kind(m) for m in p.media),
+            result_of=p.id,
+        )
+        for p in results
+    ]
+    if message.role == "tool":
+        return turns
+    media = tuple(_kind(p) for p in message.parts if type(p) is Media)
+    calls = tuple(Call(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
+    wire: dict[str, Any] = _sealed(message.parts)
+    if message.reasoning or any(type(p) is Reasoning for p in message.parts):
+        wire["reasoning"] = message.reasoning
+    if any(type(p) is Opaque for p in message.parts):
+        wire["refusal"] = ""  # something stands in place of the content
+    turn = Turn(
+        role=message.role,
+        form=_form(message, media),
+        text=message.text,
+        wire=wire,
+        media=media,
+        blank=any(type(p) is Text and not p.text for p in message.parts),
+        calls=calls or None,
+    )
+    return [*turns, turn]
+
+
+def _form(message: Message, media: tuple[str, ...]) -> Form:
+    if media:
+        return "parts"
+    if message.text:
+        return "text"
+    return "empty" if any(type(p) is Text for p in message.parts) else "absent"
+
+
+def _sealed(parts: Any) -> dict[str, Any]:
+    seals = [p.seal.data for p in parts if getattr(p, "seal", None) is not None]
+    return {SEALS: seals} if seals else {}
+
+
+def _kind(media: Media) -> str:
+    kind = media.type.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "file"
+
+
+def _offer(tool: Any) -> Offer:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping):
+        return Offer(kind=tool.get("type") if isinstance(tool, Mapping) else None)
+    return Offer("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
+
+
+def _choice(said: Any) -> tuple[str | None, str | None]:
+    match said:
+        case None:
+            return None, None
+        case {"function": {"name": str(name)}}:
+            return "named", name
+        case str():
+            return said, None
+        case _:
+            return "other", None

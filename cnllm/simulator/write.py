@@ -1,0 +1,138 @@
+"""Writes an answer over the wires whose other side `cnllm.protocols` speaks."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from cnllm.flags import Flags
+from cnllm.model import Model
+from cnllm.protocols import speaks
+from cnllm.simulator.answer import Said
+from cnllm.simulator.words import pieces
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Seal,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UsageSeen,
+)
+
+__all__ = ["frames", "genuine", "whole"]
+
+_MADE: dict[str, Callable[[str, str], Any]] = {
+    "anthropic-messages": lambda token, text: {"signature": token},
+    "gemini": lambda token, text: {"thoughtSignature": token},
+    "openai-responses": lambda token, text: {
+        "type": "reasoning",
+        "id": f"rs_{token[:24]}",
+        "summary": [{"type": "summary_text", "text": text}],
+        "encrypted_content": token,
+    },
+}
+
+
+def _token(model: Model) -> str:
+    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's."""
+    return base64.b64encode(f"simulated by {model.name}".encode()).decode()
+
+
+def genuine(model: Model, data: Any) -> bool:
+    """Is something sealed what this endpoint gave out, or nothing that it signs?"""
+    text = json.dumps(data)
+    words = ("signature", "thoughtSignature", "encrypted_content")
+    return not any(f'"{word}"' in text for word in words) or _token(model) in text
+
+
+def whole(model: Model, flags: Flags, said: Said) -> bytes:
+    """The body of an answer that is not streamed."""
+    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said)))
+
+
+def frames(model: Model, flags: Flags, said: Said) -> Iterator[bytes]:
+    """The same answer as server-sent events."""
+    stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id)
+    yield from _framed(stream.begin())
+    for event in _events(_reply(model, flags, said)):
+        yield from _framed(stream.event(event))
+
+
+def _framed(parts: list[tuple[str | None, Any]]) -> Iterator[bytes]:
+    for name, data in parts:
+        head = b"" if name is None else b"event: " + name.encode() + b"\n"
+        yield head + b"data: " + (data if type(data) is bytes else msgspec.json.encode(data)) + b"\n\n"
+
+
+def _reply(model: Model, flags: Flags, said: Said) -> Reply:
+    parts: list[Part] = []
+    seals = flags.reasoning is not None and flags.reasoning.replay_as == "seal"
+    if said.reasoning:
+        data = _MADE[model.protocol](_token(model), said.reasoning) if seals and said.whole else None
+        parts.append(
+            Reasoning(said.reasoning, data and Seal(model.protocol, model.provider, model.id, data)),
+        )
+    if said.text:
+        parts.append(Text(said.text))
+    calls = [ToolCall(c.id, c.name, _decoded(c.arguments), c.arguments) for c in said.calls]
+    return Reply(
+        text=said.text,
+        reasoning=said.reasoning,
+        tool_calls=calls,
+        finish=said.finish,
+        raw_finish=_word(flags, said.finish),
+        usage=said.usage,
+        cost=None,
+        model=model.id,
+        id=f"sim-{said.id}",
+        notes=[],
+        message=Message("assistant", (*parts, *calls), model.name),
+        incomplete=[],
+    )
+
+
+def _word(flags: Flags, finish: str) -> str:
+    """The endpoint's own word for why an answer ended."""
+    return next((theirs for theirs, ours in (flags.finish or {}).items() if ours == finish), finish)
+
+
+def _decoded(arguments: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(arguments)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _events(reply: Reply) -> Iterator[Event]:
+    """The events that a reader of this reply would have seen."""
+    nth = 0
+    for index, part in enumerate(reply.message.parts):
+        match part:
+            case Reasoning():
+                yield from (ReasoningDelta(text) for text in pieces(part.text))
+                yield BlockEnd(index, part)
+            case Text():
+                yield from (TextDelta(text) for text in pieces(part.text))
+                yield BlockEnd(index, part)
+            case ToolCall():
+                yield ToolCallStart(nth, part.id, part.name)
+                yield from (ToolCallDelta(nth, text) for text in pieces(part.raw))
+                yield ToolCallEnd(nth, part)
+                nth += 1
+    yield UsageSeen(reply.usage)
+    yield Finished(reply.finish, reply.raw_finish)
