@@ -1,4 +1,7 @@
-"""Arrows point one way: cli → client → engine → wires → values, registry → values, simulator → the other side of the wires."""
+"""Arrows point one way.
+
+cli → client → engine → wires → values, registry → values, simulator → protocols (the other side of the wires) → values.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from cnllm.registry.load import builtin_path, read
 from cnllm.registry.registry import Registry
 
 from .support import (
-    KEY,
     Json,
     ask,
     called,
