@@ -1,0 +1,123 @@
+"""One endpoint over several wires: what is said of one wire counts on no other, what is true of the model on all."""
+
+from __future__ import annotations
+
+import pytest
+
+from cnllm import UnknownModel, engine
+from cnllm.model import conditions
+
+from .support import Files, at
+
+TWO = """
+[protocols.second]
+path = "/second"
+reasoning.replay = "always"
+params.max_tokens = "most"
+
+[providers.home]
+title    = "A server at home"
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+keys     = []
+messages.system = "user"
+params.max_tokens = "max_completion_tokens"
+reasoning = { mode = "toggle", default = "on", replay = "never", fields = ["thinking"], tags = ["<t>", "</t>"] }
+when.reasoning.params.temperature = false
+when.reasoning.limits.output = 10
+[providers.home.on.second]
+path = "/its/own"
+messages.system = "first"
+
+[models."home/m"]
+limits.context = 100
+tools = { supported = false, parallel = false }
+unset = ["reasoning.replay", "reasoning.tags"]
+[models."home/m".on.second]
+limits.context = 90
+
+[providers.alone]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+keys     = []
+[models."alone/m"]
+"""
+
+
+def test_what_is_about_one_wire_stays_there(files: Files) -> None:
+    registry = files.load(TWO)
+    first, second = registry.resolve("home/m"), registry.resolve("home/m", protocol="second")
+    assert (first.flags.path, second.flags.path) == ("/chat/completions", "/its/own")
+    assert (first.flags.params or {})["max_tokens"] == "max_completion_tokens"
+    assert (second.flags.params or {})["max_tokens"] == "most"
+    assert second.flags.messages is not None
+    assert second.flags.messages.system == "first"
+    assert second.flags.reasoning is not None
+    assert second.flags.reasoning.fields is None
+    assert second.flags.reasoning.replay == "always"  # which only the first wire's tables took away
+    assert second.flags.tools is not None
+    assert second.flags.tools.parallel is None
+
+
+def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
+    model = files.load(TWO).resolve("home/m", protocol="second")
+    flags = model.flags
+    assert (flags.title, flags.base_url) == ("A server at home", "http://127.0.0.1:9/v1")
+    assert flags.reasoning is not None
+    assert (flags.reasoning.mode, flags.reasoning.default, flags.reasoning.tags) == ("toggle", "on", None)
+    assert flags.tools is not None
+    assert flags.tools.supported is False
+    assert flags.limits is not None
+    assert flags.limits.context == 90
+    under = model.under(conditions(reasoning=True))
+    assert under.limits is not None
+    assert under.limits.output == 10
+    assert (under.params or {}).get("temperature") is None
+
+
+def test_what_is_left_of_another_wires_table_still_has_its_line(files: Files) -> None:
+    model = files.load(TWO).resolve("home/m", protocol="second")
+    assert at(model.where("reasoning.mode"))[1].startswith("reasoning = { mode")
+    facts = {fact.flag: fact.layer for fact in model.explain()}
+    assert facts["limits.context"] == "models.home/m.on.second"
+    assert facts["reasoning.mode"] == "providers.home"
+    assert "reasoning.fields" not in facts
+
+
+def test_a_wire_that_the_endpoint_does_not_have_is_refused_by_name(files: Files) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        files.load(TWO).resolve("alone/m", protocol="second")
+    assert "does not speak second" in str(caught.value)
+
+
+ROUTED = """
+[providers.home]
+protocol = "openai-chat"
+base_url = "http://127.0.0.1:9/v1"
+keys     = []
+[models."home/m"]
+reasoning = { mode = "toggle", default = "on", off.set.think = false }
+when."reasoning+tools".protocol = "anthropic-messages"
+[providers.home.on.anthropic-messages]
+path = "/v1/messages"
+"""
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+
+def test_a_caller_who_names_the_wire_is_not_sent_over_another(files: Files) -> None:
+    model = files.load(ROUTED).resolve("home/m", protocol="openai-chat")
+    plan = engine.build_request(model, "Hi", tools=[TOOL])
+    assert plan.url.endswith("/chat/completions")
+    assert "wire-routed" not in [note.code for note in plan.notes]
+
+
+def test_a_combination_that_another_wire_takes_goes_over_that_one_with_a_note(files: Files) -> None:
+    model = files.load(ROUTED).resolve("home/m")
+    assert engine.build_request(model, "Hi").url.endswith("/chat/completions")
+    assert engine.build_request(model, "Hi", tools=[TOOL], reasoning="off").url.endswith("/chat/completions")
+    plan = engine.build_request(model, "Hi", tools=[TOOL])
+    assert plan.url.endswith("/v1/messages")
+    assert plan.model.protocol == "anthropic-messages"
+    note = next(note for note in plan.notes if note.code == "wire-routed")
+    assert "anthropic-messages" in note.did
+    assert at(note.where)[1].startswith('when."reasoning+tools"')

@@ -1,0 +1,134 @@
+"""What the tests of the wires share: a bare endpoint over each of them, and conversations made up at random."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolResult, Usage
+from cnllm.protocols import PROTOCOLS
+from cnllm.registry import Registry
+from cnllm.registry.load import builtin_path, read
+
+BUILTIN = Registry([read(builtin_path(), builtin=True)])
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Looks it up.",
+            "parameters": {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+        },
+    }
+    for name in ("search", "weather")
+]
+SPOKEN = [p for p in PROTOCOLS if p in BUILTIN._names("protocols")]
+
+
+@cache
+def bare(protocol: str) -> Model:
+    """An endpoint that nobody described, over one wire."""
+    return BUILTIN.resolve("openai-compatible/m", protocol=protocol, base_url="http://127.0.0.1:9/v1")
+
+
+SEALS: dict[str, Any] = {
+    "openai-chat": None,
+    "anthropic-messages": {"signature": "c2ln"},
+    "gemini": {"thoughtSignature": "c2ln"},
+    "openai-responses": {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"},
+}
+"""What each wire wants back with a thought."""
+
+words = st.sampled_from(["hi", "为什么？", "It is 20 °C.", 'say "yes"', "a\nb", "😀"])
+
+
+def sealed(model: Model, data: Any) -> Seal | None:
+    return None if data is None else Seal(model.protocol, model.provider, model.id, data)
+
+
+@st.composite
+def conversations(draw: Any, model: Model) -> list[Message]:
+    """A legal history: each call answered, the user first and last."""
+    out = [Message("system", [Text("Be brief.")])] if draw(st.booleans()) else []
+    out.append(Message("user", [Text(draw(words))]))
+    called = 0
+    for _ in range(draw(st.integers(0, 3))):
+        parts: list[Any] = []
+        if draw(st.booleans()) and SEALS[model.protocol] is not None:
+            parts.append(Reasoning(draw(words), sealed(model, SEALS[model.protocol])))
+        count = draw(st.integers(0, 2))
+        if not count or draw(st.booleans()):
+            parts.append(Text(draw(words)))
+        calls = []
+        for _ in range(count):
+            called += 1
+            arguments = draw(st.sampled_from([{}, {"q": "雨"}, {"q": 'a"b', "n": [1, None, 1.5]}]))
+            calls.append(
+                ToolCall(
+                    f"call_{called}", draw(st.sampled_from(["search", "weather"])), arguments, json.dumps(arguments)
+                )
+            )
+        out.append(Message("assistant", [*parts, *calls], model.name))
+        if calls:
+            out += [Message("tool", [ToolResult(c.id, draw(words), c.name)]) for c in calls]
+            continue
+        out.append(Message("user", [Text(draw(words))]))
+    return out
+
+
+def essence(messages: list[Message]) -> list[Any]:
+    """What was said, whichever way it was cut into messages."""
+    out: list[Any] = []
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case Text() if part.text:
+                    said: Any = ("text", part.text)
+                case Reasoning():
+                    said = ("thought", part.text, part.seal and json.dumps(part.seal.data, sort_keys=True))
+                case ToolCall():
+                    said = ("call", part.id, part.name, part.arguments)
+                case ToolResult():
+                    said = ("result", part.id, part.text)
+                case _:
+                    continue
+            out.append((message.role, *said))
+    return out
+
+
+@st.composite
+def replies(draw: Any, model: Model) -> Reply:
+    """A whole reply with anything in it."""
+    parts: list[Any] = []
+    thought = draw(st.sampled_from(["", "Let me see.", "想一想"]))
+    text = draw(st.sampled_from(["", "It rains.", "在下雨。"]))
+    if thought:
+        parts.append(Reasoning(thought, sealed(model, SEALS[model.protocol])))
+    if text:
+        parts.append(Text(text))
+    calls = [
+        ToolCall(f"call_{i}", name, {"q": "雨", "i": i}, json.dumps({"q": "雨", "i": i}))
+        for i, name in enumerate(draw(st.lists(st.sampled_from(["search", "weather"]), max_size=2)))
+    ]
+    if not (text or calls):
+        parts.append(Text("Yes."))
+        text = "Yes."
+    finish = "tool_calls" if calls else draw(st.sampled_from(["stop", "length", "content_filter"]))
+    usage = Usage(input=20, output=9, total=29, reasoning=4, cached=5)
+    return Reply(
+        text=text,
+        reasoning=thought,
+        tool_calls=calls,
+        finish=finish,
+        raw_finish=None,
+        usage=usage,
+        cost=None,
+        model="m",
+        id="id-1",
+        notes=[],
+        message=Message("assistant", [*parts, *calls], model.name),
+        incomplete=[],
+    )
