@@ -15,6 +15,7 @@ SUITES = {
     "stream": in_process.stream,
     "parse": in_process.parse,
     "filters": in_process.filters,
+    "wires": in_process.wires,
     "call": in_process.call,
     "concurrent": in_process.concurrent,
     "cold": whole_processes.cold,

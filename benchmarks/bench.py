@@ -12,6 +12,7 @@ from benchmarks.processes import Broken, Command, Sample, Worker
 
 T = TypeVar("T")
 CNLLM, HAND, OPENAI = "cnllm", "httpx + orjson by hand", "openai SDK"
+ANTHROPIC, GENAI = "anthropic SDK", "google-genai SDK"
 BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
 OFF = "cnllm, calls in text not looked for"
 RUNNERS = {
@@ -19,6 +20,8 @@ RUNNERS = {
     OFF: "cnllm_client",
     HAND: "by_hand",
     OPENAI: "openai_sdk",
+    ANTHROPIC: "anthropic_sdk",
+    GENAI: "genai_sdk",
     BARE: "bare",
     TYPED: "bare",
 }  # modules

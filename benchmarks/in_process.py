@@ -1,6 +1,6 @@
 """The suites that time calls inside a process: stream, parse, call, concurrent, memory."""
 
-from benchmarks.bench import BARE, CNLLM, HAND, OFF, OPENAI, TYPED, Bench, Measured
+from benchmarks.bench import ANTHROPIC, BARE, CNLLM, GENAI, HAND, OFF, OPENAI, TYPED, Bench, Measured
 from benchmarks.payloads import MARKUP, Setting
 from benchmarks.stats import Goal, Section, ratio, spread
 
@@ -52,6 +52,24 @@ def parse(bench: Bench) -> Section:
         if mode != "event":
             found = ratio(measured.cpu(CNLLM), measured.cpu(BARE))
             section.goals.append(Goal(f"StreamParser.feed, {how}: CPU against split + orjson", found, 2.5))
+    return section
+
+
+def wires(bench: Bench) -> Section:
+    """The other wire protocols: what an event costs against one of a chat stream, and against the vendor's SDK."""
+    section = Section(
+        "wires: the other protocols; unit: one event, reference: the chat wire, or the vendor's SDK", _HEAD
+    )
+    chat = bench.compare([CNLLM], "parse", Setting(bench.port, "event", 1000))
+    for wire, sdk in (("anthropic-messages", ANTHROPIC), ("gemini", GENAI), ("openai-responses", OPENAI)):
+        fed = bench.compare([CNLLM], "parse", Setting(bench.port, "event", 1000, wire))
+        _add(section, f"{wire}, StreamParser.feed", fed, CNLLM)
+        found = ratio(fed.cpu(CNLLM), chat.cpu(CNLLM))
+        section.goals.append(Goal(f"{wire}: CPU per event fed against the chat wire", found, 1.3))
+        measured = bench.compare([CNLLM, sdk], "stream", Setting(bench.port, "m", 1000, wire))
+        _add(section, f"{wire}, a stream", measured, sdk)
+        below = ratio(measured.cpu(sdk), measured.cpu(CNLLM))
+        section.goals.append(Goal(f"{wire}: how far below the {sdk} (CPU)", below, 6, at_most=False))
     return section
 
 

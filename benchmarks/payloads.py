@@ -8,7 +8,7 @@ BESIDE_TEXT = 24  # chunks of a stream that hold no text: role, tool start, 20 f
 KEY = "bench-0123456789abcdef"  # as long as real ones are
 # One token each: English, Chinese as raw UTF-8, and a few that need JSON escapes.
 _TOKENS = ' the|我们| weather|需要| in|查询|。|\n\n| call|工具| "get|_weather|"| with|参数'.split("|")  # noqa: SIM905
-_ARGUMENTS = '{"city": "北京", "unit": "celsius", "days": 3, "fields": ["temp"], "note": "use \\"metric\\""}'
+ARGUMENTS = '{"city": "北京", "unit": "celsius", "days": 3, "fields": ["temp"], "note": "use \\"metric\\""}'
 _HEAD = (
     '{"id":"930c60df-bf64-41c9-a88e-3ec75f81e00e","object":"chat.completion.chunk","created":1763650000,'
     '"model":"bench","system_fingerprint":"fp_a49d71b8a1_prod0820_fp8_kvcache","choices":['
@@ -43,25 +43,38 @@ class Setting(NamedTuple):
     port: int
     mode: str  # how the stub frames a stream: c, m or o; for `parse` the cut of the bytes: whole, 16k, event
     chunks: int  # text chunks of a stream; 0: an answer that is not streamed
+    wire: str = "openai-chat"
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{self.mode}{self.chunks}"
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/{self.mode}{self.chunks}/v1"
+        return f"{self.root}/v1"
 
     @property
     def units(self) -> int:
+        """What a figure is divided by: the events of a stream."""
+        if self.wire != "openai-chat":
+            return len(self.events())
         return self.chunks + BESIDE_TEXT if self.chunks else 1
+
+    def events(self) -> list[bytes]:
+        from benchmarks import wire_payloads
+
+        return events(self.chunks) if self.wire == "openai-chat" else wire_payloads.events(self.wire, self.chunks)
 
     @property
     def expected(self) -> Got:
         reasoning, text = texts(self.chunks) if self.chunks else (_REASONING, _TEXT)
-        return Got(len("".join(reasoning)), len("".join(text)), json.loads(_ARGUMENTS))
+        return Got(len("".join(reasoning)), len("".join(text)), json.loads(ARGUMENTS))
 
     def pieces(self) -> list[bytes]:
         """The bytes of the stream, cut as a parser is to be fed."""
         if self.mode == "event":
-            return events(self.chunks)
-        data = b"".join(events(self.chunks))
+            return self.events()
+        data = b"".join(self.events())
         step = len(data) if self.mode == "whole" else 16384
         return [data[i : i + step] for i in range(0, len(data), step)]
 
@@ -96,9 +109,9 @@ def events(n: int, tool: bool = True) -> list[bytes]:
     found += [_chunk({"content": None, "reasoning_content": token}) for token in reasoning]
     found += [_chunk({"content": token, "reasoning_content": None}) for token in text]
     if tool:
-        cuts = [len(_ARGUMENTS) * i // 20 for i in range(21)]
+        cuts = [len(ARGUMENTS) * i // 20 for i in range(21)]
         found.append(_chunk(_call("get_weather", "")))
-        found += [_chunk(_call(None, _ARGUMENTS[cuts[i] : cuts[i + 1]])) for i in range(20)]
+        found += [_chunk(_call(None, ARGUMENTS[cuts[i] : cuts[i + 1]])) for i in range(20)]
     found.append(_chunk({"content": "", "reasoning_content": None}, "tool_calls" if tool else "stop"))
     return [f"data: {event}\n\n".encode() for event in [*found, _HEAD + _USAGE, "[DONE]"]]
 
@@ -106,7 +119,7 @@ def events(n: int, tool: bool = True) -> list[bytes]:
 def full() -> bytes:
     """The answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": _TEXT, "reasoning_content": _REASONING}
-    message |= _call("get_weather", _ARGUMENTS)
+    message |= _call("get_weather", ARGUMENTS)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
     return f"{_HEAD.replace('.chunk', '')}{_json(choice)}{_USAGE}".encode()
 

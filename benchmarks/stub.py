@@ -4,7 +4,7 @@ The first segment of the path picks the stream: `/<mode><chunks>[t]/v1/…`; wit
   c  16 KB HTTP chunks                              (a buffering proxy, or a burst)
   m  one HTTP chunk per event, in 16 KB writes      (a server that flushes, read late)
   o  one HTTP chunk and one write per event         (a server that flushes, read at once)
-A body without "stream":true is answered with plain JSON. Its one line on stdout is its port.
+How the path ends tells the wire. A chat body without "stream":true is answered with plain JSON. Its one line on stdout is its port.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import sys
 from functools import cache
 
 from benchmarks import payloads
+from benchmarks.wire_payloads import PATHS
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": ?true')
@@ -27,9 +28,10 @@ def _pieces(data: bytes) -> list[bytes]:
 
 
 @cache
-def streamed(mode: bytes, n: int, tool: bool) -> list[bytes]:
+def streamed(mode: bytes, n: int, tool: bool, wire: str) -> list[bytes]:
     """The writes that make up one streamed answer."""
-    events = payloads.events(n, tool)
+    chat = wire == "openai-chat"
+    events = payloads.events(n, tool) if chat else payloads.Setting(0, mode.decode(), n, wire).events()
     parts = [b"%x\r\n%b\r\n" % (len(p), p) for p in (_pieces(b"".join(events)) if mode == b"c" else events)]
     parts = [_SSE + parts[0], *parts[1:], b"0\r\n\r\n"]
     return _pieces(b"".join(parts)) if mode == b"m" else parts
@@ -63,8 +65,10 @@ class Stub(asyncio.Protocol):
                 return
             body, self.buffer = self.buffer[end + 4 : need], self.buffer[need:]
             found = _SEGMENT.search(head)
-            if found and _STREAM.search(body):
-                self.todo = streamed(found[1], int(found[2]), not found[3])[::-1]
+            path = head.split(b" ", 2)[1].partition(b"?")[0].decode()
+            wire = next((wire for wire, end in PATHS.items() if path.endswith(end)), "openai-chat")
+            if found and (wire != "openai-chat" or _STREAM.search(body)):
+                self.todo = streamed(found[1], int(found[2]), not found[3], wire)[::-1]
                 self._pump()
             else:
                 self.transport.write(plain())

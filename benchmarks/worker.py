@@ -1,4 +1,4 @@
-"""Measures one runner in its own process: `python -m benchmarks.worker RUNNER TASK PORT MODE CHUNKS`.
+"""Measures one runner in its own process: `python -m benchmarks.worker RUNNER TASK PORT MODE CHUNKS WIRE`.
 
 It makes the runner, checks its result and says so; then each line on stdin is a number of calls to time,
 answered by one line of JSON. A runner that drops data is not faster, it is wrong: so every round is checked.
@@ -74,8 +74,8 @@ def held(many: Many) -> int:
 
 
 def main() -> None:
-    runner, task, port, mode, chunks = sys.argv[1:]
-    setting = Setting(int(port), mode, int(chunks))
+    runner, task, port, mode, chunks, wire = sys.argv[1:]
+    setting = Setting(int(port), mode, int(chunks), wire)
     make = getattr(importlib.import_module(f"benchmarks.runners.{runner}"), task.replace("memory", "stream"))
     warm = setting._replace(chunks=200) if task == "memory" else setting
     many = at_once(make(setting)) if task == "astream" else in_turn(make(warm))

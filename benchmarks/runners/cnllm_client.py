@@ -18,7 +18,9 @@ def _async_client() -> AsyncClient:
 
 
 def _model(setting: Setting) -> Model:
-    return Registry.load().resolve("openai-compatible/bench", base_url=setting.base_url)
+    base = setting.base_url if setting.wire == "openai-chat" else setting.root
+    base += "/v1beta" if setting.wire == "gemini" else ""
+    return Registry.load().resolve("openai-compatible/bench", base_url=base, protocol=setting.wire)
 
 
 def _got(reply: Reply) -> Got:

@@ -40,6 +40,29 @@ def call(setting: Setting) -> Callable[[], Got]:
     return lambda: whole(create(**payloads.body(False)))
 
 
+def _responses(setting: Setting) -> Callable[[], Got]:
+    """The Responses API of the same SDK."""
+    openai: Any = importlib.import_module("openai")
+    create = openai.OpenAI(api_key=payloads.KEY, base_url=setting.root).responses.create
+    tools = [{"type": "function", **t["function"]} for t in payloads.TOOLS]
+
+    def one() -> Got:
+        thoughts, text, arguments = [], [], []
+        for event in create(model="bench", input=payloads.MESSAGES, tools=tools, stream=True):
+            match event.type:
+                case "response.reasoning_summary_text.delta":
+                    thoughts.append(event.delta)
+                case "response.output_text.delta":
+                    text.append(event.delta)
+                case "response.function_call_arguments.delta":
+                    arguments.append(event.delta)
+        return Got(len("".join(thoughts)), len("".join(text)), json.loads("".join(arguments)))
+
+    return one
+
+
 def stream(setting: Setting) -> Callable[[], Got]:
+    if setting.wire != "openai-chat":
+        return _responses(setting)
     create = _create(setting)
     return lambda: streamed(create(**payloads.body(True)))
