@@ -4,7 +4,8 @@ The first segment of the path picks the stream: `/<mode><chunks>[t]/v1/…`; wit
   c  16 KB HTTP chunks                              (a buffering proxy, or a burst)
   m  one HTTP chunk per event, in 16 KB writes      (a server that flushes, read late)
   o  one HTTP chunk and one write per event         (a server that flushes, read at once)
-How the path ends tells the wire. A chat body without "stream":true is answered with plain JSON. Its one line on stdout is its port.
+How the path ends tells the wire. A chat body without "stream":true is answered with plain JSON. Its one line on
+stdout is its port.
 """
 
 import asyncio

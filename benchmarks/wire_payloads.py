@@ -46,18 +46,21 @@ def _messages(n: int) -> list[bytes]:
     def block(index: int, **said: Any) -> dict[str, Any]:
         return {"type": "content_block_start", "index": index, "content_block": said}
 
+    def stop(index: int) -> dict[str, Any]:
+        return {"type": "content_block_stop", "index": index}
+
     usage = {"input_tokens": 28, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 384, "output_tokens": 1}
-    message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "bench", "content": []}
+    message: dict[str, Any] = {"id": "msg_01", "type": "message", "role": "assistant", "model": "bench", "content": []}
     found = [{"type": "message_start", "message": {**message, "stop_reason": None, "usage": usage}}]
     found += [block(0, type="thinking", thinking="", signature="")]
     found += [delta(0, type="thinking_delta", thinking=token) for token in thoughts]
-    found += [delta(0, type="signature_delta", signature=_SIGNED), {"type": "content_block_stop", "index": 0}]
+    found += [delta(0, type="signature_delta", signature=_SIGNED), stop(0)]
     found += [block(1, type="text", text="")]
     found += [delta(1, type="text_delta", text=token) for token in text]
-    found += [{"type": "content_block_stop", "index": 1}]
+    found += [stop(1)]
     found += [block(2, type="tool_use", id="toolu_01", name="get_weather", input={})]
     found += [delta(2, type="input_json_delta", partial_json=piece) for piece in _fragments()]
-    found += [{"type": "content_block_stop", "index": 2}]
+    found += [stop(2)]
     end = {"stop_reason": "tool_use", "stop_sequence": None}
     found += [{"type": "message_delta", "delta": end, "usage": {"output_tokens": 311}}, {"type": "message_stop"}]
     return [_named(event) for event in found]

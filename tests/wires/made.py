@@ -12,6 +12,7 @@ from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolRe
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
 from cnllm.registry.load import builtin_path, read
+from cnllm.types import Finish
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])
 TOOLS = [
@@ -116,7 +117,8 @@ def replies(draw: Any, model: Model) -> Reply:
     if not (text or calls):
         parts.append(Text("Yes."))
         text = "Yes."
-    finish = "tool_calls" if calls else draw(st.sampled_from(["stop", "length", "content_filter"]))
+    ends: list[Finish] = ["tool_calls"] if calls else ["stop", "length", "content_filter"]
+    finish = draw(st.sampled_from(ends))
     usage = Usage(input=20, output=9, total=29, reasoning=4, cached=5)
     return Reply(
         text=text,
