@@ -273,6 +273,13 @@ def _references(document: Document, registry: Registry) -> Iterator[Problem]:
                 [*path, "protocol"],
                 f"{dotted(path)}: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
             )
+        for mode, said in table.get("when", {}).items():
+            wire = said.get("protocol")
+            if wire is not None and wire not in protocols:
+                yield problem(
+                    [*path, "when", mode, "protocol"],
+                    f"{dotted(path)}.when: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
+                )
         for kind, one, known in (("on", "protocol", protocols), ("families", "family", families)):
             for name in table.get(kind, {}):
                 if name not in known:
