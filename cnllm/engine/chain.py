@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EmptyReply, StreamCut, Timeout, TransportError
@@ -193,12 +193,14 @@ def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult]]], t
     return False
 
 
-def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
-    """Calls and what they gave, whatever their order and ids."""
-    pairs = zip(calls, results, strict=True)
-    encode = msgspec.json.Encoder(order="sorted").encode
+def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+    """Calls and what they gave, whatever their order and ids. In ASCII: there may be halves of characters in them."""
     return sorted(
-        encode([c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, r.media]) for c, r in pairs
+        json.dumps(
+            [c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, *map(repr, r.media)],
+            sort_keys=True,
+        )
+        for c, r in zip(calls, results, strict=True)
     )
 
 

@@ -204,16 +204,19 @@ class Loop:
 
     def _reply(self) -> Generator[Any, Any, Reply | None]:
         """A reply that can be gone on with; None when the run was cancelled. Raises what the call ended with."""
-        got: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
+        first: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
+        got = first
         kept: Reply | None = None
         tries = 0
         while got is not None and tries < AGAIN and self._again and (why := chain.wrong(got, tries)) is not None:
             tries += 1
-            kept = got if isinstance(got, Reply) else kept
+            kept = got if kept is None and isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
             got = yield self._ask(self.history, stream=False)
         if got is None or self.cancelled:
             return None
+        if kept is not None and kept.text.strip() and chain.hopeless(got):  # what said something stands
+            got = kept
         if self._again and chain.hopeless(got):
             more = yield from self._continued(got)
             if self.cancelled:
@@ -226,7 +229,7 @@ class Loop:
                     yield [Finished(got.reply.finish, got.reply.raw_finish)]
                 raise got from got.__cause__
             got = kept
-        if tries and self._stream and got is not kept:
+        if self._stream and got is not first:
             yield [*chain.continuing(*self._delivered(), self._begun, got), *blocks(got)]
         return got
 
@@ -271,7 +274,7 @@ class Loop:
                     None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
                 )
                 why = why or self._refuse(call)
-                if why is None and self._approves:
+                if why is None and self._approves and not self.cancelled:
                     why = _refusal((yield Approve(call)))
                 if self.cancelled:
                     break
