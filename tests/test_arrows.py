@@ -21,7 +21,7 @@ MAY: dict[str, set[str]] = {
     "settings": VALUES,
     "wires": VALUES,
     "leaks": VALUES,
-    "tools": VALUES,
+    "tools": VALUES | {"validation"},
     "validation": set(),
     "engine": VALUES | {"wires", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
