@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
@@ -200,10 +201,9 @@ class Run(Told):
             while waiting or running:
                 while waiting and len(running) < self._rules.max_parallel:
                     place = waiting.popleft()
-                    tool, arguments = self._toolbox.of(todo.calls[place])
-                    limit = self._rules.limit(tool)
-                    assert tool.function is not None
-                    job = Job(tool.function, arguments, lambda job: self._mail.put((job, None)))
+                    call = todo.calls[place]
+                    limit = self._rules.limit(self._toolbox.of(call))
+                    job = Job(partial(self._toolbox.value, call), partial(result, call), self._post)
                     running[job] = (place, None if limit is None else time.monotonic() + limit)
                     job.start()
                 job = self._first(running)
@@ -214,12 +214,13 @@ class Run(Told):
                 elif job in running:
                     place, _ = running.pop(job)
                     call = todo.calls[place]
-                    todo.results[place] = (
-                        result(call, job.value) if job.error is None else failure(call, job.error, self._key)
-                    )
+                    todo.results[place] = job.value if job.error is None else failure(call, job.error, self._key)
         finally:
             for job in running:
                 job.leave()
+
+    def _post(self, job: Job) -> None:
+        self._mail.put((job, None))
 
     def _first(self, running: dict[Job, tuple[int, float | None]]) -> Any:
         """The next one to end; None when the time of one of them is up."""
@@ -236,7 +237,7 @@ class Run(Told):
                 del running[job]
                 job.leave()
                 call = todo.calls[place]
-                todo.results[place] = outlasted(call, self._rules.limit(self._toolbox.of(call)[0]))
+                todo.results[place] = outlasted(call, self._rules.limit(self._toolbox.of(call)))
 
 
 class _Over:

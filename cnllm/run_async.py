@@ -7,13 +7,14 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
 from cnllm.errors import CnllmError
-from cnllm.jobs import Job, failure, is_async, outlasted, result
+from cnllm.jobs import Job, awaited, failure, is_async, outlasted, result
 from cnllm.model import Model
 from cnllm.runs import Rules, Told, ended_early, prepared
 from cnllm.types import Event, Finished, ToolCall, ToolResult
@@ -81,6 +82,7 @@ class AsyncRun(Told):
         self._post: Callable[..., Any] | None = None
         self._thread = 0
         self._over = False
+        self._busy = False  # something is awaited, in whatever task
 
     def cancel(self) -> None:
         """Stop at once, from any task or thread. What is running is cancelled; a call that it was is told so."""
@@ -101,7 +103,8 @@ class AsyncRun(Told):
     async def aclose(self) -> None:
         """End the run, wherever it is."""
         self.cancel()
-        await self._shut()
+        if not self._busy:  # otherwise it is seen there that it was cancelled
+            await self._shut()
 
     async def _shut(self) -> None:
         import anyio
@@ -124,6 +127,7 @@ class AsyncRun(Told):
     async def __anext__(self) -> Event:
         if self._post is None:
             self._post, self._thread = _poster(), threading.get_ident()
+        self._busy = True
         try:
             while True:
                 if self._loop.cancelled:
@@ -143,6 +147,8 @@ class AsyncRun(Told):
             self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
             await self._shut()
             raise
+        finally:
+            self._busy = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,33 +219,42 @@ class AsyncRun(Told):
         import anyio
 
         waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
+        exits: list[BaseException] = []  # a tool that ends the program does so as in any other place, not in a group
 
         async def work() -> None:
             while waiting:
                 place, call = waiting.popleft()
-                todo.results[place] = await self._result(call)
+                try:
+                    todo.results[place] = await self._result(call)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    exits.append(error)
+                    group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self._rules.max_parallel, len(todo.calls))):
                 group.start_soon(work)
+        if exits:
+            raise exits[0]
 
     async def _result(self, call: ToolCall) -> ToolResult:
         import anyio
 
-        tool, arguments = self._toolbox.of(call)
+        tool = self._toolbox.of(call)
         limit = self._rules.limit(tool)
         assert tool.function is not None
         with anyio.move_on_after(limit):
             try:
-                if is_async(tool.function):
-                    return result(call, await tool.function(**arguments))
-                value = await self._in_thread(tool.function, arguments)
-                return result(call, await value if inspect.isawaitable(value) else value)
-            except Exception as error:  # noqa: BLE001 the model is told of it
+                value = self._toolbox.value(call) if is_async(tool.function) else await self._in_thread(call)
+                return result(call, await awaited(value))
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
+                    raise
                 return failure(call, error, self._key)
         return outlasted(call, limit)
 
-    async def _in_thread(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    async def _in_thread(self, call: ToolCall) -> Any:
         """A thread of one's own, not one of anyio's, which the program could not end without."""
         import anyio
 
@@ -252,12 +267,23 @@ class AsyncRun(Told):
             except RuntimeError:
                 return  # nobody waits: the event loop is over
 
-        job = Job(function, arguments, done, awaits=False)
+        job = Job(partial(self._toolbox.value, call), partial(result, call), done, awaits=False)
         job.start()
         await ended.wait()
         if job.error is not None:
             raise job.error
         return job.value
+
+
+def _is_stray() -> bool:
+    """Was this task itself not cancelled, but something that it waited for? Only asyncio mixes the two up."""
+    import asyncio
+
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and not task.cancelling()
 
 
 async def _answer(callback: Any, about: Any) -> Any:

@@ -14,7 +14,7 @@ from cnllm.engine.todo import Ask, Step, Stopped
 from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
-from cnllm.tools import Tool, as_tools, bound, problem_with
+from cnllm.tools import Tool, as_tools, bound, check, problem_with
 from cnllm.types import Cost, Message, Reply, ToolCall, Usage
 
 __all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
@@ -31,18 +31,25 @@ class Rules(Struct, frozen=True):
     approve: Callable[..., Any] | None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_repeats", "max_parallel"):
+        for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ValueError(f"{name}={value!r}; a number from 1 is meant")
+            if value is not None and (type(value) is not int or value < least):
+                raise ValueError(f"{name}={value!r}; a number from {least} is meant")
+        _seconds("tool_timeout", self.tool_timeout)
 
     def limit(self, tool: Tool) -> float | None:
         """How many seconds a tool may take."""
         return self.tool_timeout if tool.timeout is None else tool.timeout
 
 
+def _seconds(name: str, value: Any) -> None:
+    """Raises `ValueError` for what is no time that can be waited for."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+        raise ValueError(f"{name}={value!r}; a number of seconds above 0 is meant")
+
+
 class Toolbox:
-    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute."""
+    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute or check."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
@@ -53,8 +60,10 @@ class Toolbox:
                 raise ValueError(
                     f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
                 )
+            _seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
             if tool.name in self._tools:
                 raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
+            check(tool)
             self._tools[tool.name] = tool
 
     def refusal(self, call: ToolCall) -> str | None:
@@ -64,10 +73,14 @@ class Toolbox:
             return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
         return problem_with(tool, call)
 
-    def of(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is called, and the arguments of its function."""
+    def of(self, call: ToolCall) -> Tool:
+        """The tool that is called."""
+        return self._tools[call.name]
+
+    def value(self, call: ToolCall) -> Any:
+        """What the function of the tool returns for a call, which may be something to await. Raises what it raises."""
         tool = self._tools[call.name]
-        return tool, bound(tool, call.arguments or {})
+        return tool(**bound(tool, call.arguments or {}))
 
 
 class Told:

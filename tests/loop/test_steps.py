@@ -163,6 +163,14 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
         for name in ("max_steps", "max_parallel", "max_repeats"):
             with pytest.raises(ValueError, match=name):
                 ran(client, verb, at(peer), tools=[now], **{name: 0})
+        for least in ({"max_repeats": 1}, {"tool_timeout": 0}, {"tool_timeout": "5"}):
+            with pytest.raises(ValueError, match="is meant"):
+                ran(client, verb, at(peer), tools=[now], **least)
+        with pytest.raises(ValueError, match=r"\(now\).timeout=-1"):
+            ran(client, verb, at(peer), tools=[cnllm.tool(now, timeout=-1)])
+        broken = cnllm.Tool("broken", None, {"type": "objekt"}, now)
+        with pytest.raises(ValueError, match="the parameters of broken are no JSON Schema"):
+            ran(client, verb, at(peer), tools=[broken])
         with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
             ran(client, verb, at(peer), tools=[now], max_stepps=3)
         assert peer.received == []
