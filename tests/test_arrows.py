@@ -36,11 +36,22 @@ MAY: dict[str, set[str]] = {
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
     "runs": VALUES | {"engine", "tools"},
-    **dict.fromkeys(("run", "run_async"), VALUES | {"engine", "jobs", "runs"}),
+    **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS
-    | {"engine", "registry", "run", "run_async", "secrets", "sentences", "settings", "simulator", "tiers", "transport"},
-    "shortcuts": VALUES | {"engine", "registry", "client"},
+    | {
+        "engine",
+        "registry",
+        "runs_sync",
+        "runs_async",
+        "secrets",
+        "sentences",
+        "settings",
+        "simulator",
+        "tiers",
+        "transport",
+    },
+    "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES
     | HELPERS
     | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"}

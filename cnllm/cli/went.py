@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.client import Client
     from cnllm.engine.todo import Step
     from cnllm.model import Model
-    from cnllm.run import Run
+    from cnllm.runs_sync import Run
     from cnllm.types import Message, Note, Reply
 
 __all__ = ["ONLY_THINKING", "Went", "ended", "go", "thought_only"]
