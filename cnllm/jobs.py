@@ -77,10 +77,13 @@ class Job:
     async def _awaited(self, value: Any) -> Any:
         import asyncio
 
+        if self._left and inspect.iscoroutine(value):  # it need not begin
+            value.close()
+            raise asyncio.CancelledError
         task, loop = asyncio.ensure_future(awaited(value)), asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._left:
-            task.cancel()
+            self._stop()
         return await task
 
 

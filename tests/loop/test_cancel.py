@@ -1,5 +1,6 @@
 """Cancelling: at once, from anywhere, and with a history to go on from."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from client.peer import Stay, Wait, delta, refused, stream
 
 import cnllm
 from cnllm import AsyncClient
+from cnllm.jobs import Job
 
 from .support import SOON, Backend, Loops, Peer, at, legal, ran, registry, results, sent, turns
 
@@ -116,6 +118,21 @@ def test_an_async_tool_is_really_cancelled(client: Loops) -> None:
         assert ended.wait(SOON)
         assert run.stopped == "cancelled"
         goes_on(client, peer, run)
+
+
+def test_a_tool_that_is_left_before_it_begins_does_not(recwarn: pytest.WarningsRecorder) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def tool() -> None:
+        begun.set()
+
+    job = Job(tool, str, lambda job: ended.set())
+    job.leave()
+    job.start()
+    assert ended.wait(SOON)
+    gc.collect()
+    assert not begun.is_set()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
