@@ -146,7 +146,10 @@ def failure(call: ToolCall, error: BaseException, key: str | None) -> ToolResult
     """What a tool raised: the kind and the message, without a traceback and without the key of the endpoint."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
-    said = str(error)
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 a class of the caller's
+        said = ""
     if key:
         said = redact.redact(said, [key])
     said = said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…"

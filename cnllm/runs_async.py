@@ -244,8 +244,12 @@ class AsyncRun(Told):
         assert tool.function is not None
         with anyio.move_on_after(limit):
             try:
-                value = self._toolbox.value(call) if is_async(tool.function) else await self._in_thread(call)
-                return result(call, await awaited(value))
+                if is_async(tool.function):
+                    return result(call, await awaited(self._toolbox.value(call)))
+                job = await self._in_thread(call)
+                if job.error is not None:
+                    return failure(call, job.error, self._key)
+                return result(call, await awaited(job.value))
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -254,7 +258,7 @@ class AsyncRun(Told):
                 return failure(call, error, self._key)
         return outlasted(call, limit)
 
-    async def _in_thread(self, call: ToolCall) -> Any:
+    async def _in_thread(self, call: ToolCall) -> Job:
         """A thread of one's own, not one of anyio's, which the program could not end without."""
         import anyio
 
@@ -270,9 +274,7 @@ class AsyncRun(Told):
         job = Job(partial(self._toolbox.value, call), partial(result, call), done, awaits=False)
         job.start()
         await ended.wait()
-        if job.error is not None:
-            raise job.error
-        return job.value
+        return job
 
 
 def _is_stray() -> bool:

@@ -202,6 +202,19 @@ async def aodd() -> None:
     raise Odd("seen")
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+def wordless() -> None:
+    raise Wordless
+
+
+def exhausted() -> None:
+    next(iter([]))
+
+
 def given_up() -> None:
     raise asyncio.CancelledError
 
@@ -213,7 +226,14 @@ async def agiven_up() -> None:
 @pytest.mark.parametrize("backend", ["sync", "asyncio"])
 @pytest.mark.parametrize(
     ("tool", "told"),
-    [(odd, "Odd: seen"), (aodd, "Odd: seen"), (given_up, "CancelledError"), (agiven_up, "CancelledError")],
+    [
+        (odd, "Odd: seen"),
+        (aodd, "Odd: seen"),
+        (given_up, "CancelledError"),
+        (agiven_up, "CancelledError"),
+        (wordless, "Wordless"),
+        (exhausted, "StopIteration"),
+    ],
 )
 def test_what_is_raised_past_exception_is_told_too(backend: Backend, tool: Any, told: str) -> None:
     """A CancelledError that nobody sent to the run is the tool's own failure, and the other calls go on."""
