@@ -14,7 +14,7 @@ from cnllm.engine.todo import Ask, Step, Stopped
 from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
-from cnllm.tools import Tool, as_tools, bound, check, problem_with
+from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
 from cnllm.types import Cost, Message, Reply, ToolCall, Usage
 
 __all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
@@ -72,6 +72,11 @@ class Toolbox:
         if tool is None:
             return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
         return problem_with(tool, call)
+
+    def meant(self, call: ToolCall) -> ToolCall:
+        """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
+        tool = self._tools.get(call.name)
+        return call if tool is None else meant(tool, call)
 
     def of(self, call: ToolCall) -> Tool:
         """The tool that is called."""
@@ -154,6 +159,7 @@ def prepared(
         said["tools"] = offered
     loop = Loop(
         as_messages(messages),
+        meant=toolbox.meant,
         refuse=toolbox.refusal,
         stream=stream,
         max_steps=rules.max_steps,

@@ -54,15 +54,16 @@ Steps = Generator[Any, Any, Any]
 class Loop:
     """One loop: `effects()` are its steps, the rest is what has come of them so far.
 
-    `refuse` says what is wrong with a call, None where it can be executed; `approves` whether someone is asked before;
-    `forced` is a choice of tools that holds for the first step alone; `again` whether a step that broke off is taken
-    again. `plan` is the request that was sent last.
+    `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
+    executed; `approves` whether someone is asked before; `forced` is a choice of tools that holds for the first step
+    alone; `again` whether a step that broke off is taken again. `plan` is the request that was sent last.
     """
 
     def __init__(
         self,
         messages: Sequence[Message],
         *,
+        meant: Callable[[ToolCall], ToolCall],
         refuse: Callable[[ToolCall], str | None],
         stream: bool,
         max_steps: int,
@@ -78,6 +79,7 @@ class Loop:
         self.stopped: Stopped | None = None
         self.cancelled = False
         self.plan: Plan | None = None
+        self._meant = meant
         self._refuse = refuse
         self._stream = stream
         self._max_steps = max_steps
@@ -262,9 +264,17 @@ class Loop:
 
     # ── the tools' part ──────────────────────────────────────────────────────
 
+    def _as_meant(self, call: ToolCall) -> ToolCall:
+        meant = self._meant(call)
+        if meant is not call:
+            self._note(
+                "arguments-decoded", "tools", f"JSON inside JSON strings: {call.name} {call.raw[:80]}", "decoded"
+            )
+        return meant
+
     def _results(self, reply: Reply) -> Generator[Any, Any, tuple[ToolResult, ...]]:
         """A result for every call of a reply, in order, into the history too, whatever happens meanwhile."""
-        calls = reply.tool_calls
+        calls = [self._as_meant(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
         execute = Execute([], [])
         places: list[int] = []

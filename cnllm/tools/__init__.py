@@ -9,8 +9,8 @@ is wrong with a call in words for the model, `bound` makes the arguments that th
 text.
 """
 
-from cnllm.tools.arguments import bound, check, problem_with
+from cnllm.tools.arguments import bound, check, meant, problem_with
 from cnllm.tools.results import shown
 from cnllm.tools.values import Tool, as_tools, tool
 
-__all__ = ["Tool", "as_tools", "bound", "check", "problem_with", "shown", "tool"]
+__all__ = ["Tool", "as_tools", "bound", "check", "meant", "problem_with", "shown", "tool"]

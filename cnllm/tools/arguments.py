@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall
 from cnllm.validation import checked, faults
 
-__all__ = ["bound", "check", "problem_with"]
+__all__ = ["bound", "check", "meant", "problem_with"]
 
 _MOST = 5  # errors that are told at once
 _LONG = 400  # characters of a value or a schema that are told
@@ -27,13 +29,23 @@ def problem_with(tool: Tool, call: ToolCall) -> str | None:
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
         return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
-    wrong = _faults(tool, call.arguments) or _unbuilt(tool, call.arguments)
+    arguments = decoded(call.arguments, tool.parameters)
+    wrong = _faults(tool, arguments) or _unbuilt(tool, arguments)
     if not wrong:
         return None
     told = [f"- {fault}" for fault in wrong[:_MOST]]
     if len(wrong) > _MOST:
         told.append(f"- and {len(wrong) - _MOST} more")
     return "\n".join([f"{head} its arguments do not fit.", *told, "Correct them and call it again."])
+
+
+def meant(tool: Tool, call: ToolCall) -> ToolCall:
+    """The call with what its model encoded twice decoded, where the schema has room for nothing else; `raw` stays."""
+    arguments = unwrapped(call.raw) if call.arguments is None else call.arguments
+    if arguments is None:
+        return call
+    arguments = decoded(arguments, tool.parameters)
+    return call if arguments is call.arguments else replace(call, arguments=arguments, problem=None)
 
 
 def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -43,6 +55,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     cannot be read gets them as they came, and so does one that was paired with a schema of its own making. Raises
     `ValueError` where a value cannot be built (problem_with says so before).
     """
+    arguments = decoded(arguments, tool.parameters)
     if tool.function is None:
         return dict(arguments)
     from cnllm.tools.signature import signature

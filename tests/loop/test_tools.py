@@ -320,6 +320,32 @@ def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loop
     assert run.steps[0].returned == 0
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        r'{"paths": "[\"a\", \"b\"]", "text": "[1]"}',
+        r'"{\"paths\": [\"a\", \"b\"], \"text\": \"[1]\"}"',
+    ],
+)
+def test_arguments_that_were_encoded_twice_are_executed_as_they_were_meant(client: Loops, verb: str, raw: str) -> None:
+    """F4: decoded where the schema has room for nothing else, and the one who approves sees what is executed."""
+    asked: list[Any] = []
+
+    def read(paths: list[str], text: str) -> str:
+        return f"read {paths} {text}"
+
+    def approve(call: cnllm.ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    with Peer(*turns(verb, [("read", raw)], "Done.")) as peer:
+        run = ran(client, verb, at(peer), tools=[read], approve=approve)[1]
+    assert results(peer) == {"c_read_0": "read ['a', 'b'] [1]"}
+    assert asked == [{"paths": ["a", "b"], "text": "[1]"}]
+    assert [note.code for note in run.steps[0].notes] == ["arguments-decoded"]
+    assert run.steps[0].calls[0].raw == raw  # what came stays as it came
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_only_what_was_approved_runs(client: Loops, verb: str, asynchronous: bool) -> None:
     asked: list[str] = []
