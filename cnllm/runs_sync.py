@@ -225,8 +225,9 @@ class Run(Told):
     def _first(self, running: dict[Job, tuple[int, float | None]]) -> Any:
         """The next one to end; None when the time of one of them is up."""
         ends = [until for _, until in running.values() if until is not None]
+        wait = min(max(0.0, min(ends) - time.monotonic()), threading.TIMEOUT_MAX) if ends else None
         try:
-            return self._mail.get(timeout=max(0.0, min(ends) - time.monotonic()) if ends else None)[0]
+            return self._mail.get(timeout=wait)[0]
         except Empty:
             return None
 

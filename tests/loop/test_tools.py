@@ -301,6 +301,12 @@ def test_a_tool_that_takes_too_long_is_not_waited_for(client: Loops, verb: str, 
     assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s", "quick"]
 
 
+def test_a_time_without_end_is_a_time(client: Loops) -> None:
+    with Peer(*turns("run", [("now", "{}")], "Noon.")) as peer:
+        assert client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], tool_timeout=float("inf")).steps[1]
+    assert list(results(peer).values()) == ["1"]
+
+
 def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loops, verb: str) -> None:
     made: list[Any] = []
 
