@@ -91,6 +91,40 @@ def test_F2_arguments_encoded_twice_and_decoded_ones_go_as_the_object_they_are()
         assert sent["tool_calls"][0]["function"]["arguments"] == '{"q":"a"}'
 
 
+@pytest.mark.parametrize(("given", "shown"), [(["a"], '["a"]'), (12, "12"), (True, "true")])
+def test_F2_decoded_arguments_that_are_no_object_are_told_of(given: Any, shown: str) -> None:
+    turn = call_turn()
+    turn["tool_calls"][0]["function"]["arguments"] = given
+    request = plan(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool()])
+    assert arguments(request.body["messages"][1]) == {}
+    [note] = [n for n in request.notes if n.code == "arguments-emptied"]
+    assert note.said.endswith(f"are no JSON object: {shown}")
+
+
+HALF = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ('{"q":"a\ud800"}', {"q": "a\ufffd"}),
+        ({"q": HALF}, {"q": "a\ufffd"}),
+        ([HALF], {}),
+        ('{"q":"a\ud800', {}),
+        (HALF, {}),
+    ],
+)
+@pytest.mark.parametrize("name", STRICT)
+def test_F2_half_of_a_character_in_arguments_stops_no_request(name: str, given: Any, meant: Json) -> None:
+    said = call_turn(HALF)
+    said["tool_calls"][0]["function"] = {"name": "search" + HALF, "arguments": given}
+    turn = cnllm.Message.from_dict(said)
+    assert cnllm.Message.from_dict(turn.to_dict()) == turn
+    request = plan(name, [ASK, turn, result_turn(HALF), result_turn(HALF)], tools=[tool()])
+    assert arguments(request.body["messages"][1]) == meant
+    assert json.dumps([note.said for note in request.notes], ensure_ascii=False).encode()
+
+
 def test_F3_arguments_that_were_cut_are_never_sent_and_a_400_is_not_repeated() -> None:
     refusal = failed(400, {"error": {"message": "Unterminated string starting at: line 1"}})
     peer = Wire(refusal)
