@@ -211,6 +211,58 @@ def test_F7_results_stand_right_after_their_calls_and_the_rest_after_them(name: 
     }
 
 
+def test_F6_a_model_without_tools_sees_the_arguments_whatever_form_they_came_in(tmp_path: Path) -> None:
+    decoded = call_turn("c1")
+    decoded["tool_calls"][0]["function"]["arguments"] = {"q": "Oslo"}
+    history = [ASK, decoded, result_turn("c1"), ASK, call_turn("c2", arguments='{"q":"Ro'), ASK]
+    request = plan(home(tmp_path, "tools.supported = false"), history)
+    sent = request.body["messages"]
+    assert [m["role"] for m in sent] == ["user", "assistant", "user", "user", "assistant", "user", "user"]
+    assert sent[1]["content"] == '[called search with {"q":"Oslo"}]'
+    assert sent[4]["content"] == '[called search with {"q":"Ro]'
+    assert "interrupted" in sent[5]["content"]
+    assert [n.code for n in request.notes].count("tools-as-text") == 1
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_F7_what_stands_beside_results_is_the_users_after_them(name: str) -> None:
+    called = cnllm.Message("assistant", [cnllm.ToolCall("c1", "search", {}), cnllm.ToolCall("c2", "search", {})])
+    one, two = cnllm.ToolResult("c1", "one"), cnllm.ToolResult("c2", "two")
+    beside = cnllm.Text("By the way.")
+    for results in (
+        [cnllm.Message("tool", [one, beside]), cnllm.Message("tool", [two])],
+        [cnllm.Message("tool", [beside]), cnllm.Message("tool", [one, two])],
+        [cnllm.Message("user", [one, two, beside])],
+        [cnllm.Message("user", [beside, two, one])],
+        [cnllm.Message("tool", [one]), cnllm.Message("user", [two, beside])],
+    ):
+        request = plan(name, [ASK, called, *results], tools=[tool()])
+        sent = request.body["messages"]
+        assert shape(sent) == ["user", "assistant c1,c2", "tool c1", "tool c2", "user"]
+        assert [m["content"] for m in sent[2:]] == ["one", "two", "By the way."]
+        notes = [n for n in request.notes if n.code == "result-beside"]
+        assert len(notes) == 1
+        assert "messages[" in notes[0].said
+
+
+def test_F7_a_users_message_of_results_alone_leaves_nothing_behind() -> None:
+    called = cnllm.Message("assistant", [cnllm.ToolCall("c1", "search", {})])
+    for role in ("user", "system"):
+        sent = wire(DEEPSEEK, [ASK, called, cnllm.Message(role, [cnllm.ToolResult("c1", "found")])])
+        assert shape(sent) == ["user", "assistant c1", "tool c1"]
+    own = cnllm.Message("assistant", [*called.parts, cnllm.ToolResult("c1", "found"), cnllm.Text("So.")])
+    sent = wire(DEEPSEEK, [ASK, own, ASK])
+    assert shape(sent) == ["user", "assistant c1", "tool c1", "user"]
+    assert sent[1]["content"] == "So."
+
+
+def test_F6_a_call_that_no_assistant_made_is_left_out_with_a_note() -> None:
+    turn = cnllm.Message("user", [cnllm.Text("Why?"), cnllm.ToolCall("c1", "search", {})])
+    request = plan(DEEPSEEK, [turn, result_turn("c1")], tools=[tool()])
+    assert request.body["messages"] == [ASK]
+    assert [n.code for n in request.notes] == ["call-misplaced", "result-orphan"]
+
+
 # ── F9: ids ──────────────────────────────────────────────────────────────────
 def test_F9_ids_that_begin_anew_each_turn_are_paired_in_their_turn_and_made_unique() -> None:
     history = [ASK]
@@ -267,6 +319,33 @@ def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> Non
     assert "tool_calls" not in request.body["messages"][2]
     [note] = [n for n in request.notes if n.code == "turn-empty"]
     assert "messages[1]" in note.said
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_F10_an_empty_last_message_is_left_out_or_an_ellipsis(name: str) -> None:
+    for empty in ("", " \n", [], [{"type": "text", "text": ""}]):
+        last = {"role": "user", "content": empty}
+        for history, did in (
+            ([ASK, call_turn(), result_turn()], "left out"),
+            ([ASK], "left out"),
+            ([ASK, {"role": "assistant", "content": "So."}], "sent as an ellipsis"),
+            ([{"role": "system", "content": "Be brief."}], "sent as an ellipsis"),
+            ([], "sent as an ellipsis"),
+        ):
+            request = plan(name, [*history, last], tools=[tool()])
+            sent = request.body["messages"]
+            assert [m["role"] for m in sent] == [m["role"] for m in history] + ["user"] * (did != "left out")
+            assert sent[-1]["content"] == ("…" if did != "left out" else history[-1]["content"])
+            [note] = [n for n in request.notes if n.code == "turn-empty"]
+            assert (note.said, note.did) == (f"messages[{len(history)}] by user is empty", did)
+
+
+def test_F10_an_empty_system_message_is_left_out() -> None:
+    for role in ("system", "developer"):
+        request = plan(DEEPSEEK, [{"role": role, "content": " "}, ASK])
+        assert request.body["messages"] == [ASK]
+        [note] = [n for n in request.notes if n.code == "turn-empty"]
+        assert "messages[0]" in note.said
 
 
 def test_F10_nothing_empty_and_nothing_dangling_is_in_the_body() -> None:
