@@ -117,9 +117,9 @@ def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        from cnllm.engine.decode import whole
+        import json
 
-        return msgspec.json.encode(whole(value)).decode()
+        return json.dumps(value)  # half of a character, as an escape
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def fit(
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.paired(turns, schemas, False, ledger)
-    turns = repair.heard(turns, ledger)
+    turns = repair.heard(replay.unsealed(turns, model, ledger), ledger)
     turns = replay.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.full(turns, ledger)
     if not turns:

@@ -132,32 +132,33 @@ def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     out: list[Turn] = []
     beside: list[Turn] = []
     for index, message in turns:
-        kinds = {type(part) for part in message.parts}
-        if message.role == "tool":
-            if not kinds <= {ToolResult}:
+        role, kinds = message.role, {type(part) for part in message.parts}
+        if ToolCall in kinds and role != "assistant":
+            ledger.note("call-misplaced", "messages", f"messages[{index}] by {role} calls tools", "left out")
+            message = replace(message, parts=_but(message, ToolCall))
+        if role == "tool":
+            more = _but(message, ToolResult)
+            if any(map(says, more)):
                 said = f"messages[{index}] by tool holds more than results"
                 ledger.note("result-beside", "messages", said, "sent as the user's, after the results")
-                beside.append((index, Message("user", _but(message, ToolResult))))
+                beside.append((index, Message("user", more)))
                 message = replace(message, parts=_only(message, ToolResult))
-            if kinds and not message.parts:
-                continue
-        else:
-            out += beside
-            beside = []
-            if ToolCall in kinds and message.role != "assistant":
-                ledger.note(
-                    "call-misplaced", "messages", f"messages[{index}] by {message.role} calls tools", "left out"
-                )
-                message = replace(message, parts=_but(message, ToolCall))
-            if ToolResult in kinds:
-                said = f"messages[{index}] by {message.role} holds results"
-                ledger.note("result-beside", "messages", said, "each in a message of its own")
-                results, message = _only(message, ToolResult), replace(message, parts=_but(message, ToolResult))
-                own = [(index, message)] if message.parts else []
-                given = [(index, Message("tool", results))]
-                out += [*own, *given] if message.role == "assistant" else [*given, *own]
-                continue
-        out.append((index, message))
+                if not message.parts:
+                    continue
+            out.append((index, message))
+            continue
+        out += beside
+        beside = []
+        if ToolResult not in kinds:
+            out.append((index, message))
+            continue
+        ledger.note(
+            "result-beside", "messages", f"messages[{index}] by {role} holds results", "each in its own message"
+        )
+        given = [(index, Message("tool", _only(message, ToolResult)))]
+        rest = _but(message, ToolResult)
+        own = [(index, replace(message, parts=rest))] if rest else []
+        out += [*own, *given] if role == "assistant" else [*given, *own]
     return out + beside
 
 
@@ -188,7 +189,7 @@ def paired(
                     continue
                 if not _answer(part, index, waiting, places, last, orphans, ledger):
                     kept.append(_Kept((index, Message("tool", (part,))), []))
-            if not message.parts:
+            if not any(type(part) is ToolResult for part in message.parts):
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
             slots: list[_Slot] = []

@@ -12,7 +12,7 @@ from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
 from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
-__all__ = ["replayed"]
+__all__ = ["replayed", "unsealed"]
 
 _FILLERS = {"empty": "", "space": " "}
 
@@ -29,7 +29,15 @@ def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) 
             if own is None:
                 own = owned[by] = model.wrote(by)
             message = _turn(message, index, own, place > since, model, rules, ledger)
-        elif any(_foreign_block(part, model) for part in message.parts):
+        out.append((index, message))
+    return out
+
+
+def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
+    """The turns without sealed blocks of another origin in what others than the assistant say."""
+    out: list[Turn] = []
+    for index, message in turns:
+        if message.role != "assistant" and any(_foreign_block(part, model) for part in message.parts):
             parts = tuple(part for part in message.parts if not _foreign_block(part, model))
             message = replace(message, parts=parts)
             _block_left_out(index, ledger)

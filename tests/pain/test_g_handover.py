@@ -66,6 +66,8 @@ def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: str) -
     assert request.body["messages"][1]["content"] == "hi"
     [note] = [n for n in request.notes if n.code == "block-foreign"]
     assert "messages[1]" in note.said
+    bare = plan("deepseek/deepseek-flash", [ASK, cnllm.Message(role, [block]), ASK])
+    assert bare.body["messages"] == [ASK, ASK]
 
 
 @pytest.mark.parametrize("stream", [False, True])
