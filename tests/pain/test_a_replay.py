@@ -164,6 +164,19 @@ def test_A10_joined_turns_keep_all_reasoning_and_all_calls(tmp_path: Path) -> No
     expect_note(request.notes, "messages.runs", said="messages[2]", did="joined", where="overlay.toml")
 
 
+def test_A10_joined_turns_keep_their_further_keys_and_no_name_that_is_not_everybodys(tmp_path: Path) -> None:
+    joins = home(tmp_path, 'messages = { runs = "join", fields = ["prefix", "cache"] }')
+    said = [{"role": "assistant", "content": "So"}, {"role": "assistant", "content": "far.", "prefix": True}]
+    asked = [{**ASK, "name": "ann", "cache": 1}, {**ASK, "name": "bob", "cache": 2}]
+    request = plan(joins, [*asked, *said])
+    assert request.body["messages"] == [
+        {"role": "user", "content": "Why?\n\nWhy?", "cache": 2},
+        {"role": "assistant", "content": "So\n\nfar.", "prefix": True},
+    ]
+    alike = plan(joins, [asked[0], asked[0]]).body["messages"]
+    assert alike == [{"role": "user", "content": "Why?\n\nWhy?", "name": "ann", "cache": 1}]
+
+
 def test_A11_the_error_tells_what_was_sent() -> None:
     history = [*looped(called(DEEPSEEK)), {"role": "assistant", "content": "x" * 4000}, AGAIN]
     request = plan(DEEPSEEK, history, tools=[tool()], reasoning="on")
