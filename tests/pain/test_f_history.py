@@ -186,6 +186,14 @@ def test_F6_a_result_of_no_call_is_left_out(name: str) -> None:
         assert note.did == "left out"
 
 
+def test_F6_a_call_that_broke_off_before_its_name_is_left_out_with_its_result() -> None:
+    two = call_turn("c1")
+    two["tool_calls"] += [{"id": "c2", "type": "function", "function": {"name": "", "arguments": None}}]
+    request = plan(DEEPSEEK, [ASK, two, result_turn("c2"), result_turn("c1"), ASK], tools=[tool()])
+    assert shape(request.body["messages"]) == ["user", "assistant c1", "tool c1", "user"]
+    assert {n.code for n in request.notes} >= {"call-nameless", "result-orphan"}
+
+
 def test_F6_a_model_without_tools_is_told_of_them_in_words(tmp_path: Path) -> None:
     history = [ASK, call_turn("c1"), result_turn("c1", "20 °C"), result_turn("c0", "lost"), ASK]
     request = plan(home(tmp_path, "tools.supported = false"), history)
