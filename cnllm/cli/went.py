@@ -59,7 +59,7 @@ def go(
 
 
 def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> Went:
-    from cnllm.engine.chain import settled
+    from cnllm.engine.repair import settled
 
     def show(step: Step) -> None:
         view.whole(step.reply)

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.types import ToolCall
+from cnllm.wires.calls import decode_arguments
 
 __all__ = ["repaired"]
 
@@ -21,6 +23,10 @@ _BAD = (msgspec.DecodeError, RecursionError)
 def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
     """A call with legal arguments; `index` is its message's, `schema` its tool's parameters where they are known."""
     told = f"messages[{index}]: the arguments of {call.name}"
+    mended = _mended(call)
+    if mended is not call:
+        ledger.note("text-mended", "messages", f"{told} hold half of a character", "replaced by U+FFFD")
+        call = mended
     if call.arguments is None:
         inner = unwrapped(call.raw)
         if inner is None:
@@ -38,6 +44,17 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
     did = "decoded, as its schema wants arrays or objects there"
     ledger.note("arguments-decoded", "tools", f"{told}: {', '.join(names)} is JSON inside a JSON string", did)
     return replace(call, arguments=made, raw="")
+
+
+def _mended(call: ToolCall) -> ToolCall:
+    """The call without halves of surrogate pairs: they are in no UTF-8, so nothing could read or write it."""
+    raw = str(whole(call.raw))
+    if raw != call.raw:
+        return replace(call, raw=raw, arguments=decode_arguments(raw)[0])
+    if raw or call.arguments is None:
+        return call
+    arguments = whole(call.arguments)
+    return replace(call, arguments=arguments) if type(arguments) is dict and arguments != call.arguments else call
 
 
 def _is_object(raw: str) -> bool:

@@ -13,7 +13,6 @@ from cnllm.types import (
     Cost,
     Event,
     Message,
-    Opaque,
     Part,
     ReasoningDelta,
     Reply,
@@ -33,47 +32,16 @@ __all__ = [
     "lost",
     "repeated",
     "result_turn",
-    "said_something",
-    "settled",
     "total_cost",
     "total_usage",
     "unique",
     "wrong",
 ]
 
-INTERRUPTED = "interrupted: it was not run, or its result was lost"
 _CYCLE = 3  # steps that a circle may have
 
 
 # ── history ──────────────────────────────────────────────────────────────────
-
-
-def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
-    """The messages with a result for every call, and how many had to be made up: they say "interrupted"."""
-    out: list[Message] = []
-    waiting: list[ToolCall] = []
-    made_up = 0
-
-    def close() -> None:
-        nonlocal made_up
-        out.extend(result_turn(failed(call, INTERRUPTED)) for call in waiting)
-        made_up += len(waiting)
-        waiting.clear()
-
-    for message in messages:
-        if message.role == "tool":
-            for part in message.parts:
-                if type(part) is ToolResult and waiting:
-                    found = next((c for c in waiting if c.id == part.id), None if part.id else waiting[0])
-                    if found is not None:
-                        waiting.remove(found)
-        else:
-            close()
-        out.append(message)
-        if message.role == "assistant":
-            waiting += message.tool_calls
-    close()
-    return out, made_up
 
 
 def result_turn(result: ToolResult) -> Message:
@@ -106,11 +74,6 @@ def unique(reply: Reply, used: set[str]) -> Reply:
 
 id_of = id
 """The object's own, where `id` names a call's."""
-
-
-def said_something(message: Message) -> bool:
-    """Is there anything in the turn that an endpoint takes back? Thinking alone is refused by many."""
-    return any(type(p) in (ToolCall, Opaque) or (type(p) is Text and bool(p.text.strip())) for p in message.parts)
 
 
 # ── a step ───────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from cnllm.engine import chain
+from cnllm.engine import chain, repair
 from cnllm.engine.endings import blocks
 from cnllm.engine.plan import Plan
 from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
@@ -73,7 +73,7 @@ class Loop:
         again: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.history, self._made_up = chain.settled(messages)
+        self.history, self._made_up = repair.settled(messages)
         self.steps: list[Step] = []
         self.reply: Reply | None = None
         self.stopped: Stopped | None = None
@@ -96,7 +96,7 @@ class Loop:
     @property
     def messages(self) -> list[Message]:
         """The conversation, at any time with a result for every call."""
-        return chain.settled(self.history)[0]
+        return repair.settled(self.history)[0]
 
     def saw(self, event: Event) -> None:
         """An event of the model's call was delivered."""
@@ -151,7 +151,7 @@ class Loop:
         return "".join(self._said[ReasoningDelta]), "".join(self._said[TextDelta])
 
     def _keep(self, turn: Message) -> None:
-        if chain.said_something(turn):
+        if any(map(repair.says, turn.parts)):
             self.history.append(turn)
 
     # ── a step ───────────────────────────────────────────────────────────────
@@ -160,7 +160,7 @@ class Loop:
         began = self._clock()
         self._notes = []
         if not self.steps and self._made_up:
-            self._note("result-missing", "messages", f"{self._made_up} calls without a result", chain.INTERRUPTED)
+            self._note("call-unanswered", "messages", f"{self._made_up} calls without a result", repair.INTERRUPTED)
         if self._forced and len(self.steps) == 1:
             self._note("tool-choice", "tool_choice", self._forced, "auto: the first step has called")
         reply = yield from self._reply()
@@ -298,7 +298,7 @@ class Loop:
         finally:
             for place, result in zip(places, execute.results, strict=False):
                 results[place] = result
-            why = CANCELLED if self.cancelled else chain.INTERRUPTED
+            why = CANCELLED if self.cancelled else repair.INTERRUPTED
             told = [r or chain.failed(call, why) for call, r in zip(calls, results, strict=True)]
             self.history += map(chain.result_turn, told)
         return tuple(told)

@@ -124,8 +124,26 @@ def test_a_history_with_calls_that_nobody_answered_is_completed(client: Loops, v
     with Peer(*turns(verb, "Done.")) as peer:
         run = ran(client, verb, at(peer), history, tools=[search])[1]
     assert "interrupted" in results(peer)["x"]
-    assert [note.code for note in run.steps[0].notes] == ["result-missing"]
+    assert [note.code for note in run.steps[0].notes] == ["call-unanswered"]
     assert len(history) == 3
+
+
+def test_a_result_that_came_late_is_the_calls_and_none_is_made_up(client: Loops, verb: str) -> None:
+    function = {"name": "search", "arguments": "{}"}
+    calls = [{"id": id, "type": "function", "function": function} for id in ("x", "y", "z")]
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "z", "content": "in time"},
+        {"role": "user", "content": "and?"},
+        {"role": "tool", "tool_call_id": "x", "content": "late"},
+    ]
+    with Peer(*turns(verb, "Done.")) as peer:
+        run = ran(client, verb, at(peer), history, tools=[search])[1]
+    told = results(peer)
+    assert (told["x"], told["z"]) == ("late", "in time")
+    assert "interrupted" in told["y"]
+    assert [m.role for m in run.messages] == ["user", "assistant", "tool", "tool", "user", "tool", "assistant"]
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
