@@ -24,7 +24,7 @@ EXAMPLES = options.examples(
     "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
     r"printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7",
 )
-_COMMAND = re.compile(r"/[a-z]+(\s|$)")
+_COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _EARLIER = 500  # turns that the arrow keys find again
 
 
