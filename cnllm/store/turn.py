@@ -107,8 +107,9 @@ class Turn:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
             write(connection, self.number, came, self._secrets)
+            parrots = any(_holds(message, self._secrets) for message in came)
             for entry in self._exchanges or ():
-                self._keep(connection, entry)
+                self._keep(connection, _without_pieces(entry) if parrots else entry)
 
     def _of(self, reply: Reply) -> dict[str, Any]:
         cost = reply.cost
@@ -154,6 +155,17 @@ def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message]
                 *(plain(redact.redact(text, secrets)) for text in texts),
             ),
         )
+
+
+def _holds(message: Message, secrets: tuple[str, ...]) -> bool:
+    """Does a message hold a secret? A stream then holds it in pieces, where it cannot be found."""
+    return bool(secrets) and bool(redact.spans(as_json(message.to_dict()), secrets))
+
+
+def _without_pieces(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An exchange without what the endpoint said."""
+    response = entry.get("response")
+    return entry if response is None else {**entry, "response": {**response, "chunks": [redact.MARK]}}
 
 
 def _came(reply: Reply) -> bool:

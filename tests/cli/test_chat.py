@@ -278,6 +278,22 @@ def test_nothing_is_kept_where_logs_are_off(machine: Machine, args: tuple[str, .
     assert not (machine.home / "data").exists()
 
 
+def test_no_key_of_a_model_that_was_switched_to_is_on_disk(machine: Machine) -> None:
+    second = "sk-second-abcdef0123456789"
+    echo = http(401, f'{{"error": {{"message": "wrong key {second}"}}}}'.encode())
+    with Server(says("One."), [echo]) as peer:
+        machine.overlay(peer.url)
+        providers = machine.config / "providers.toml"
+        other = f'[providers.other]\nprotocol = "openai-chat"\nbase_url = "{peer.url}"\nkeys = ["OTHER_TEST_KEY"]\n'
+        providers.write_text(f'{providers.read_text()}{other}[models."other/n"]\n')
+        done = chat(machine, "first", "/model other/n", "second", args=HOME, env={"OTHER_TEST_KEY": second})
+        assert f"Bearer {second}" in peer.received[1].head
+    assert second not in done.err
+    exported = machine.run("logs", "export").out
+    assert "wrong key [redacted]" in exported
+    assert second not in exported
+
+
 # ── Ctrl-C without a terminal ────────────────────────────────────────────────
 def test_ctrl_c_stops_the_answer_and_not_the_program(machine: Machine) -> None:
     import subprocess
