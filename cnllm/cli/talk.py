@@ -55,7 +55,7 @@ class Talk:
         self._options = options
         self._told: set[str] = set()
         self._turns: list[tuple[int | None, list[Message]]] = [*log.turns()]
-        self._failed: Message | None = None
+        self._failed: tuple[int | None, Message] | None = None  # the last turn, if nothing came of it
         self._check(model, place, options)
 
     @property
@@ -92,8 +92,9 @@ class Talk:
         new = self._new(question)
         view = folded.Folded(thinking=self.thinking, told=self._told)
         origin = "simulated" if self._client.simulate else "endpoint"
-        place, self._failed = self._place, question
+        place, self._failed = self._place, (None, question)
         with self._log.turn(new, self.model, origin, place.protocol, place.base_url) as turn:
+            self._failed = turn.number, question
             did = self._went(new, view)
             if did.reply is not None:
                 self.answers.append(did.reply)
@@ -134,7 +135,7 @@ class Talk:
         What it had come to is taken back once there is something in its place, and stays if nothing comes.
         """
         if self._failed is not None:
-            self.ask(self._failed)
+            self.ask(self._failed[1])
             return True
         question = _question(self._turns[-1][1]) if self._turns else None
         if question is None:
@@ -154,18 +155,18 @@ class Talk:
     def undo(self) -> str | None:
         """Takes the last turn back, here and in the store: what was asked in it, None where there is none.
 
-        One that failed is taken back already, and only forgotten.
+        One that failed is only in the store.
         """
-        question = self._failed or self._back()
-        self._failed = None
-        return None if question is None else question.text
-
-    def _back(self) -> Message | None:
-        if not self._turns:
+        if self._failed is not None:
+            number, question = self._failed
+            self._failed = None
+        elif self._turns:
+            number, said = self._turns.pop()
+            question = _question(said) or Message("user", [])
+        else:
             return None
-        number, said = self._turns.pop()
         self._forget(number)
-        return _question(said)
+        return question.text
 
     def _forget(self, number: int | None) -> None:
         if number is not None:

@@ -242,6 +242,7 @@ def test_undo_after_an_error_leaves_the_turn_before_it(machine: Machine) -> None
         machine.overlay(peer.url)
         chat(machine, "first", "second", "/undo", "third", args=HOME)
         assert sent(peer, 2) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+    assert "second" not in machine.run("logs", "show").out
 
 
 def test_an_answer_that_is_not_whole_says_so_and_is_gone_on_with(machine: Machine) -> None:
