@@ -18,7 +18,6 @@ from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.run import Runs
 from cnllm.run_async import AsyncRuns
-from cnllm.runs import check_by
 from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
@@ -137,7 +136,7 @@ class Client(_Base, Runs):
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        check_by(by)
+        _check(by)
         return Stream(*self._opened(model, messages, True, options), by)
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
@@ -250,6 +249,13 @@ class _Run:
             body.close()
 
 
+def _check(by: str | None) -> None:
+    if by is not None:
+        from cnllm.sentences import check_by
+
+        check_by(by)
+
+
 def _left(call: Call) -> Reply:
     raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())
 
@@ -336,7 +342,7 @@ class AsyncClient(_Base, AsyncRuns):
         self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
     ) -> AsyncStream:
         """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
-        check_by(by)
+        _check(by)
         return AsyncStream(*self._opened(model, messages, True, options), by)
 
     def _opened(

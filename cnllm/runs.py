@@ -20,13 +20,7 @@ from cnllm.types import Cost, Event, Message, Reply, ToolCall, Usage
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["Rules", "Told", "Toolbox", "check_by", "ended_early", "prepared"]
-
-
-def check_by(by: str | None) -> None:
-    """Raises `ValueError` for a way of delivering text that there is not."""
-    if by not in (None, "sentence"):
-        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
+__all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
 
 
 class Rules(Struct, frozen=True):
@@ -45,7 +39,10 @@ class Rules(Struct, frozen=True):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"{name}={value!r}; a number from 1 is meant")
-        check_by(self.by)
+        if self.by is not None:
+            from cnllm.sentences import check_by
+
+            check_by(self.by)
 
     def limit(self, tool: Tool) -> float | None:
         """How many seconds a tool may take."""

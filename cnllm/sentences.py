@@ -13,7 +13,7 @@ from typing import Literal
 from cnllm.errors import CnllmError
 from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart
 
-__all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async"]
+__all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async", "check_by"]
 
 _RUNS = re.compile(r"[^\W_]+|.", re.DOTALL)
 _WIDE = frozenset("。！？｡")  # end a sentence whatever follows
@@ -249,6 +249,12 @@ class Sentences:
 
 def _chinese(char: str) -> bool:
     return "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\uffef" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def check_by(by: str) -> None:
+    """Raises `ValueError` for a way of delivering text that there is not."""
+    if by != "sentence":
+        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
 
 
 class BySentence:
