@@ -138,11 +138,11 @@ def _turns(talk: Talk, turns: Typed) -> int:
 
 
 def _turn(talk: Talk, said: str) -> bool:
-    from cnllm.cli import prompt, slash, typed
+    from cnllm.cli import prompt, slash
 
     if _COMMAND.match(said):
         return slash.run(talk, said)
-    text = typed.text(said.removeprefix("/") if said.startswith("//") else said)
+    text = said.removeprefix("/") if said.startswith("//") else said
     if text.strip():
         talk.ask(prompt.messages(text, None, ())[0])
     return True

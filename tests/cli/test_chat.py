@@ -74,6 +74,9 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
     [
         (["one\\", "two"], "one\ntwo"),
         (["see:", "```", "a", "", "b", "```"], "```\na\n\nb\n```"),
+        (["````", "```", "a", "````"], "````\n```\na\n````"),
+        (["```", "run \\", "  it", "```"], "```\nrun \\\n  it\n```"),  # code stays as it is
+        (["```a``` is code"], "```a``` is code"),
         (["//etc is a folder"], "/etc is a folder"),
         (["/etc/hosts holds names"], "/etc/hosts holds names"),
         (["one\\"], "one\\"),
