@@ -135,8 +135,12 @@ class Turn:
 
 
 def forget(file: File, number: int) -> None:
-    """Takes a turn out of the file, and its conversation if nothing else is in that."""
+    """Takes a turn out of the file, and its conversation if nothing else is in that. Nothing of it is left behind."""
+    from cnllm.store.search import unindex
+
+    file.rows("PRAGMA secure_delete = ON")  # else its bytes would stay where they were until others come there
     with file.writing() as connection:
+        unindex(connection, number)
         connection.execute("DELETE FROM turns WHERE id = ?", (number,))
         connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
 
