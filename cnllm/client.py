@@ -250,8 +250,10 @@ class _Run:
 
 
 def _check(by: str | None) -> None:
-    if by not in (None, "sentence"):
-        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
+    if by is not None:
+        from cnllm.sentences import check_by
+
+        check_by(by)
 
 
 def _left(call: Call) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -15,7 +15,10 @@ from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
-from cnllm.types import Cost, Message, Reply, ToolCall, Usage
+from cnllm.types import Cost, Event, Message, Reply, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from cnllm.sentences import BySentence
 
 __all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
 
@@ -29,6 +32,7 @@ class Rules(Struct, frozen=True):
     tool_timeout: float | None
     on_step: Callable[..., Any] | None
     approve: Callable[..., Any] | None
+    by: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
@@ -36,6 +40,10 @@ class Rules(Struct, frozen=True):
             if value is not None and (type(value) is not int or value < least):
                 raise ValueError(f"{name}={value!r}; a number from {least} is meant")
         _seconds("tool_timeout", self.tool_timeout)
+        if self.by is not None:
+            from cnllm.sentences import check_by
+
+            check_by(self.by)
 
     def limit(self, tool: Tool) -> float | None:
         """How many seconds a tool may take."""
@@ -97,6 +105,20 @@ class Told:
         self._toolbox = toolbox
         self._opened = opened
         self._key: str | None = None
+        self._whole: BySentence | None = None
+        if rules.by is not None:
+            from cnllm.sentences import BySentence
+
+            self._whole = BySentence()
+
+    def _shaped(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events as they are delivered: as they came, or by sentence."""
+        whole = self._whole
+        return events if whole is None else [shaped for event in events for shaped in whole.feed(event)]
+
+    def _held(self) -> Sequence[Event]:
+        """What was held for the rest of its sentence, which will not come."""
+        return [] if self._whole is None else self._whole.close()
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
@@ -62,10 +62,11 @@ class AsyncRuns:
         tool_timeout: float | None = None,
         on_step: Callable[..., Any] | None = None,
         approve: Callable[..., Any] | None = None,
+        by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run_stream`, with `async with` and `async for`."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
         return AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -83,6 +84,7 @@ class AsyncRun(Told):
         self._thread = 0
         self._over = False
         self._busy = False  # something is awaited, in whatever task
+        self._failed: CnllmError | None = None  # raised once what came before it is delivered
 
     def cancel(self) -> None:
         """Stop at once, from any task or thread. What is running is cancelled; a call that it was is told so."""
@@ -136,7 +138,9 @@ class AsyncRun(Told):
                     return self._ready.popleft()
                 if self._over:
                     raise StopAsyncIteration
-                await self._advance()
+                if self._failed is not None:
+                    raise self._failed
+                await self._step()
         except CnllmError as error:
             error.run = self
             await self._shut()
@@ -159,6 +163,13 @@ class AsyncRun(Told):
         await self.aclose()
 
     # ── driving ──────────────────────────────────────────────────────────────
+
+    async def _step(self) -> None:
+        try:
+            await self._advance()
+        except CnllmError as error:
+            self._failed = error
+            self._ready.extend(self._held())
 
     async def _advance(self) -> None:
         """Do the next thing."""
@@ -183,7 +194,7 @@ class AsyncRun(Told):
             case Report() if self._rules.on_step is not None:
                 await _answer(self._rules.on_step, effect.step)
             case list():
-                self._ready.extend(effect)
+                self._ready.extend(self._shaped(effect))
 
     async def _unless_cancelled(self, what: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Await it; None when the run is cancelled meanwhile. The scope never spans what is delivered."""
@@ -213,7 +224,7 @@ class AsyncRun(Told):
                 self._outcome = runner.finished
         elif type(event) is not Finished:
             self._loop.saw(event)
-            self._ready.append(event)
+            self._ready.extend(self._shaped([event]))
 
     async def _execute(self, todo: Execute) -> None:
         import anyio

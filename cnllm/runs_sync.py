@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
@@ -75,15 +75,16 @@ class Runs:
         tool_timeout: float | None = None,
         on_step: Callable[..., Any] | None = None,
         approve: Callable[..., Any] | None = None,
+        by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> Run:
         """`run` as a context manager over the events of every step; each step ends with a `Finished`.
 
         It ends without an error when the loop was stopped: `run.stopped` says why. `run.cancel()` ends it from
         anywhere; so does leaving the `with` block. A step whose stream is cut is taken again without streaming, and
-        what was delivered already is not delivered again.
+        what was delivered already is not delivered again. With `by="sentence"` its text comes in whole sentences.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
         return Run(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -143,9 +144,10 @@ class Run(Told):
                     case Report() if self._rules.on_step is not None:
                         at_once(self._rules.on_step(effect.step))
                     case list():
-                        yield from self._while_wanted(effect)
+                        yield from self._while_wanted(self._shaped(effect))
         except CnllmError as error:
             error.run = self
+            yield from self._held()
             raise
         except (GeneratorExit, KeyboardInterrupt):
             self._loop.cancelled = True
@@ -189,7 +191,7 @@ class Run(Told):
                     return event.outcome
                 if type(event) is not Finished:
                     self._loop.saw(event)
-                    yield event
+                    yield from self._while_wanted(self._shaped([event]))
         finally:
             runner.leave()
 

@@ -35,7 +35,7 @@ MAY: dict[str, set[str]] = {
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
-    "runs": VALUES | {"engine", "tools"},
+    "runs": VALUES | {"engine", "sentences", "tools"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -41,13 +41,14 @@ def go(
     view: View,
     *,
     stream: bool = True,
+    by: Literal["sentence"] | None = None,
     **options: Any,
 ) -> Went:
     """Asks, executes what is called and may be, and shows all of it. Ctrl-C ends it; what came is kept."""
     loop: dict[str, Any] = {"tools": box.tools or None, "approve": box.approve, **options}
     if not stream:
         return _whole(client, model, messages, view, loop)
-    run = client.run_stream(model, messages, on_step=view.step, **loop)
+    run = client.run_stream(model, messages, on_step=view.step, by=by, **loop)
     before, error = len(run.messages), None
     try:
         with run:

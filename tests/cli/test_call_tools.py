@@ -239,3 +239,11 @@ def test_the_calls_are_in_the_conversation_and_it_goes_on(machine: Machine) -> N
         assert roles == ["user", "assistant", "tool", "assistant", "user"]
     shown = machine.run("logs", "show").out
     assert '(tool call: calc {"expression": "6*7"})' in shown
+
+
+def test_with_tools_too_an_answer_may_come_a_sentence_at_a_time(machine: Machine) -> None:
+    with Server([HEAD, texts("One. T", "wo. ", "3"), chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        args = ("call", "--model", "home/m", "--tool", "calc", "--sentences", "--events", "hi")
+        events = machine.run(*args).lines()
+    assert [event["text"] for event in events if event["type"] == "text_delta"] == ["One. ", "Two. ", "3"]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.peer import call_delta, delta, stream, texts
 
 import cnllm
 
@@ -202,3 +203,50 @@ def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     assert told[0].startswith("step 1: 1 calls, 1 returned")
     assert "21 degrees" in told[2]
     assert told[-1].endswith("done")
+
+
+def _texts(events: list[Any]) -> list[str]:
+    return [event.text for event in events if isinstance(event, cnllm.TextDelta)]
+
+
+def test_every_step_may_come_by_sentence(client: Loops) -> None:
+    first = stream(
+        *texts("Let me ", "see. It"), call_delta(id="c", name="now", arguments="{}"), delta(finish="tool_calls")
+    )
+    with Peer([first], says("One. T", "wo 3", ".14. 好", "的。再见")) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[now], by="sentence")
+    assert _texts(events) == ["Let me see. ", "It", "One. ", "Two 3.14. ", "好的。", "再见"]
+    kinds = [type(e) for e in events if isinstance(e, cnllm.TextDelta | cnllm.ToolCallStart | cnllm.Finished)]
+    assert kinds[2] is cnllm.ToolCallStart  # what was said before a call comes before it
+    assert kinds[-1] is cnllm.Finished
+    assert run.reply.text == "One. Two 3.14. 好的。再见"
+
+
+def test_by_sentence_what_came_before_an_error_comes_before_it(client: Loops) -> None:
+    events: list[Any] = []
+    with (
+        Peer([stream(*texts("One. Tw"))]) as peer,
+        pytest.raises(cnllm.StreamCut) as caught,
+        client.run_stream(at(peer), by="sentence", if_cut="error") as run,
+    ):
+        events.extend(run)
+    assert caught.value.run is not None
+    assert _texts(events) == ["One. ", "Tw"]
+
+
+def test_a_run_that_is_cancelled_within_a_piece_gives_no_more_sentences(client: Loops) -> None:
+    with Peer(says("One. Two. Three. ")) as peer, client.run_stream(at(peer), by="sentence") as run:
+        seen = []
+        for event in run:
+            seen.append(event)
+            if isinstance(event, cnllm.TextDelta):
+                run.cancel()
+    assert _texts(seen) == ["One. "]
+    assert run.stopped == "cancelled"
+
+
+def test_another_way_of_delivering_is_refused_before_anything_is_sent(client: Loops) -> None:
+    by: Any = "word"
+    with Peer(says("x")) as peer, pytest.raises(ValueError, match="by='word'"):
+        client.run_stream(at(peer), by=by)
+    assert peer.received == []
