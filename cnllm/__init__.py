@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from cnllm.model import Fact, Model
     from cnllm.policy import Retry, Timeouts
     from cnllm.registry import Registry
-    from cnllm.run import Run
-    from cnllm.run_async import AsyncRun
+    from cnllm.runs_async import AsyncRun
+    from cnllm.runs_sync import Run
     from cnllm.sentences import Sentences
-    from cnllm.shortcuts import Fitted, Sanitized, call, fit, sanitize, stream
+    from cnllm.shortcuts import Fitted, Sanitized, call, fit, run, sanitize, stream
     from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
@@ -91,10 +91,10 @@ _HOMES = {
     "cnllm.model": "Fact Model",
     "cnllm.policy": "Retry Timeouts",
     "cnllm.registry": "Registry",
-    "cnllm.run": "Run",
-    "cnllm.run_async": "AsyncRun",
+    "cnllm.runs_sync": "Run",
+    "cnllm.runs_async": "AsyncRun",
     "cnllm.sentences": "Sentences",
-    "cnllm.shortcuts": "Fitted Sanitized call fit sanitize stream",
+    "cnllm.shortcuts": "Fitted Sanitized call fit run sanitize stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
@@ -171,6 +171,7 @@ __all__ = [
     "call",
     "engine",
     "fit",
+    "run",
     "sanitize",
     "stream",
     "tool",

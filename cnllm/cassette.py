@@ -33,6 +33,8 @@ Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
 Json = dict[str, Any]
 Sink = Callable[[Json], None]
+Secrets = Iterable[str] | Callable[[], Iterable[str]]
+"""What is to be hidden; a function is asked each time, for keys may become known later."""
 
 
 class Request(Protocol):
@@ -67,7 +69,7 @@ class Recorder:
     In place of the file a function may take each exchange.
     """
 
-    def __init__(self, inner: Transport, path: str | os.PathLike[str] | Sink, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, inner: Transport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self._tape = _tape(path, secrets)
 
@@ -89,7 +91,7 @@ class Recorder:
 class AsyncRecorder:
     """The same around an async transport."""
 
-    def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str] | Sink, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self._tape = _tape(path, secrets)
 
@@ -111,9 +113,14 @@ class AsyncRecorder:
 class _Tape:
     """Where exchanges go."""
 
-    def __init__(self, write: Sink, secrets: Iterable[str]) -> None:
+    def __init__(self, write: Sink, secrets: Secrets) -> None:
         self.write = write
-        self.secrets = tuple(secrets)
+        self._secrets = secrets if callable(secrets) else tuple(secrets)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is known by now."""
+        return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
         return _Entry(
@@ -127,7 +134,7 @@ class _Tape:
         )
 
 
-def _tape(place: str | os.PathLike[str] | Sink, secrets: Iterable[str]) -> _Tape:
+def _tape(place: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
     return _Tape(place if callable(place) else _File(place).write, secrets)
 
 

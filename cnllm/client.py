@@ -16,8 +16,8 @@ from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
-from cnllm.run import Runs
-from cnllm.run_async import AsyncRuns
+from cnllm.runs_async import AsyncRuns
+from cnllm.runs_sync import Runs
 from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
@@ -250,8 +250,10 @@ class _Run:
 
 
 def _check(by: str | None) -> None:
-    if by not in (None, "sentence"):
-        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
+    if by is not None:
+        from cnllm.sentences import check_by
+
+        check_by(by)
 
 
 def _left(call: Call) -> Reply:

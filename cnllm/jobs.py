@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,28 +16,29 @@ from cnllm.engine.chain import failed
 from cnllm.tools import shown
 from cnllm.types import Media, ToolCall, ToolResult
 
-__all__ = ["Job", "at_once", "failure", "is_async", "outlasted", "result"]
+__all__ = ["Job", "at_once", "awaited", "failure", "is_async", "is_awaited", "outlasted", "result"]
 
 _LONGEST = 2000  # characters of an error's message
 
 
 class Job:
-    """A function in a thread of its own, which ends with the program; `done` is called there when it has ended.
+    """Work in a thread of its own, which ends with the program; `done` is called there when it has ended.
 
-    What it returns is awaited in a loop of its own if that must be, unless `awaits` is False.
+    `told` makes the `value` of what the work gave, in the same thread: a generator runs only then. What is to be
+    awaited is awaited in a loop of its own first, unless `awaits` is False: then it is the value, as it is.
     """
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        arguments: dict[str, Any],
+        work: Callable[[], Any],
+        told: Callable[[Any], Any],
         done: Callable[[Job], None],
         awaits: bool = True,
     ) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
-        self._function = function
-        self._arguments = arguments
+        self._do = work
+        self._told = told
         self._done = done
         self._awaits = awaits
         self._stop: Callable[[], Any] | None = None
@@ -57,50 +58,87 @@ class Job:
 
     def _work(self) -> None:
         try:
-            value = self._function(**self._arguments)
-            if self._awaits and inspect.isawaitable(value):
-                import asyncio  # only where it is needed: importing it takes a while
-
-                value = asyncio.run(self._awaited(value))
-            self.value = value
+            self.value = self._worked()
         except BaseException as error:  # noqa: BLE001 the model is told of it
             self.error = error
         self._done(self)
 
-    async def _awaited(self, value: Awaitable[Any]) -> Any:
+    def _worked(self) -> Any:
+        value = self._do()
+        if not is_awaited(value):
+            return self._told(value)
+        if not self._awaits:
+            return value
+
+        import asyncio  # only where it is needed: importing it takes a while
+
+        return self._told(asyncio.run(self._awaited(value)))
+
+    async def _awaited(self, value: Any) -> Any:
         import asyncio
 
-        task, loop = asyncio.ensure_future(value), asyncio.get_running_loop()
+        if self._left and inspect.iscoroutine(value):  # it need not begin
+            value.close()
+            raise asyncio.CancelledError
+        task, loop = asyncio.ensure_future(awaited(value)), asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._left:
-            task.cancel()
+            self._stop()
         return await task
 
 
+def is_awaited(value: Any) -> bool:
+    """Is it to be awaited before it is anything?"""
+    return inspect.isawaitable(value) or inspect.isasyncgen(value)
+
+
+async def awaited(value: Any) -> Any:
+    """What comes of something to be awaited; of an async generator, the list of what it gives."""
+    while is_awaited(value):
+        value = [each async for each in value] if inspect.isasyncgen(value) else await value
+    return value
+
+
 def at_once(value: Any) -> Any:
-    """A callback's answer; one that is to be awaited is awaited in a loop of its own."""
+    """A callback's answer; one that is to be awaited is awaited in a loop of its own, in a thread that may have one."""
     if not inspect.isawaitable(value):
         return value
-
-    import asyncio
-
-    async def wait() -> Any:
-        return await value
-
-    return asyncio.run(wait())
+    ended = threading.Event()
+    job = Job(lambda: value, lambda answer: answer, lambda _: ended.set())
+    job.start()
+    try:
+        ended.wait()
+    finally:
+        job.leave()
+    if job.error is not None:
+        raise job.error
+    return job.value
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Does calling it give a coroutine, for certain?"""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    """Does calling it give what is to be awaited, for certain?"""
+    return any(
+        kind(each)
+        for each in (function, type(function).__call__)
+        for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    )
 
 
 def result(call: ToolCall, value: Any) -> ToolResult:
-    """What a tool returned, as the result of its call."""
+    """What a tool returned, as the result of its call: pictures in it, or in a list of it, as pictures.
+
+    Raises what the values of the caller's own raise while they are written.
+    """
     if type(value) is ToolResult:
         return replace(value, id=call.id, name=call.name)
+    if isinstance(value, Iterator):
+        value = list(value)
     if type(value) is Media:
-        return ToolResult(call.id, "", call.name, media=(value,))
+        value = [value]
+    if isinstance(value, list | tuple) and any(type(each) is Media for each in value):
+        texts = [shown(each) for each in value if type(each) is not Media]
+        media = tuple(each for each in value if type(each) is Media)
+        return ToolResult(call.id, "\n".join(texts), call.name, media=media)
     return ToolResult(call.id, shown(value), call.name)
 
 
@@ -108,7 +146,10 @@ def failure(call: ToolCall, error: BaseException, key: str | None) -> ToolResult
     """What a tool raised: the kind and the message, without a traceback and without the key of the endpoint."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
-    said = str(error)
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 a class of the caller's
+        said = ""
     if key:
         said = redact.redact(said, [key])
     said = said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…"

@@ -22,7 +22,7 @@ def mode() -> Mode:
         return _known(said.strip().lower(), f"CNLLM_LOG={said}")
     try:
         kept = _file().read_text().strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "on"
     except (OSError, UnicodeDecodeError) as error:
         raise CnllmError(f"{_file()} cannot be read: {error}", hint="cnllm logs on, or off, writes it anew") from error

@@ -43,7 +43,8 @@ def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> lis
             try:
                 out.append(from_dict(item))
             except (TypeError, ValueError) as error:
-                raise type(error)(f"messages[{index}]: {error}") from error
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"messages[{index}]: {error}") from error
         else:
             raise TypeError(f"messages[{index}] is {type(item).__name__}; a string, Message or dict is meant")
     return out
@@ -109,7 +110,16 @@ def _tail(message: Message) -> dict[str, Any]:
 
 
 def _dumps(call: ToolCall) -> str:
-    return msgspec.json.encode(call.arguments or {}).decode()
+    return _json(call.arguments or {})
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        import json
+
+        return json.dumps(value)  # half of a character, as an escape
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
@@ -213,7 +223,7 @@ def _call(data: Any, index: int) -> ToolCall:
     arguments = function.get("arguments")
     if type(arguments) is not str and isinstance(arguments, Mapping):
         return ToolCall(_string(data, "id"), function["name"], dict(arguments), "")
-    raw = arguments if isinstance(arguments, str) else ""
+    raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
     from cnllm.wires.calls import decode_arguments
 
     decoded, problem = decode_arguments(raw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,8 +14,11 @@ from cnllm.engine.todo import Ask, Step, Stopped
 from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
-from cnllm.tools import Tool, as_tools, bound, problem_with
-from cnllm.types import Cost, Message, Reply, ToolCall, Usage
+from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
+from cnllm.types import Cost, Event, Message, Reply, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from cnllm.sentences import BySentence
 
 __all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
 
@@ -29,20 +32,32 @@ class Rules(Struct, frozen=True):
     tool_timeout: float | None
     on_step: Callable[..., Any] | None
     approve: Callable[..., Any] | None
+    by: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_repeats", "max_parallel"):
+        for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ValueError(f"{name}={value!r}; a number from 1 is meant")
+            if value is not None and (type(value) is not int or value < least):
+                raise ValueError(f"{name}={value!r}; a number from {least} is meant")
+        _seconds("tool_timeout", self.tool_timeout)
+        if self.by is not None:
+            from cnllm.sentences import check_by
+
+            check_by(self.by)
 
     def limit(self, tool: Tool) -> float | None:
         """How many seconds a tool may take."""
         return self.tool_timeout if tool.timeout is None else tool.timeout
 
 
+def _seconds(name: str, value: Any) -> None:
+    """Raises `ValueError` for what is no time that can be waited for."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+        raise ValueError(f"{name}={value!r}; a number of seconds above 0 is meant")
+
+
 class Toolbox:
-    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute."""
+    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute or check."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
@@ -53,8 +68,10 @@ class Toolbox:
                 raise ValueError(
                     f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
                 )
+            _seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
             if tool.name in self._tools:
                 raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
+            check(tool)
             self._tools[tool.name] = tool
 
     def refusal(self, call: ToolCall) -> str | None:
@@ -64,10 +81,19 @@ class Toolbox:
             return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
         return problem_with(tool, call)
 
-    def of(self, call: ToolCall) -> tuple[Tool, dict[str, Any]]:
-        """The tool that is called, and the arguments of its function."""
+    def meant(self, call: ToolCall) -> ToolCall:
+        """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
+        tool = self._tools.get(call.name)
+        return call if tool is None else meant(tool, call)
+
+    def of(self, call: ToolCall) -> Tool:
+        """The tool that is called."""
+        return self._tools[call.name]
+
+    def value(self, call: ToolCall) -> Any:
+        """What the function of the tool returns for a call, which may be something to await. Raises what it raises."""
         tool = self._tools[call.name]
-        return tool, bound(tool, call.arguments or {})
+        return tool(**bound(tool, call.arguments or {}))
 
 
 class Told:
@@ -79,6 +105,20 @@ class Told:
         self._toolbox = toolbox
         self._opened = opened
         self._key: str | None = None
+        self._whole: BySentence | None = None
+        if rules.by is not None:
+            from cnllm.sentences import BySentence
+
+            self._whole = BySentence()
+
+    def _shaped(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events as they are delivered: as they came, or by sentence."""
+        whole = self._whole
+        return events if whole is None else [shaped for event in events for shaped in whole.feed(event)]
+
+    def _held(self) -> Sequence[Event]:
+        """What was held for the rest of its sentence, which will not come."""
+        return [] if self._whole is None else self._whole.close()
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
@@ -141,6 +181,7 @@ def prepared(
         said["tools"] = offered
     loop = Loop(
         as_messages(messages),
+        meant=toolbox.meant,
         refuse=toolbox.refusal,
         stream=stream,
         max_steps=rules.max_steps,

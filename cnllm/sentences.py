@@ -13,21 +13,27 @@ from typing import Literal
 from cnllm.errors import CnllmError
 from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart
 
-__all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async"]
+__all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async", "check_by"]
 
 _RUNS = re.compile(r"[^\W_]+|.", re.DOTALL)
 _WIDE = frozenset("。！？｡")  # end a sentence whatever follows
 _MARKS = frozenset("!?")  # end it before white space or Chinese
 _DOTS = frozenset(".…")  # end it before white space, where no small letter goes on
+_POINT = "．"  # ends it where it is no decimal point and numbers no item
 _CLOSERS = frozenset(")]}”’»」』】》〉）］｝'")
-_ENDS_URL = frozenset('，。！？；：、｡）】》」』”“’‘<>"`')
+_ENDS_URL = frozenset('，。．！？；：、｡）】》」』”“’‘<>"`')
 _LONG = 16  # characters of a word that are looked at
-_SHORTENED = frozenset(["mr", "mrs", "ms", "dr", "prof", "st", "vs", "jr", "sr", "e.g", "i.e", "cf", "approx", "resp"])
-_NUMBERED = frozenset(["no", "nos", "fig", "eq", "sec", "ch", "vol", "p", "pp"])  # before a number only
+_SHORTENED = re.compile(
+    r"mrs?|ms|messrs|dr|prof|st|mt|rev|sen|gov|capt|lt|sgt|vs|[js]r|e\.g|i\.e|cf|approx|resp", re.IGNORECASE
+)
+_NUMBERED = re.compile(  # before a number only
+    r"nos?|fig|eq|sec|ch|vol|pp?|jan|feb|mar|apr|ju[nl]|aug|sept?|oct|nov|dec", re.IGNORECASE
+)
 _INITIALS = re.compile(r"(?:.*[^A-Za-z])?[A-Z](?:\.[A-Z])*")
+_LATIN = re.compile(r"[0-9A-Za-z０-９Ａ-Ｚａ-ｚ]")
 _ASCII_END = re.compile(r"[A-Za-z.]*$")
 
-_Kind = Literal["", "wide", "mark", "dot", "line"]
+_Kind = Literal["", "wide", "mark", "point", "dot", "line"]
 
 
 class Sentences:
@@ -172,6 +178,8 @@ class Sentences:
             self._kind = "wide"
         elif not self._url and run in _MARKS:
             self._kind = "mark" if self._kind != "wide" else "wide"
+        elif run == _POINT:
+            self._kind = self._kind or "point"
         elif run in _DOTS or (self._url and run in _MARKS):
             if not self._kind:
                 self._kind = "dot"
@@ -201,7 +209,7 @@ class Sentences:
         if run.isspace():
             return True
         if not self._gap:
-            if run in _CLOSERS or run in _WIDE or run in _MARKS or run in _DOTS:
+            if run in _CLOSERS or run in _WIDE or run in _MARKS or run in _DOTS or run == _POINT:
                 return True
             if (run == '"' and self._quotes % 2) or (run == "*" and (self._last == "*" or self._stars % 2)):
                 return True
@@ -213,8 +221,12 @@ class Sentences:
         return True
 
     def _ends_before(self, char: str) -> bool:
+        if char == "|" and not self._lines:  # the row of a table goes on
+            return False
         if self._lines > 1 or self._kind == "wide":
             return True
+        if self._kind == "point":
+            return (self._gap or not _LATIN.match(char)) and not self._shortened(char)
         if self._kind == "mark":
             return self._gap or _chinese(char)
         if not self._gap or char.islower():
@@ -227,8 +239,8 @@ class Sentences:
         if len(self._word) - len(word) > 1:  # an ellipsis
             return False
         found = _ASCII_END.search(word)
-        bare = found[0].lower() if found else ""
-        if bare in _SHORTENED or (bare in _NUMBERED and char.isdigit()):
+        bare = found[0] if found else ""
+        if _SHORTENED.fullmatch(bare) or (char.isdigit() and _NUMBERED.fullmatch(bare)):
             return True
         if word != "I" and _INITIALS.fullmatch(word):
             return True
@@ -237,6 +249,12 @@ class Sentences:
 
 def _chinese(char: str) -> bool:
     return "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\uffef" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def check_by(by: str) -> None:
+    """Raises `ValueError` for a way of delivering text that there is not."""
+    if by != "sentence":
+        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
 
 
 class BySentence:

@@ -13,9 +13,10 @@ from cnllm.engine.parser import sorted_out
 from cnllm.engine.plan import build_request
 from cnllm.model import Model
 from cnllm.registry import Registry
+from cnllm.runs_sync import Run
 from cnllm.types import Note, Reply, ToolCall
 
-__all__ = ["Fitted", "Sanitized", "call", "fit", "sanitize", "stream"]
+__all__ = ["Fitted", "Sanitized", "call", "fit", "run", "sanitize", "stream"]
 
 
 def call(model: str | Model, messages: Any, **options: Any) -> Reply:
@@ -29,6 +30,12 @@ def stream(model: str | Model, messages: Any, **options: Any) -> Iterator[Stream
     """`Client.stream` with a client of its own."""
     with Client() as client, client.stream(model, messages, **options) as events:
         yield events
+
+
+def run(model: str | Model, messages: Any, **options: Any) -> Run:
+    """`Client.run` with a client of its own: the tool loop. Raises `LoopStopped(run)` where it broke off."""
+    with Client() as client:
+        return client.run(model, messages, **options)
 
 
 class Fitted(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A text or a call's arguments → the value a schema asks for, or why it is not one, in the validator's words."""
+"""A text → the value a schema asks for, or why it is not one, in the validator's words; a call's arguments too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-__all__ = ["Invalid", "Unusable", "built", "checked", "read_json"]
+__all__ = ["Invalid", "Unusable", "built", "checked", "faults", "read_json"]
 
 _MOST = 3  # faults that are told
 _LOOKED = 50  # faults that are looked for
@@ -83,7 +83,8 @@ def built(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
     """The value, or the instance of `kind` built from it. Raises `Invalid` or `Unusable`."""
     build = getattr(kind, "model_validate_json", None)
     if not callable(build):
-        _validate(value, schema)
+        if found := faults(value, schema):
+            raise Invalid(_listed(f"{error.json_path}: {error.message}" for error in found))
         return value
     try:
         return build(json.dumps(value))
@@ -105,7 +106,7 @@ def checked(schema: dict[str, Any]) -> None:
     _validator(msgspec.json.encode(schema))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def _validator(encoded: bytes) -> Any:
     """The validator of a schema, which reads its own dialect and fetches nothing."""
     import jsonschema
@@ -120,20 +121,21 @@ def _validator(encoded: bytes) -> Any:
     return kind(schema, registry=REGISTRY)
 
 
-def _validate(value: Any, schema: dict[str, Any]) -> None:
+def faults(value: Any, schema: dict[str, Any]) -> list[Any]:
+    """The errors that jsonschema finds, of several branches the one that fits best.
+
+    Raises `Unusable`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is fetched.
+    """
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 
     validator = _validator(msgspec.json.encode(schema))
     try:
-        found = list(itertools.islice(validator.iter_errors(value), _LOOKED))
+        return [best_match([error]) for error in itertools.islice(validator.iter_errors(value), _LOOKED)]
     except Unresolvable as error:
         raise Unusable(f"the schema refers to {error.ref}, which is not in it") from error
     except (re.error, RecursionError) as error:
         raise Unusable(f"the schema cannot be applied: {error}") from error
-    if found:
-        deepest = [best_match([error]) for error in found]  # of several branches the one that fits best
-        raise Invalid(_listed(f"{error.json_path}: {error.message}" for error in deepest))
 
 
 def _listed(faults: Iterable[str]) -> str:

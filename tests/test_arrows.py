@@ -25,7 +25,7 @@ MAY: dict[str, set[str]] = {
     "wires": VALUES,
     "leaks": VALUES,
     "protocols": VALUES,
-    "tools": VALUES,
+    "tools": VALUES | {"validation"},
     "validation": set(),
     "engine": VALUES | {"wires", "protocols", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
@@ -39,12 +39,23 @@ MAY: dict[str, set[str]] = {
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
-    "runs": VALUES | {"engine", "tools"},
-    **dict.fromkeys(("run", "run_async"), VALUES | {"engine", "jobs", "runs"}),
+    "runs": VALUES | {"engine", "sentences", "tools"},
+    **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS
-    | {"engine", "registry", "run", "run_async", "secrets", "sentences", "settings", "simulator", "tiers", "transport"},
-    "shortcuts": VALUES | {"engine", "registry", "client"},
+    | {
+        "engine",
+        "registry",
+        "runs_sync",
+        "runs_async",
+        "secrets",
+        "sentences",
+        "settings",
+        "simulator",
+        "tiers",
+        "transport",
+    },
+    "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES
     | HELPERS
     | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"}

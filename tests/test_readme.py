@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from msgspec import Struct
 
 from cnllm import flags, types
+from cnllm.cli import render
 from cnllm.cli.app import root
 from cnllm.cli.shapes import LISTINGS
 from cnllm.registry import Registry
@@ -221,7 +222,7 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
 
 SHAPES: dict[str, Any] = {
     "reply": types.Reply,
-    "events": types.Event,
+    "events": render.Line,
     "sanitize": Sanitized,
     "fit": Fitted,
     "logs-list": list[records.Summary],
@@ -277,8 +278,9 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
     call = ("call", "--model", "glm-4.7", "hi")
     jsonschema.validate(json.loads(said(*call, "--simulate", "--json")), schemas()["reply"])
     jsonschema.validate(json.loads(said(*call, "--plan")), schemas()["plan"])
-    for line in said(*call, "--simulate", "--events").splitlines():
-        jsonschema.validate(json.loads(line), schemas()["events"])
+    for more in ((), ("--tool", "calc")):
+        for line in said(*call, "--simulate", "--events", *more).splitlines():
+            jsonschema.validate(json.loads(line), schemas()["events"])
     commands = {
         "models-list": ("models", "list", "glm"),
         "models-show": ("models", "show", "glm-4.7"),

@@ -27,6 +27,14 @@ WHOLE: dict[str, list[str]] = {
     "a url in chinese": ["见 https://例子.com/a?q=中文.b 好。", "谢谢"],
     "western marks before chinese": ["OK?", "好的。", "Go!", "走"],
     "abbreviations": ["Mr. Smith, e.g. J. K. Smith of the U.S. Army, paid. ", "Fig. 3 shows. ", "No. ", "I disagree."],
+    "titles and months": [
+        "Mt. Everest, Lt. Kay and Sen. Lee. ",
+        "On Sept. 5 and Jan. 3, 2 men. ",
+        "It is a mar. ",
+        "So.",
+    ],
+    "a wide point": ["終わりです．", "次は３．１４と3．14．\n", "１．第一です．", "図１．", "次"],
+    "the row of a table": ["|a. B.|c。|\n", "|---|---|\n", "| One. | Two! | 三。 | four? |\n", "End. ", "So."],
     "paragraphs and lists": [
         "Intro:\n\n",
         "1. First item. ",
@@ -51,7 +59,7 @@ def test_sentences_are_whole_however_they_arrive(case: str) -> None:
     assert split(text, *range(len(text))) == WHOLE[case]
 
 
-MARKS = '.。！？?!`"*_>…)-’aB1中 \n'
+MARKS = '|．.。！？?!`"*_>…)-’aB1中 \n'
 PIECES = st.lists(
     st.sampled_from([*MARKS, "```", "~~~", "\n\n", "**", "://", "www.", "Mr", "e.g."]) | st.text(max_size=4),
     max_size=60,

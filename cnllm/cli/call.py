@@ -253,7 +253,7 @@ class _Call:
         """With tools that are executed here: the answer after as many calls as the model makes."""
         assert self.box is not None
         options = {name: value for name, value in self.options.items() if name != "tools"}
-        did = went.go(client, self.model, self.messages, self.box, view, stream=self.stream, **options)
+        did = went.go(client, self.model, self.messages, self.box, view, stream=self.stream, by=self._by(), **options)
         if did.error is None:
             assert did.reply is not None
             turn.finish(did.reply, did.said)
@@ -266,6 +266,9 @@ class _Call:
             view.end(did.reply if errors.came(did.reply) else None)
         raise did.error
 
+    def _by(self) -> Literal["sentence"] | None:
+        return "sentence" if self.given["sentences"] else None
+
     def _view(self) -> render.View:
         if self.form == "json":
             return render.Silent()
@@ -275,8 +278,7 @@ class _Call:
         return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
     def _streamed(self, client: Client, view: render.View, turn: kept.Turn) -> Reply:
-        by: Literal["sentence"] | None = "sentence" if self.given["sentences"] else None
-        with client.stream(self.model, self.messages, by=by, **self.options) as stream:
+        with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:
             try:
                 for event in stream:
                     view.event(event)

@@ -24,7 +24,7 @@ EXAMPLES = options.examples(
     "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
     r"printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7",
 )
-_COMMAND = re.compile(r"/[a-z]+(\s|$)")
+_COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _EARLIER = 500  # turns that the arrow keys find again
 
 
@@ -138,11 +138,11 @@ def _turns(talk: Talk, turns: Typed) -> int:
 
 
 def _turn(talk: Talk, said: str) -> bool:
-    from cnllm.cli import prompt, slash, typed
+    from cnllm.cli import prompt, slash
 
     if _COMMAND.match(said):
         return slash.run(talk, said)
-    text = typed.text(said.removeprefix("/") if said.startswith("//") else said)
+    text = said.removeprefix("/") if said.startswith("//") else said
     if text.strip():
         talk.ask(prompt.messages(text, None, ())[0])
     return True

@@ -6,8 +6,10 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from cnllm.cli.table import table
+from cnllm.cli.terminal import cells
 
 __all__ = ["address", "cut", "fitted", "middle", "room"]
 
@@ -35,7 +37,7 @@ def fitted(
     The widest gives first. A cell that is too long loses its end, in the columns of `middles` its middle, and in those
     of `addresses` what stands between the host and the end.
     """
-    widths = [max(len(line[place]) for line in [heads, *rows]) for place in range(len(heads))]
+    widths = [max(cells(line[place]) for line in [heads, *rows]) for place in range(len(heads))]
     over = sum(widths) + _GAP * (len(heads) - 1) - (width or room())
     while over > 0 and (open_ := [place for place, least in give.items() if widths[place] > least]):
         widest = max(open_, key=lambda place: widths[place])
@@ -48,15 +50,23 @@ def fitted(
 
 def cut(text: str, width: int) -> str:
     """The text, without its end where it is too long."""
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+    return text if cells(text) <= width else _begin(text, width - 1) + "…"
 
 
 def middle(text: str, width: int) -> str:
     """The text, without its middle where it is too long: the end of a path says most."""
-    if len(text) <= width:
+    if cells(text) <= width:
         return text
     tail = (width - 1) * 3 // 5
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    return f"{_begin(text, width - 1 - tail)}…{_begin(text[::-1], tail)[::-1]}"
+
+
+def _begin(text: str, width: int) -> str:
+    """As much of a text as fits into so many columns."""
+    for end, taken in enumerate(accumulate(map(cells, text)), 1):
+        if taken > width:
+            return text[: end - 1]
+    return text
 
 
 def address(text: str, width: int) -> str:

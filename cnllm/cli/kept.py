@@ -5,6 +5,7 @@ So a store that cannot be used is told of in a line and the call goes on, unless
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -26,7 +27,7 @@ class Log:
 
     def __init__(self, which: str | None, *, writes: bool) -> None:
         self._which = which
-        self._mode = log_mode.mode() if writes else "off"
+        self._mode = _mode() if writes else "off"
         self._store: store.Store | None = None
         self._conversation: store.Conversation | None = None
         self._entries: list[dict[str, Any]] = []
@@ -160,6 +161,17 @@ class Turn:
     ) -> None:
         if error is not None:
             self.fail(error)
+
+
+def _mode() -> log_mode.Mode:
+    """What is in force; nothing is kept where that cannot be read, for it may say so."""
+    try:
+        return log_mode.mode()
+    except CnllmError as error:
+        if os.environ.get("CNLLM_LOG"):
+            raise
+        _told(error)
+        return "off"
 
 
 def _told(error: CnllmError) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, errors, options, render, streams
+from cnllm.cli import complete, errors, options, render, streams, terminal
 from cnllm.log_mode import Mode
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def list_(count: int, as_json: bool) -> None:
         _dump(found)
     elif found:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        cells = [_row(one, transcript.local(one.last)) for one in found]
-        render.emit(fitted(heads, cells, give={3: 12, 5: 20}, middles=frozenset([3]), right=frozenset([2])))
+        rows = [_row(one, transcript.local(one.last)) for one in found]
+        render.emit(fitted(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2])))
     else:
         streams.say("no conversation is kept yet; cnllm call begins one")
 
@@ -122,7 +123,8 @@ def export(ident: str | None) -> None:
     with Store.open() as store:
         ids = None if ident is None else [store.conversation(ident).id]
         for one in store.records(ids, exchanges=True):
-            render.emit(as_json(one))
+            line = as_json(one)
+            render.emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
 
 
 @logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))

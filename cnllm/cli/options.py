@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:  # older clicks' is not generic
     _ParamType = click.ParamType
 
-__all__ = ["Command", "Group", "Level", "as_json", "examples", "model", "tool"]
+__all__ = ["LEVEL_WORDS", "Command", "Group", "Level", "as_json", "examples", "level", "model", "tool"]
 
 Decorator = Callable[[Any], Any]
 
@@ -42,28 +42,31 @@ class Group(click.Group):
     command_class = Command
 
 
+LEVEL_WORDS = ("off", "on", *LEVELS)
+"""How much a model shall think, in words."""
+
+
+def level(said: str, where: str = "") -> str | int:
+    """How much a model shall think: one of the words, or a number of tokens. `where` it was said begins the error."""
+    if said in LEVEL_WORDS:
+        return said
+    if said.isdecimal() and said.isascii():
+        return int(said)
+    raise errors.Wrong(f"{where}{said!r} is no level", f"it is one of {', '.join(LEVEL_WORDS)}, or a number of tokens")
+
+
 class Level(_ParamType):
     """How much a model shall think: a word, or a number of tokens."""
 
     name = "level"
-    words = ("off", "on", *LEVELS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        if isinstance(value, int):
-            return value
-        if value in self.words:
-            return str(value)
-        if value.isdecimal() and value.isascii():
-            return int(value)
-        raise errors.Wrong(
-            f"--reasoning {value!r} is no level",
-            f"it is one of {', '.join(self.words)}, or a number of tokens",
-        )
+        return value if isinstance(value, int) else level(value, "--reasoning ")
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(word) for word in self.words if word.startswith(incomplete)]
+        return [CompletionItem(word) for word in LEVEL_WORDS if word.startswith(incomplete)]
 
 
 def examples(*lines: str) -> str:

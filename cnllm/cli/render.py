@@ -25,13 +25,14 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    ToolResult,
     UsageSeen,
 )
 
 if TYPE_CHECKING:
     from cnllm.engine.todo import Step
 
-__all__ = ["Lines", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
+__all__ = ["Line", "Lines", "Returned", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 _SHORT = 300  # characters of a tool's result
@@ -81,16 +82,29 @@ class Silent:
         self.end(reply)
 
 
+class Returned(msgspec.Struct, frozen=True, tag="tool_result"):
+    """What a call gave that was executed, or why it was not. It comes after the end of the reply that made the call."""
+
+    result: ToolResult
+
+
+Line = Event | Returned
+"""What `--events` prints."""
+
+
 class Lines:
     """One event a line (`--events`)."""
 
     def event(self, event: Event) -> None:
         """The event."""
+        self._line(event)
+
+    def _line(self, line: Line) -> None:
         try:
-            line = msgspec.json.encode(event).decode()
+            text = msgspec.json.encode(line).decode()
         except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
-            line = json.dumps(msgspec.to_builtins(event))
-        emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
+            text = json.dumps(msgspec.to_builtins(line))
+        emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
     def whole(self, reply: Reply) -> None:
         """The events that a stream of this reply would have had."""
@@ -108,7 +122,9 @@ class Lines:
         self.event(Finished(reply.finish, reply.raw_finish))
 
     def step(self, step: Step) -> None:
-        """The events have no results."""
+        """The results of its calls."""
+        for result in step.results:
+            self._line(Returned(result))
 
     def end(self, reply: Reply | None) -> None:
         """The events said it all."""

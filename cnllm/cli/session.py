@@ -84,7 +84,7 @@ def client(
     for place in records:
         from cnllm.cassette import Recorder
 
-        transport = Recorder(transport or _default(registry, simulate), place, errors.hide())
+        transport = Recorder(transport or _default(registry, simulate), place, errors.hide)
     return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
 
 

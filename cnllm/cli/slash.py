@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from cnllm.cli import errors, render, streams, terminal
+from cnllm.cli import errors, options, render, streams, terminal
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "completions", "run"]
 COMMANDS = {
     "/help": "this list",
     "/model NAME": "ask another model from here on; without NAME: which one is asked",
+    "/reasoning LEVEL": "how much models are to think, or default; without LEVEL: what it is",
     "/tools": "what the model may call",
     "/retry": "ask the last turn again",
     "/undo": "take the last turn back, in the logs too",
@@ -24,6 +25,7 @@ COMMANDS = {
     "/thinking": "show what models think, or fold it into a line",
     "/quit": "leave, as Ctrl-D does",
 }
+_DEFAULT = "default"
 TYPING = (
     "A line is a turn. Alt-Enter begins a new line in it; so does Enter after a backslash, and between two ```.\n"
     "Ctrl-C stops an answer. A text that begins with a slash: write // for the first."
@@ -32,7 +34,8 @@ TYPING = (
 
 def run(talk: Talk, line: str) -> bool:
     """Does what a line that begins with a slash says; False where the chat is to end."""
-    name, _, argument = line.strip().partition(" ")
+    name, argument = (*line.split(maxsplit=1), "")[:2]
+    name = name.lower()
     if name in ("/quit", "/exit"):
         return False
     known = _KNOWN.get(name)
@@ -41,7 +44,7 @@ def run(talk: Talk, line: str) -> bool:
         return True
     try:
         known(talk, argument.strip())
-    except (CnllmError, ValueError, TypeError, LookupError) as error:
+    except (CnllmError, errors.Wrong, ValueError, TypeError, LookupError) as error:
         errors.say(*errors.words(error))
     return True
 
@@ -51,11 +54,14 @@ def completions(talk: Talk, before: str) -> Iterable[str]:
     name, space, argument = before.partition(" ")
     if not space:
         return [word.split()[0] for word in COMMANDS if word.startswith(name)]
+    if name == "/reasoning":
+        return [word for word in (*options.LEVEL_WORDS, _DEFAULT) if word.startswith(argument)]
     return talk.registry.complete(argument) if name == "/model" else []
 
 
 def _help(talk: Talk, argument: str) -> None:
-    lines = [f"  {name:<12} {said}" for name, said in COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {said}" for name, said in COMMANDS.items()]
     streams.say("\n".join([*lines, TYPING]))
 
 
@@ -65,6 +71,13 @@ def _model(talk: Talk, argument: str) -> None:
         streams.say(f"now asking {talk.model.name}")
     else:
         streams.say(f"asking {talk.model.name}; /model NAME asks another")
+
+
+def _reasoning(talk: Talk, argument: str) -> None:
+    if argument:
+        talk.reason(None if argument == _DEFAULT else options.level(argument))
+    said = "the endpoint's default" if talk.reasoning is None else talk.reasoning
+    streams.say(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
 
 
 def _tools(talk: Talk, argument: str) -> None:
@@ -108,6 +121,7 @@ def _shown(text: str) -> str:
 _KNOWN: dict[str, Callable[[Talk, str], None]] = {
     "/help": _help,
     "/model": _model,
+    "/reasoning": _reasoning,
     "/tools": _tools,
     "/retry": _retry,
     "/undo": _undo,

@@ -12,15 +12,19 @@ __all__ = ["fields", "table"]
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
     """Rows under their heads, as wide as they need to be; the columns in `right` end together."""
     cells = [[terminal.escape(cell.replace("\n", " ")) for cell in row] for row in [heads, *rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    widths = [max(terminal.cells(row[column]) for row in cells) for column in range(len(heads))]
     lines = []
     for row in cells:
         padded = [
-            cell.rjust(width) if column in right else cell.ljust(width)
+            f"{_blank(cell, width)}{cell}" if column in right else f"{cell}{_blank(cell, width)}"
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
+
+
+def _blank(cell: str, width: int) -> str:
+    return " " * (width - terminal.cells(cell))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:

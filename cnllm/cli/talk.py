@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnllm.cli import errors, folded, kept, session, went
+from cnllm.cli import errors, folded, kept, session, streams, went
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Reply, Text
 
@@ -54,13 +55,19 @@ class Talk:
         self._options = options
         self._told: set[str] = set()
         self._turns: list[tuple[int | None, list[Message]]] = [*log.turns()]
-        self._failed: Message | None = None
-        self._check(model, place)
+        self._failed: tuple[int | None, Message] | None = None  # the last turn, if nothing came of it
+        self._check(model, place, options)
 
     @property
     def registry(self) -> Registry:
         """Where models are looked up."""
         return self._client.registry
+
+    @property
+    def reasoning(self) -> str | int | None:
+        """How much models are to think; None where that is left to them."""
+        found: str | int | None = self._options.get("reasoning")
+        return found
 
     @property
     def count(self) -> int:
@@ -85,8 +92,9 @@ class Talk:
         new = self._new(question)
         view = folded.Folded(thinking=self.thinking, told=self._told)
         origin = "simulated" if self._client.simulate else "endpoint"
-        place, self._failed = self._place, question
+        place, self._failed = self._place, (None, question)
         with self._log.turn(new, self.model, origin, place.protocol, place.base_url) as turn:
+            self._failed = turn.number, question
             did = self._went(new, view)
             if did.reply is not None:
                 self.answers.append(did.reply)
@@ -111,42 +119,58 @@ class Talk:
                 errors.say(message, hint or AGAIN)
 
     def _went(self, new: list[Message], view: folded.Folded) -> went.Went:
+        asked = _asked(self._options, self._place)
         try:
-            return went.go(self._client, self.model, self._messages(*new), self.box, view, **self._asked(self._place))
+            return went.go(self._client, self.model, self._messages(*new), self.box, view, **asked)
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
             return went.Went(None, [], None, error)
-
-    def _asked(self, place: Place) -> dict[str, Any]:
-        return self._options if place.key is None else {**self._options, "api_key": place.key}
 
     def _keep(self, turn: kept.Turn, new: list[Message], said: list[Message]) -> None:
         self._failed = None
         self._turns.append((turn.number, [*new, *said]))
 
     def retry(self) -> bool:
-        """Asks the last turn again, one that failed or one that is taken back for it. False where there is none."""
-        question = self._failed or self._back()
+        """Asks the last turn again, be it one that failed. False where there is none.
+
+        What it had come to is taken back once there is something in its place, and stays if nothing comes.
+        """
+        if self._failed is not None:
+            self.ask(self._failed[1])
+            return True
+        question = _question(self._turns[-1][1]) if self._turns else None
         if question is None:
             return False
-        self.ask(question)
+        before = self._turns.pop()
+        try:
+            self.ask(question)
+        finally:
+            if self._failed is None:
+                self._forget(before[0])
+            else:
+                self._turns.append(before)
+                self._failed = None
+                streams.say("the answer that was there stays")
         return True
 
     def undo(self) -> str | None:
         """Takes the last turn back, here and in the store: what was asked in it, None where there is none.
 
-        One that failed is taken back already, and only forgotten.
+        One that failed is only in the store.
         """
-        question = self._failed or self._back()
-        self._failed = None
-        return None if question is None else question.text
-
-    def _back(self) -> Message | None:
-        if not self._turns:
+        if self._failed is not None:
+            number, question = self._failed
+            self._failed = None
+        elif self._turns:
+            number, said = self._turns.pop()
+            question = _question(said) or Message("user", [])
+        else:
             return None
-        number, said = self._turns.pop()
+        self._forget(number)
+        return question.text
+
+    def _forget(self, number: int | None) -> None:
         if number is not None:
             self._log.forget(number)
-        return next((message for message in said if message.role == "user"), None)
 
     # ── models ───────────────────────────────────────────────────────────────
     def switch(self, name: str) -> None:
@@ -161,14 +185,21 @@ class Talk:
             offline=self._client.simulate,
         )
         session.key(model, None, needed=False)
-        self._check(model, Place())
+        self._check(model, Place(), self._options)
         self.model, self._place = model, Place()
 
-    def _check(self, model: Model, place: Place) -> None:
+    def reason(self, level: str | int | None) -> None:
+        """From now on models are to think so much, or as they do by themselves; what cannot be had is noted."""
+        others = {name: value for name, value in self._options.items() if name != "reasoning"}
+        options = others if level is None else {**others, "reasoning": level}
+        self._check(self.model, self._place, options)
+        self._options = options
+
+    def _check(self, model: Model, place: Place, options: dict[str, Any]) -> None:
         """Raises what is wrong with asking this model, its key included, before anything is typed for it."""
         question = Message("user", [Text("?")])
         tools = self.box.tools or None
-        probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **self._asked(place))
+        probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **_asked(options, place))
         probe.close()
         folded.tell(probe.plan.notes, self._told)
 
@@ -196,3 +227,12 @@ class Talk:
         if unpriced:
             parts.append(f"price of {unpriced} unknown")
         return " · ".join(parts)
+
+
+def _asked(options: dict[str, Any], place: Place) -> dict[str, Any]:
+    return options if place.key is None else {**options, "api_key": place.key}
+
+
+def _question(said: Sequence[Message]) -> Message | None:
+    """What was asked in a turn."""
+    return next((message for message in said if message.role == "user"), None)

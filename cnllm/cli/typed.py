@@ -5,6 +5,7 @@ A turn is a line, or several: a line that ends in a backslash goes on, and so do
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from cnllm.cli.toolbox import Answer
     from cnllm.types import ToolCall
 
-__all__ = ["Lines", "Terminal", "Typed", "reader", "text", "unfinished"]
+__all__ = ["Lines", "Terminal", "Typed", "in_block", "reader"]
 
-_FENCE = "```"
+_FENCE = re.compile(r"\s*(`{3,})([^`]*)")
 _YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 _SHORT = 200  # characters of a call's arguments; the whole of it stands above the question
 
@@ -36,16 +37,15 @@ class Typed(Protocol):
         """May this call be executed?"""
 
 
-def unfinished(said: str) -> bool:
-    """Does the turn go on in the next line?"""
-    lines = said.split("\n")
-    return lines[-1].endswith("\\") or sum(line.lstrip().startswith(_FENCE) for line in lines) % 2 == 1
-
-
-def text(said: str) -> str:
-    """A turn without the backslashes that only said that it goes on."""
-    lines = said.split("\n")
-    return "\n".join([*(line.removesuffix("\\") for line in lines[:-1]), lines[-1]])
+def in_block(said: str) -> bool:
+    """Has a fence been opened and not closed? Ticks with more ticks after them in their line open none."""
+    opened = 0
+    for fence in filter(None, map(_FENCE.fullmatch, said.split("\n"))):
+        if not opened:
+            opened = len(fence[1])
+        elif len(fence[1]) >= opened and not fence[2].strip():
+            opened = 0
+    return opened > 0
 
 
 def reader(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> Typed:
@@ -78,11 +78,12 @@ class Lines:
     def turn(self, prompt: str) -> str:
         """The next line, or lines where it goes on."""
         said = self._line()
-        while unfinished(said):
+        while (block := in_block(said)) or said.endswith("\\"):
             try:
-                said += "\n" + self._line()
+                more = self._line()
             except EOFError:
                 break
+            said = f"{said if block else said[:-1]}\n{more}"
         return said
 
     def answer(self, call: ToolCall) -> Answer:
@@ -155,7 +156,10 @@ def _keys() -> Any:
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if unfinished(buffer.text):
+        if in_block(buffer.text):
+            buffer.insert_text("\n")
+        elif buffer.text.endswith("\\") and buffer.document.is_cursor_at_the_end:
+            buffer.delete_before_cursor()  # it only said that the turn goes on
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.client import Client
     from cnllm.engine.todo import Step
     from cnllm.model import Model
-    from cnllm.run import Run
+    from cnllm.runs_sync import Run
     from cnllm.types import Message, Note, Reply
 
 __all__ = ["ONLY_THINKING", "Went", "ended", "go", "thought_only"]
@@ -41,13 +41,14 @@ def go(
     view: View,
     *,
     stream: bool = True,
+    by: Literal["sentence"] | None = None,
     **options: Any,
 ) -> Went:
     """Asks, executes what is called and may be, and shows all of it. Ctrl-C ends it; what came is kept."""
     loop: dict[str, Any] = {"tools": box.tools or None, "approve": box.approve, **options}
     if not stream:
         return _whole(client, model, messages, view, loop)
-    run = client.run_stream(model, messages, on_step=view.step, **loop)
+    run = client.run_stream(model, messages, on_step=view.step, by=by, **loop)
     before, error = len(run.messages), None
     try:
         with run:
@@ -59,7 +60,7 @@ def go(
 
 
 def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> Went:
-    from cnllm.engine.chain import settled
+    from cnllm.engine.repair import settled
 
     def show(step: Step) -> None:
         view.whole(step.reply)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EmptyReply, StreamCut, Timeout, TransportError
@@ -13,7 +13,6 @@ from cnllm.types import (
     Cost,
     Event,
     Message,
-    Opaque,
     Part,
     ReasoningDelta,
     Reply,
@@ -33,47 +32,16 @@ __all__ = [
     "lost",
     "repeated",
     "result_turn",
-    "said_something",
-    "settled",
     "total_cost",
     "total_usage",
     "unique",
     "wrong",
 ]
 
-INTERRUPTED = "interrupted: it was not run, or its result was lost"
 _CYCLE = 3  # steps that a circle may have
 
 
 # ── history ──────────────────────────────────────────────────────────────────
-
-
-def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
-    """The messages with a result for every call, and how many had to be made up: they say "interrupted"."""
-    out: list[Message] = []
-    waiting: list[ToolCall] = []
-    made_up = 0
-
-    def close() -> None:
-        nonlocal made_up
-        out.extend(result_turn(failed(call, INTERRUPTED)) for call in waiting)
-        made_up += len(waiting)
-        waiting.clear()
-
-    for message in messages:
-        if message.role == "tool":
-            for part in message.parts:
-                if type(part) is ToolResult and waiting:
-                    found = next((c for c in waiting if c.id == part.id), None if part.id else waiting[0])
-                    if found is not None:
-                        waiting.remove(found)
-        else:
-            close()
-        out.append(message)
-        if message.role == "assistant":
-            waiting += message.tool_calls
-    close()
-    return out, made_up
 
 
 def result_turn(result: ToolResult) -> Message:
@@ -106,11 +74,6 @@ def unique(reply: Reply, used: set[str]) -> Reply:
 
 id_of = id
 """The object's own, where `id` names a call's."""
-
-
-def said_something(message: Message) -> bool:
-    """Is there anything in the turn that an endpoint takes back? Thinking alone is refused by many."""
-    return any(type(p) in (ToolCall, Opaque) or (type(p) is Text and bool(p.text.strip())) for p in message.parts)
 
 
 # ── a step ───────────────────────────────────────────────────────────────────
@@ -193,12 +156,14 @@ def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult]]], t
     return False
 
 
-def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[bytes]:
-    """Calls and what they gave, whatever their order and ids."""
-    pairs = zip(calls, results, strict=True)
-    encode = msgspec.json.Encoder(order="sorted").encode
+def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+    """Calls and what they gave, whatever their order and ids. In ASCII: there may be halves of characters in them."""
     return sorted(
-        encode([c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, r.media]) for c, r in pairs
+        json.dumps(
+            [c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, *map(repr, r.media)],
+            sort_keys=True,
+        )
+        for c, r in zip(calls, results, strict=True)
     )
 
 

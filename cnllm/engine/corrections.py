@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from cnllm.engine.chain import total_cost, total_usage
 from cnllm.engine.plan import Plan
-from cnllm.types import Cost, Message, Note, Reply, Text, Usage
+from cnllm.types import Message, Note, Reply, Text
 
 __all__ = ["fault", "gave_up", "request", "together"]
 
@@ -37,25 +38,11 @@ def together(first: Reply, last: Reply, words: str, nth: int, most: int) -> Repl
     note = Note("answer-corrected", "corrections", words, did)
     kept = [n for n in first.notes if n.code != _INVALID]
     notes = [*kept, note, *(n for n in last.notes if n not in kept)]
-    return replace(last, notes=notes, usage=_sum(first.usage, last.usage), cost=_cost(first.cost, last.cost))
+    both = [first, last]
+    return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
 
 
 def gave_up(reply: Reply, words: str, why: str) -> Reply:
     """The reply, where no correction of it came."""
     note = Note("correction-failed", "corrections", words, f"sent back, but no other answer came: {why}")
     return replace(reply, notes=[*reply.notes, note])
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    """Counts of two requests together; what one of them did not tell is not known of both."""
-    counts = {}
-    for name in Usage.__struct_fields__:
-        a, b = getattr(one, name), getattr(other, name)
-        counts[name] = None if a is None or b is None else a + b
-    return Usage(**counts)
-
-
-def _cost(one: Cost | None, other: Cost | None) -> Cost | None:
-    if one is None or other is None or one.currency != other.currency:
-        return None
-    return Cost(one.amount + other.amount, one.currency)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnllm.engine import ids, media, repair, replay, roles
+from cnllm.engine import ids, media, prompted, repair, replay, roles
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Function
 from cnllm.flags import Flags, Messages, Reasoning, Tools
@@ -26,7 +26,7 @@ def fit(
     """
     rules = flags.messages or Messages()
     calling = flags.tools or Tools()
-    turns = list(enumerate(replay.replayed(messages, model, flags.reasoning or Reasoning(), ledger)))
+    turns = repair.apart(list(enumerate(messages)), ledger)
     spoken = {message.role for message in messages}
     if "developer" in spoken and not rules.developer:
         turns = roles.as_system(turns, ledger)
@@ -34,10 +34,13 @@ def fit(
     if pictures and flags.input is not None:
         turns = media.readable(turns, flags.input, ledger)
     if calling.supported is False and ledger.policy != "send":
-        turns = repair.as_text(turns, ledger)
+        words = prompted.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
+        turns = repair.as_text(repair.paired(turns, None, True, ledger), words, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
-        turns = repair.paired(turns, schemas, bool(calling.result_name), ledger)
+        turns = repair.paired(turns, schemas, False, ledger)
+    turns = repair.heard(replay.unsealed(turns, model, ledger), ledger)
+    turns = replay.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.full(turns, ledger)
     if not turns:
         said = f"{len(messages)} messages that say nothing"

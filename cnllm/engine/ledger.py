@@ -6,6 +6,7 @@ from collections.abc import Collection
 from copy import copy
 from typing import NoReturn
 
+from cnllm.engine.decode import whole
 from cnllm.errors import CannotSend
 from cnllm.model import Model
 from cnllm.types import Note
@@ -89,4 +90,4 @@ class Ledger:
         place = self._places.get((flag, self.mode))
         if place is None:  # a long history may have hundreds of notes on one flag
             place = self._places[flag, self.mode] = self.model.where(flag, self.mode)
-        return Note(code, flag, shown, did, place)
+        return Note(code, flag, str(whole(shown)), str(whole(did)), place)  # what is quoted may hold half a character

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from cnllm.engine import chain
+from cnllm.engine import chain, repair
 from cnllm.engine.endings import blocks
 from cnllm.engine.plan import Plan
 from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
@@ -54,15 +54,16 @@ Steps = Generator[Any, Any, Any]
 class Loop:
     """One loop: `effects()` are its steps, the rest is what has come of them so far.
 
-    `refuse` says what is wrong with a call, None where it can be executed; `approves` whether someone is asked before;
-    `forced` is a choice of tools that holds for the first step alone; `again` whether a step that broke off is taken
-    again. `plan` is the request that was sent last.
+    `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
+    executed; `approves` whether someone is asked before; `forced` is a choice of tools that holds for the first step
+    alone; `again` whether a step that broke off is taken again. `plan` is the request that was sent last.
     """
 
     def __init__(
         self,
         messages: Sequence[Message],
         *,
+        meant: Callable[[ToolCall], ToolCall],
         refuse: Callable[[ToolCall], str | None],
         stream: bool,
         max_steps: int,
@@ -72,12 +73,13 @@ class Loop:
         again: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.history, self._made_up = chain.settled(messages)
+        self.history, self._made_up = repair.settled(messages)
         self.steps: list[Step] = []
         self.reply: Reply | None = None
         self.stopped: Stopped | None = None
         self.cancelled = False
         self.plan: Plan | None = None
+        self._meant = meant
         self._refuse = refuse
         self._stream = stream
         self._max_steps = max_steps
@@ -94,7 +96,7 @@ class Loop:
     @property
     def messages(self) -> list[Message]:
         """The conversation, at any time with a result for every call."""
-        return chain.settled(self.history)[0]
+        return repair.settled(self.history)[0]
 
     def saw(self, event: Event) -> None:
         """An event of the model's call was delivered."""
@@ -149,7 +151,7 @@ class Loop:
         return "".join(self._said[ReasoningDelta]), "".join(self._said[TextDelta])
 
     def _keep(self, turn: Message) -> None:
-        if chain.said_something(turn):
+        if any(map(repair.says, turn.parts)):
             self.history.append(turn)
 
     # ── a step ───────────────────────────────────────────────────────────────
@@ -158,7 +160,7 @@ class Loop:
         began = self._clock()
         self._notes = []
         if not self.steps and self._made_up:
-            self._note("result-missing", "messages", f"{self._made_up} calls without a result", chain.INTERRUPTED)
+            self._note("call-unanswered", "messages", f"{self._made_up} calls without a result", repair.INTERRUPTED)
         if self._forced and len(self.steps) == 1:
             self._note("tool-choice", "tool_choice", self._forced, "auto: the first step has called")
         reply = yield from self._reply()
@@ -204,16 +206,19 @@ class Loop:
 
     def _reply(self) -> Generator[Any, Any, Reply | None]:
         """A reply that can be gone on with; None when the run was cancelled. Raises what the call ended with."""
-        got: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
+        first: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
+        got = first
         kept: Reply | None = None
         tries = 0
         while got is not None and tries < AGAIN and self._again and (why := chain.wrong(got, tries)) is not None:
             tries += 1
-            kept = got if isinstance(got, Reply) else kept
+            kept = got if kept is None and isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
             got = yield self._ask(self.history, stream=False)
         if got is None or self.cancelled:
             return None
+        if kept is not None and kept.text.strip() and chain.hopeless(got):  # what said something stands
+            got = kept
         if self._again and chain.hopeless(got):
             more = yield from self._continued(got)
             if self.cancelled:
@@ -226,7 +231,7 @@ class Loop:
                     yield [Finished(got.reply.finish, got.reply.raw_finish)]
                 raise got from got.__cause__
             got = kept
-        if tries and self._stream and got is not kept:
+        if self._stream and got is not first:
             yield [*chain.continuing(*self._delivered(), self._begun, got), *blocks(got)]
         return got
 
@@ -259,9 +264,17 @@ class Loop:
 
     # ── the tools' part ──────────────────────────────────────────────────────
 
+    def _as_meant(self, call: ToolCall) -> ToolCall:
+        meant = self._meant(call)
+        if meant is not call:
+            self._note(
+                "arguments-decoded", "tools", f"JSON inside JSON strings: {call.name} {call.raw[:80]}", "decoded"
+            )
+        return meant
+
     def _results(self, reply: Reply) -> Generator[Any, Any, tuple[ToolResult, ...]]:
         """A result for every call of a reply, in order, into the history too, whatever happens meanwhile."""
-        calls = reply.tool_calls
+        calls = [self._as_meant(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
         execute = Execute([], [])
         places: list[int] = []
@@ -271,7 +284,7 @@ class Loop:
                     None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
                 )
                 why = why or self._refuse(call)
-                if why is None and self._approves:
+                if why is None and self._approves and not self.cancelled:
                     why = _refusal((yield Approve(call)))
                 if self.cancelled:
                     break
@@ -285,7 +298,7 @@ class Loop:
         finally:
             for place, result in zip(places, execute.results, strict=False):
                 results[place] = result
-            why = CANCELLED if self.cancelled else chain.INTERRUPTED
+            why = CANCELLED if self.cancelled else repair.INTERRUPTED
             told = [r or chain.failed(call, why) for call, r in zip(calls, results, strict=True)]
             self.history += map(chain.result_turn, told)
         return tuple(told)

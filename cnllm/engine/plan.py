@@ -120,8 +120,6 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
 
     last = _last_said(turns)
-    if prompted.is_prompted(flags, asked.on_unsupported):
-        turns = prompted.as_text(turns, ledger)
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)

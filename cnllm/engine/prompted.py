@@ -12,12 +12,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function
+from cnllm.engine.repair import Words
 from cnllm.flags import Flags, Leak
-from cnllm.types import Message, Part, Text, ToolCall, ToolResult
+from cnllm.types import Message, Text, ToolCall, ToolResult
 
-__all__ = ["FLAG", "Prompted", "as_text", "described", "instructed", "is_prompted", "rules", "taken_off"]
+__all__ = ["FLAG", "WORDS", "Prompted", "described", "instructed", "is_prompted", "rules", "taken_off"]
 
 FLAG = "tools.otherwise"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -91,50 +93,13 @@ def instructed(turns: Sequence[Message], text: str) -> list[Message]:
 # ── the history ──────────────────────────────────────────────────────────────
 
 
-def as_text(turns: Sequence[Message], ledger: Ledger) -> list[Message]:
-    """Earlier calls as the blocks they would be here, their results as messages of the user."""
-    out: list[Message] = []
-    names: dict[str, str] = {}
-    waiting: list[str] = []  # calls whose results may not say whose they are
-    joins = False
-    for turn in turns:
-        if turn.role == "tool":
-            parts = [*out.pop().parts, Text("\n")] if joins else []
-            for part in turn.parts:
-                parts += _result(part, names, waiting) if type(part) is ToolResult else [part]
-            out.append(Message("user", tuple(parts)))
-        else:
-            if calls := turn.tool_calls:
-                names |= {call.id: call.name for call in calls}
-                waiting = [call.id for call in calls]
-                turn = replace(turn, parts=tuple(_written(turn.parts)))
-            out.append(turn)
-        joins = turn.role == "tool"
-    if names or any(turn.role == "tool" for turn in turns):
-        ledger.note("calls-as-text", FLAG, "earlier calls and results", "written as text")
-    return out
+def _call(call: ToolCall) -> str:
+    return _block(call.name, call.raw if call.arguments is None else call.arguments)
 
 
-def _written(parts: Sequence[Part]) -> list[Part]:
-    """An assistant's parts, each call a block on a line of its own."""
-    out: list[Part] = []
-    for part in parts:
-        if type(part) is not ToolCall:
-            out.append(part)
-            continue
-        before = next((known.text for known in reversed(out) if type(known) is Text and known.text), "\n")
-        block = _block(part.name, part.raw if part.arguments is None else part.arguments)
-        out.append(Text(block if before.endswith("\n") else "\n" + block))
-    return out
-
-
-def _result(result: ToolResult, names: dict[str, str], waiting: list[str]) -> list[Part]:
-    id = result.id or (waiting[0] if waiting else "")
-    if id in waiting:
-        waiting.remove(id)
-    name = result.name or names.get(id)
-    head = "<tool_result" + (f' name="{name}"' if name else "") + (' error="true"' if result.error else "") + ">"
-    return [Text(f"{head}\n{result.text}\n</tool_result>"), *result.media]
+def _result(result: ToolResult) -> str:
+    name, error = f' name="{result.name}"' if result.name else "", ' error="true"' if result.error else ""
+    return f"<tool_result{name}{error}>\n{result.text}\n</tool_result>"
 
 
 def _block(name: str, arguments: object) -> str:
@@ -142,7 +107,11 @@ def _block(name: str, arguments: object) -> str:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(whole(value)).decode()
+
+
+WORDS = Words(_call, _result, "calls-as-text", FLAG, "written as text")
+"""Earlier calls as the blocks they would be here, their results as messages of the user."""
 
 
 # ── the reply ────────────────────────────────────────────────────────────────

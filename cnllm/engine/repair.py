@@ -6,21 +6,24 @@ Only the copy for the wire changes, and each change has a note. Everything here 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.arguments import repaired
+from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 
-__all__ = ["INTERRUPTED", "Turn", "as_text", "full", "paired"]
+__all__ = ["INTERRUPTED", "IN_WORDS", "Turn", "Words", "apart", "as_text", "full", "heard", "paired", "says", "settled"]
 
 Turn = tuple[int, Message]
 """A message and where it stood in the caller's list, which is what notes speak of."""
 
-INTERRUPTED = "(interrupted: this call has no result)"
+INTERRUPTED = "interrupted: it was not run, or its result was lost"
 """What answers a call that nothing answers."""
 
 
@@ -91,21 +94,102 @@ class _Open:
         )
 
 
-def paired(turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]], named: bool, ledger: Ledger) -> list[Turn]:
-    """The turns with each call answered, in order, right after it; results of no call are left out.
+def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
+    """The messages with a result for every call, and how many had to be made up: they say that it was interrupted.
 
-    `schemas` are the parameters of the offered tools by name; `named`: a result carries its tool's name.
+    What stands there stays as it is: this is for a history that goes on, not for the wire.
+    """
+    waiting = _Open()
+    open_at: dict[int, list[_Slot]] = {}
+    before = ""
+    for index, message in enumerate(messages):
+        if message.role == "assistant" and (calls := message.tool_calls):
+            open_at[index] = [_Slot(call, index, order) for order, call in enumerate(calls)]
+            waiting.add(open_at[index], begins=before != "assistant")
+        for part in message.parts:
+            if type(part) is ToolResult and (slot := waiting.take(part)) is not None:
+                slot.result = part
+        before = message.role
+    out: list[Message] = []
+    lost: list[Message] = []
+    made_up = 0
+    for index, message in enumerate(messages):
+        if message.role != "tool":
+            out += lost
+            lost = []
+        out.append(message)
+        lost += [Message("tool", (_interrupted(slot.call),)) for slot in open_at.get(index, ()) if slot.result is None]
+        made_up += sum(slot.result is None for slot in open_at.get(index, ()))
+    return out + lost, made_up
+
+
+def _interrupted(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, INTERRUPTED, call.name, True)
+
+
+def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Results in messages of their own, and nothing else in these: what stood beside them is the user's, after them."""
+    out: list[Turn] = []
+    beside: list[Turn] = []
+    for index, message in turns:
+        role, kinds = message.role, {type(part) for part in message.parts}
+        if ToolCall in kinds and role != "assistant":
+            ledger.note("call-misplaced", "messages", f"messages[{index}] by {role} calls tools", "left out")
+            message = replace(message, parts=_but(message, ToolCall))
+        if role == "tool":
+            more = _but(message, ToolResult)
+            if any(map(says, more)):
+                said = f"messages[{index}] by tool holds more than results"
+                ledger.note("result-beside", "messages", said, "sent as the user's, after the results")
+                beside.append((index, Message("user", more)))
+                message = replace(message, parts=_only(message, ToolResult))
+                if not message.parts:
+                    continue
+            out.append((index, message))
+            continue
+        out += beside
+        beside = []
+        if ToolResult not in kinds:
+            out.append((index, message))
+            continue
+        ledger.note(
+            "result-beside", "messages", f"messages[{index}] by {role} holds results", "each in its own message"
+        )
+        given = [(index, Message("tool", _only(message, ToolResult)))]
+        rest = _but(message, ToolResult)
+        own = [(index, replace(message, parts=rest))] if rest else []
+        out += [*own, *given] if role == "assistant" else [*given, *own]
+    return out + beside
+
+
+def _only(message: Message, kind: type) -> tuple[Part, ...]:
+    return tuple(part for part in message.parts if type(part) is kind)
+
+
+def _but(message: Message, kind: type) -> tuple[Part, ...]:
+    return tuple(part for part in message.parts if type(part) is not kind)
+
+
+def paired(
+    turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, orphans: bool, ledger: Ledger
+) -> list[Turn]:
+    """The turns with each call answered, in order, right after it; results of no call stay only if `orphans` may.
+
+    `schemas` are the parameters of the offered tools by name; None: arguments may stay as they came.
     """
     kept: list[_Kept] = []
     waiting = _Open()
     places: dict[int, _Kept] = {}
+    last: _Kept | None = None
     before = ""
     for index, message in turns:
         if message.role == "tool":
-            found = [p for p in message.parts if type(p) is ToolResult]
-            for part in found:
-                _answer(part, index, waiting, places, kept[-1] if kept else None, ledger)
-            if not found:
+            for part in message.parts:
+                if type(part) is not ToolResult:
+                    continue
+                if not _answer(part, index, waiting, places, last, orphans, ledger):
+                    kept.append(_Kept((index, Message("tool", (part,))), []))
+            if not any(type(part) is ToolResult for part in message.parts):
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
             slots: list[_Slot] = []
@@ -113,17 +197,18 @@ def paired(turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]], named: 
                 message = _with_calls(message, index, schemas, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")
-            kept.append(_Kept((index, message), slots))
+            last = _Kept((index, message), slots)
+            kept.append(last)
             if slots:
-                places[index] = kept[-1]
+                places[index] = last
         before = message.role
-    return _laid_out(kept, named, ledger)
+    return _laid_out(kept, ledger)
 
 
 def _with_calls(
-    message: Message, index: int, schemas: Mapping[str, dict[str, Any]], slots: list[_Slot], ledger: Ledger
+    message: Message, index: int, schemas: Mapping[str, dict[str, Any]] | None, slots: list[_Slot], ledger: Ledger
 ) -> Message:
-    """An assistant turn whose calls have a name and legal arguments; each of them goes to `slots`."""
+    """An assistant turn whose calls have a name and, by their `schemas`, legal arguments; each goes to `slots`."""
     parts: list[Part] = []
     changed = False
     for part in message.parts:
@@ -132,7 +217,7 @@ def _with_calls(
                 ledger.note("call-nameless", "messages", f"messages[{index}] calls a tool without a name", "left out")
                 changed = True
                 continue
-            call = repaired(part, index, schemas.get(part.name), ledger)
+            call = part if schemas is None else repaired(part, index, schemas.get(part.name), ledger)
             changed = changed or call is not part
             slots.append(_Slot(call, index, len(slots)))
             parts.append(call)
@@ -142,13 +227,21 @@ def _with_calls(
 
 
 def _answer(
-    result: ToolResult, index: int, waiting: _Open, places: Mapping[int, _Kept], last: _Kept | None, ledger: Ledger
-) -> None:
+    result: ToolResult,
+    index: int,
+    waiting: _Open,
+    places: Mapping[int, _Kept],
+    last: _Kept | None,
+    orphans: bool,
+    ledger: Ledger,
+) -> bool:
+    """Gives a result to its call, in the turn `last` or before it. Is it seen to? If not, it stays where it is."""
     slot = waiting.take(result)
     if slot is None:
         said = f"messages[{index}] answers {result.id or 'a call'}, which is not open"
-        ledger.note("result-orphan", "messages", said, "left out")
-        return
+        if not orphans:
+            ledger.note("result-orphan", "messages", said, "left out")
+        return not orphans
     if not result.id:
         said, did = f"messages[{index}] names no call", f"taken for {slot.call.id or slot.call.name}'s"
         ledger.note("result-paired", "messages", said, did)
@@ -158,9 +251,10 @@ def _answer(
         ledger.note("result-moved", "messages", said, "put right after it, in the order of its calls")
     place.answered += 1
     slot.result, slot.at = result, index
+    return True
 
 
-def _laid_out(kept: Sequence[_Kept], named: bool, ledger: Ledger) -> list[Turn]:
+def _laid_out(kept: Sequence[_Kept], ledger: Ledger) -> list[Turn]:
     out: list[Turn] = []
     for one in kept:
         out.append(one.turn)
@@ -169,8 +263,8 @@ def _laid_out(kept: Sequence[_Kept], named: bool, ledger: Ledger) -> list[Turn]:
             if result is None:
                 said = f"messages[{slot.turn}]: the call of {slot.call.name} has no result"
                 ledger.note("call-unanswered", "messages", said, f"answered with {INTERRUPTED!r}")
-                result = ToolResult(slot.call.id, INTERRUPTED, slot.call.name, True)
-            elif result.id != slot.call.id or (named and result.name is None):
+                result = _interrupted(slot.call)
+            elif result.id != slot.call.id or result.name is None:
                 result = replace(result, id=slot.call.id, name=result.name or slot.call.name)
             out.append((slot.at, Message("tool", (result,))))
     return out
@@ -179,58 +273,99 @@ def _laid_out(kept: Sequence[_Kept], named: bool, ledger: Ledger) -> list[Turn]:
 # ── where no tools are taken ─────────────────────────────────────────────────
 
 
-def as_text(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Calls and results told in words, for a model that knows neither."""
+class Words(Struct, frozen=True):
+    """How calls and results are told to a model that knows neither, and the note that says so."""
+
+    call: Callable[[ToolCall], str]
+    result: Callable[[ToolResult], str]
+    code: str
+    flag: str
+    did: str
+
+
+def _called(call: ToolCall) -> str:
+    raw = call.raw.strip() or msgspec.json.encode(whole(call.arguments or {})).decode()
+    return f"[called {call.name} with {raw}]"
+
+
+def _resulted(result: ToolResult) -> str:
+    return f"[result{f' of {result.name}' if result.name else ''}: {result.text}]"
+
+
+IN_WORDS = Words(_called, _resulted, "tools-as-text", "tools.supported", "told in words")
+"""For a model that is told of no tools."""
+
+
+def as_text(turns: Sequence[Turn], words: Words, ledger: Ledger) -> list[Turn]:
+    """Calls as text of their turn, and results, those that stand together, as a message of the user's."""
     out: list[Turn] = []
-    names: dict[str, str] = {}
+    told: list[int] = []
+    joins = False
     for index, message in turns:
-        told: list[Part] = []
-        for part in message.parts:
-            if type(part) is ToolCall:
-                names[part.id] = part.name
-                told.append(Text(f"{_break(told)}[called {part.name} with {part.raw.strip() or '{}'}]"))
-            elif type(part) is ToolResult:
-                of = part.name or names.get(part.id)
-                told.append(Text(f"{_break(told)}[result{f' of {of}' if of else ''}: {part.text}]"))
-                told += part.media
-            else:
-                told.append(part)
-        if tuple(told) != tuple(message.parts):
-            said = f"messages[{index}] holds {'results' if message.role == 'tool' else 'calls'} of tools"
-            ledger.note("tools-as-text", "tools.supported", said, "told in words")
-            role = "user" if message.role == "tool" else message.role
-            if message.role == "tool" and out and out[-1][1].role == "user":
-                index, last = out.pop()  # parallel results are one message
-                told = [*last.parts, Text("\n"), *told]
-            message = replace(message, role=role, parts=tuple(told))
-        elif message.role == "tool":
-            continue
+        if message.role == "tool":
+            parts: list[Part] = []
+            for part in message.parts:
+                if type(part) is ToolResult:
+                    parts += [Text(words.result(part)), *part.media]
+            told.append(index)
+            if joins:
+                index, last = out.pop()
+                parts = [*last.parts, Text("\n"), *parts]
+            message = Message("user", tuple(parts))
+            joins = True
+        else:
+            joins = False
+            if any(type(p) is ToolCall for p in message.parts):
+                told.append(index)
+                message = replace(message, parts=tuple(_written(message.parts, words)))
         out.append((index, message))
+    if told:
+        said = f"calls and results in {len(told)} messages, the first messages[{told[0]}]"
+        ledger.note(words.code, words.flag, said, words.did)
     return out
 
 
-def _break(told: Sequence[Part]) -> str:
-    return "\n" if told and type(told[-1]) is Text else ""
+def _written(parts: Sequence[Part], words: Words) -> list[Part]:
+    """An assistant's parts, each call on a line of its own."""
+    out: list[Part] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            before = next((known.text for known in reversed(out) if type(known) is Text and known.text), "\n")
+            part = Text(words.call(part) if before.endswith("\n") else "\n" + words.call(part))
+        out.append(part)
+    return out
 
 
 # ── turns that say nothing ───────────────────────────────────────────────────
 
 
-def full(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Without the assistant's turns that neither say nor call anything, and the user's but for the last."""
+def heard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Without what others than the model say and is empty; where it is to answer that, an ellipsis is said."""
     out: list[Turn] = []
     for place, (index, message) in enumerate(turns):
-        role = message.role
-        if (role == "assistant" or (role == "user" and place + 1 < len(turns))) and not _says(message):
-            ledger.note("turn-empty", "messages", f"messages[{index}] by {role} is empty", "left out")
+        if message.role in ("assistant", "tool") or any(map(says, message.parts)):
+            out.append((index, message))
+            continue
+        said, did = f"messages[{index}] by {message.role} is empty", "left out"
+        if place + 1 == len(turns) and message.role == "user" and (not out or out[-1][1].role not in ("user", "tool")):
+            did = "sent as an ellipsis"
+            out.append((index, replace(message, parts=(Text("…"),))))
+        ledger.note("turn-empty", "messages", said, did)
+    return out
+
+
+def full(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """Without the assistant's turns that neither say nor call anything."""
+    out: list[Turn] = []
+    for index, message in turns:
+        if message.role == "assistant" and not any(map(says, message.parts)):
+            ledger.note("turn-empty", "messages", f"messages[{index}] by assistant is empty", "left out")
         else:
             out.append((index, message))
     return out
 
 
-def _says(message: Message) -> bool:
-    for part in message.parts:
-        kind = type(part)
-        if kind in (ToolCall, ToolResult, Media, Opaque) or (kind is Text and part.text.strip()):  # type: ignore[union-attr]
-            return True
-    return False
+def says(part: Part) -> bool:
+    """Does a part of a turn say anything that an endpoint takes? Thinking alone is refused by many."""
+    kind = type(part)
+    return kind in (ToolCall, ToolResult, Media, Opaque) or (kind is Text and bool(part.text.strip()))  # type: ignore[union-attr]

@@ -7,32 +7,60 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
+from cnllm.engine.repair import Turn, says
 from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
 from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
-__all__ = ["replayed"]
+__all__ = ["replayed", "unsealed"]
 
 _FILLERS = {"empty": "", "space": " "}
 
 
-def replayed(messages: Sequence[Message], model: Model, rules: Rules, ledger: Ledger) -> list[Message]:
-    """The messages, each assistant turn with just the reasoning, seals and blocks that this endpoint is to see."""
-    since = _last_user(messages) if rules.replay == "since-user" else -1
+def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
+    """The turns, each of the assistant's with just the reasoning, seals and blocks that this endpoint is to see."""
+    since = _last_user(turns) if rules.replay == "since-user" else -1
     owned: dict[str | None, bool] = {}
-    out: list[Message] = []
-    for index, message in enumerate(messages):
+    out: list[Turn] = []
+    for place, (index, message) in enumerate(turns):
         if message.role == "assistant":
-            own = owned.get(message.by)
+            by = message.by if message.by is not None else _sealed_by(message)
+            own = owned.get(by)
             if own is None:
-                own = owned[message.by] = model.wrote(message.by)
-            message = _turn(message, index, own, index > since, model, rules, ledger)
-        out.append(message)
+                own = owned[by] = model.wrote(by)
+            message = _turn(message, index, own, place > since, model, rules, ledger)
+        out.append((index, message))
     return out
 
 
-def _last_user(messages: Sequence[Message]) -> int:
-    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), -1)
+def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
+    """The turns without sealed blocks of another origin in what others than the assistant say."""
+    out: list[Turn] = []
+    for index, message in turns:
+        if message.role != "assistant" and any(_foreign_block(part, model) for part in message.parts):
+            parts = tuple(part for part in message.parts if not _foreign_block(part, model))
+            message = replace(message, parts=parts)
+            _block_left_out(index, ledger)
+        out.append((index, message))
+    return out
+
+
+def _last_user(turns: Sequence[Turn]) -> int:
+    return next((i for i in range(len(turns) - 1, -1, -1) if turns[i][1].role == "user"), -1)
+
+
+def _sealed_by(message: Message) -> str | None:
+    """Who wrote a turn that does not say so: the origin of a seal in it."""
+    seal = next((part.seal for part in message.parts if part.seal is not None), None)
+    return None if seal is None else f"{seal.provider}/{seal.model}"
+
+
+def _foreign_block(part: Part, model: Model) -> bool:
+    return type(part) is Opaque and part.seal is not None and not _home(part.seal, model)
+
+
+def _block_left_out(index: int, ledger: Ledger) -> None:
+    ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
 
 
 def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, rules: Rules, ledger: Ledger) -> Message:
@@ -59,12 +87,13 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
                 kept = None
         elif type(part) is Opaque and (kept is None or (part.seal is None and not own)):
             kept = None
-            ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
+            _block_left_out(index, ledger)
         changed = changed or kept is not part
         if kept is not None:
             parts.append(kept)
-    if carries and not has and (rules.replay != "since-user" or calls):
-        # An answer ends a turn: where only the running turn counts, nothing is missing in it.
+    if carries and not has and (rules.replay != "since-user" or calls) and any(map(says, parts)):
+        # An answer ends a turn: where only the running turn counts, nothing is missing in it. Nor is it in a turn that
+        # says nothing, which does not go out.
         filler = _filler(index, rules, ledger)
         if filler is not None:
             parts.insert(0, Reasoning(filler))

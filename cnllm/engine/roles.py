@@ -54,7 +54,7 @@ def joined(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
     def put_down() -> None:
         if run:
-            out.append((start, run[0] if len(run) == 1 else replace(run[0], parts=_one(run))))
+            out.append((start, run[0] if len(run) == 1 else _as_one(run)))
             run.clear()
 
     for index, message in turns:
@@ -67,6 +67,13 @@ def joined(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
         run.append(message)
     put_down()
     return out
+
+
+def _as_one(run: Sequence[Message]) -> Message:
+    """One message of several; a name that not all have is nobody's, of further keys the last word counts."""
+    extra = {key: value for message in run for key, value in (message.extra or {}).items()}
+    name = run[0].name if len({message.name for message in run}) == 1 else None
+    return replace(run[0], parts=_one(run), name=name, extra=extra or None)
 
 
 def _one(run: Sequence[Message]) -> tuple[Part, ...]:

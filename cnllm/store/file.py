@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,6 @@ class File:
         self._connection.close()
 
     def _prepare(self) -> None:
-        self._connection.execute("PRAGMA foreign_keys = ON")
         # A commit survives the process; only a loss of power may take the last ones, and never breaks the file.
         self._connection.execute("PRAGMA synchronous = NORMAL")
         found = version(self._connection)
@@ -71,6 +70,7 @@ class File:
             raise CnllmError(f"{self.path} is a database of another program", hint="move it away")
         if found < len(STEPS) or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade()
+        self._connection.execute("PRAGMA foreign_keys = ON")
 
     def _ours(self, found: int) -> bool:
         mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
@@ -84,7 +84,7 @@ class File:
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-                migrate(self._connection)
+                migrate(self._connection, STEPS)
                 return
             except sqlite3.OperationalError as error:  # the switch to WAL fails at once where others are at it too
                 if not _busy(error) or time.monotonic() > end:
@@ -111,10 +111,16 @@ def _busy(error: sqlite3.Error) -> bool:
 
 
 def _private(path: Path) -> None:
-    """Makes the file 0600 in a folder that is 0700 if it is made here; SQLite's own files beside it follow suit."""
+    """Makes the file 0600 in a folder that is 0700 if it is made here; SQLite makes its own files beside it the same.
+
+    What is there already and open to others is closed to them, SQLite's files included.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:  # not opened: closing it would drop the locks that this process holds by another `File`
-        if os.name != "nt" and os.stat(path).st_mode & _OTHERS:
-            os.chmod(path, 0o600)
+        if os.name != "nt":
+            for one in (path, *(path.with_name(path.name + more) for more in ("-wal", "-shm"))):
+                with suppress(FileNotFoundError):
+                    if os.stat(one).st_mode & _OTHERS:
+                        os.chmod(one, 0o600)

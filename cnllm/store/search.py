@@ -13,11 +13,12 @@ from cnllm.errors import CnllmError
 from cnllm.store.records import Found
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
 
     from cnllm.store.file import File
 
-__all__ = ["search"]
+__all__ = ["search", "unindex"]
 
 _SHORTEST = 3  # characters of a word that the index can find
 _AROUND = 60  # characters of an excerpt on either side
@@ -57,6 +58,18 @@ def search(file: File, words: Sequence[str], limit: int) -> list[Found]:
         limit,
     )
     return [_found(row, sought) for row in rows]
+
+
+def unindex(connection: sqlite3.Connection, turn: int) -> None:
+    """Drops the index if anything of a turn is in it, which no deletion would take out of it; the next search makes it.
+
+    It is part of a transaction.
+    """
+    made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'indexed'").fetchone()
+    held = "SELECT 1 FROM messages, indexed WHERE turn = ? AND messages.id <= upto"
+    if made and connection.execute(held, (turn,)).fetchone():
+        connection.execute("DROP TABLE words")
+        connection.execute("DROP TABLE indexed")
 
 
 def _indexed(file: File) -> bool:

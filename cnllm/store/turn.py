@@ -107,8 +107,9 @@ class Turn:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
             write(connection, self.number, came, self._secrets)
+            parrots = any(_holds(message, self._secrets) for message in came)
             for entry in self._exchanges or ():
-                self._keep(connection, entry)
+                self._keep(connection, _without_pieces(entry) if parrots else entry)
 
     def _of(self, reply: Reply) -> dict[str, Any]:
         cost = reply.cost
@@ -134,8 +135,12 @@ class Turn:
 
 
 def forget(file: File, number: int) -> None:
-    """Takes a turn out of the file, and its conversation if nothing else is in that."""
+    """Takes a turn out of the file, and its conversation if nothing else is in that. Nothing of it is left behind."""
+    from cnllm.store.search import unindex
+
+    file.rows("PRAGMA secure_delete = ON")  # else its bytes would stay where they were until others come there
     with file.writing() as connection:
+        unindex(connection, number)
         connection.execute("DELETE FROM turns WHERE id = ?", (number,))
         connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
 
@@ -154,6 +159,17 @@ def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message]
                 *(plain(redact.redact(text, secrets)) for text in texts),
             ),
         )
+
+
+def _holds(message: Message, secrets: tuple[str, ...]) -> bool:
+    """Does a message hold a secret? A stream then holds it in pieces, where it cannot be found."""
+    return bool(secrets) and bool(redact.spans(as_json(message.to_dict()), secrets))
+
+
+def _without_pieces(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An exchange without what the endpoint said."""
+    response = entry.get("response")
+    return entry if response is None else {**entry, "response": {**response, "chunks": [redact.MARK]}}
 
 
 def _came(reply: Reply) -> bool:

@@ -4,12 +4,13 @@
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
         \"""The weather in a city now.\"""
 
-A `Tool` is a value; nothing here runs one. `problem_with` says what is wrong with a call in words for the model,
-`bound` makes the arguments that the function takes, `shown` makes a result text.
+A `Tool` is a value; nothing here runs one. `check` raises what is wrong with its parameters, `problem_with` says what
+is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `shown` makes a result
+text.
 """
 
-from cnllm.tools.arguments import bound, problem_with
+from cnllm.tools.arguments import bound, check, meant, problem_with
 from cnllm.tools.results import shown
 from cnllm.tools.values import Tool, as_tools, tool
 
-__all__ = ["Tool", "as_tools", "bound", "problem_with", "shown", "tool"]
+__all__ = ["Tool", "as_tools", "bound", "check", "meant", "problem_with", "shown", "tool"]

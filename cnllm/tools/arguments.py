@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall
+from cnllm.validation import checked, faults
 
-__all__ = ["bound", "problem_with"]
+__all__ = ["bound", "check", "meant", "problem_with"]
 
 _MOST = 5  # errors that are told at once
 _LONG = 400  # characters of a value or a schema that are told
@@ -27,13 +29,23 @@ def problem_with(tool: Tool, call: ToolCall) -> str | None:
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
         return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
-    faults = _faults(tool, call.arguments) or _unbuilt(tool, call.arguments)
-    if not faults:
+    arguments = decoded(call.arguments, tool.parameters)
+    wrong = _faults(tool, arguments) or _unbuilt(tool, arguments)
+    if not wrong:
         return None
-    told = [f"- {fault}" for fault in faults[:_MOST]]
-    if len(faults) > _MOST:
-        told.append(f"- and {len(faults) - _MOST} more")
+    told = [f"- {fault}" for fault in wrong[:_MOST]]
+    if len(wrong) > _MOST:
+        told.append(f"- and {len(wrong) - _MOST} more")
     return "\n".join([f"{head} its arguments do not fit.", *told, "Correct them and call it again."])
+
+
+def meant(tool: Tool, call: ToolCall) -> ToolCall:
+    """The call with what its model encoded twice decoded, where the schema has room for nothing else; `raw` stays."""
+    arguments = unwrapped(call.raw) if call.arguments is None else call.arguments
+    if arguments is None:
+        return call
+    arguments = decoded(arguments, tool.parameters)
+    return call if arguments is call.arguments else replace(call, arguments=arguments, problem=None)
 
 
 def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -43,6 +55,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     cannot be read gets them as they came, and so does one that was paired with a schema of its own making. Raises
     `ValueError` where a value cannot be built (problem_with says so before).
     """
+    arguments = decoded(arguments, tool.parameters)
     if tool.function is None:
         return dict(arguments)
     from cnllm.tools.signature import signature
@@ -54,18 +67,42 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     return taken.bound(arguments, bool(tool.strict))
 
 
+def check(tool: Tool) -> None:
+    """Raises `ValueError` for a tool whose parameters are no JSON Schema, before a model is asked to fill them in."""
+    if tool.parameters is None or _says_itself(tool):
+        return
+    try:
+        checked(tool.parameters)
+    except Exception as error:
+        raise _unusable(tool, error) from error
+
+
+def _says_itself(tool: Tool) -> bool:
+    """Does the schema come from the function's own signature?"""
+    if tool.function is None:
+        return False
+    from cnllm.tools.signature import signature
+
+    try:
+        own = signature(tool.function)
+    except TypeError:
+        return False
+    return tool.parameters is own.schema or tool.parameters is own.strict
+
+
+def _unusable(tool: Tool, error: Exception) -> ValueError:
+    return ValueError(f"the parameters of {tool.name} are no JSON Schema that can be checked: {error}")
+
+
 def _faults(tool: Tool, arguments: dict[str, Any]) -> list[str]:
     """What jsonschema finds, in the order of the places."""
     if tool.parameters is None:
         return []
-    from jsonschema.exceptions import best_match
-
     try:
-        validator = _validator(msgspec.json.encode(tool.parameters))
-        found = sorted(validator.iter_errors(arguments), key=lambda error: [str(p) for p in error.absolute_path])
+        found = faults(arguments, tool.parameters)
     except Exception as error:
-        raise ValueError(f"the parameters of {tool.name} are no JSON Schema that can be checked: {error}") from error
-    return [_fault(best_match(iter([error]))) for error in found]
+        raise _unusable(tool, error) from error
+    return [_fault(error) for error in sorted(found, key=lambda error: [str(p) for p in error.absolute_path])]
 
 
 def _fault(error: Any) -> str:
@@ -104,16 +141,3 @@ def _words(schema: Any) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
-
-
-@functools.lru_cache(maxsize=256)
-def _validator(schema: bytes) -> Any:
-    """Compiled once for each schema. References that lead out of it are not followed: nothing is fetched."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    decoded = msgspec.json.decode(schema)
-    kind = validator_for(decoded, default=Draft202012Validator)
-    kind.check_schema(decoded)
-    return kind(decoded, registry=Registry())

@@ -30,10 +30,10 @@ def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def untitled(node: Any) -> Any:
-    """Without titles: they repeat the names."""
+    """Without titles, which repeat the names, and `discriminator`, which is no JSON Schema and names definitions."""
     if not isinstance(node, dict):
         return node
-    return {key: value for key, value in _below(node, untitled).items() if key != "title"}
+    return {key: value for key, value in _below(node, untitled).items() if key not in ("title", "discriminator")}
 
 
 def inlined(schema: Schema) -> Schema:
@@ -119,8 +119,11 @@ def _nullable(schema: Schema) -> Schema:
 def without_nulls(value: Any, schema: Schema) -> Any:
     """Arguments without the nulls that strict mode has a model write for what it would leave out."""
 
+    def target(node: Any) -> Any:
+        return schema.get("$defs", {}).get(str(node.get("$ref", "")).removeprefix(_PREFIX), node)
+
     def walk(value: Any, node: Any) -> Any:
-        node = schema.get("$defs", {}).get(str(node.get("$ref", "")).removeprefix(_PREFIX), node)
+        node = target(node)
         if isinstance(value, list) and isinstance(node.get("items"), dict):
             return [walk(item, node["items"]) for item in value]
         if isinstance(value, dict) and isinstance(node.get("properties"), dict):
@@ -130,7 +133,19 @@ def without_nulls(value: Any, schema: Schema) -> Any:
                 for name, inner in value.items()
                 if inner is not None or name in demanded or name not in known or _allows_null(known[name])
             }
-        branches = [b for b in node.get("anyOf", ()) if isinstance(b, dict) and b.get("type") != "null"]
-        return walk(value, branches[0]) if len(branches) == 1 else value
+        either = (*node.get("anyOf", ()), *node.get("oneOf", ()))
+        branches = [target(b) for b in either if isinstance(b, dict) and b.get("type") != "null"]
+        meant = branches if len(branches) == 1 else [b for b in branches if _is_meant(value, b)]
+        return walk(value, meant[0]) if meant else value
 
     return walk(value, schema)
+
+
+def _is_meant(value: Any, branch: Schema) -> bool:
+    """Is it this one of several schemas that a list or an object is written by? Told by names and constants."""
+    if isinstance(value, list):
+        return isinstance(branch.get("items"), dict)
+    known = branch.get("properties")
+    if not isinstance(value, dict) or not isinstance(known, dict) or not value.keys() <= known.keys():
+        return False
+    return all("const" not in known[name] or known[name]["const"] == inner for name, inner in value.items())

@@ -216,6 +216,8 @@ def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
         return {}, None
     try:
         value = msgspec.json.decode(text)
+    except UnicodeEncodeError:
+        return None, "the arguments are not JSON: they hold half of a character"
     except (msgspec.DecodeError, RecursionError) as error:
         return None, f"the arguments are not JSON: {error}"
     if type(value) is dict:

@@ -59,12 +59,14 @@ def cut(data: Any, path: str) -> Any:
 
 
 def blend(data: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Merge a patch into data, in place: tables merge, everything else replaces. The patch is not shared with it."""
+    """Merge a patch into data, in place: tables merge, everything else replaces. The patch is not shared with it.
+
+    Tables inside the data are copied before they change, for they may be a caller's own.
+    """
     for key, value in patch.items():
         if type(value) is dict:
             inner = data.get(key)
-            if type(inner) is not dict:
-                inner = data[key] = {}
+            inner = data[key] = dict(inner) if type(inner) is dict else {}
             blend(inner, value)
         elif type(value) is list:
             data[key] = list(value)

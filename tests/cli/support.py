@@ -118,14 +118,16 @@ def chat(machine: Machine, *lines: str, args: tuple[str, ...], **more: Any) -> D
 
 
 @contextmanager
-def terminal(machine: Machine, *args: str, both: bool = True) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def terminal(
+    machine: Machine, *args: str, both: bool = True, columns: int | None = None
+) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """The program with stdout (and stderr) on a terminal; yields the descriptor of the other side."""
     import pty
 
     master, slave = pty.openpty()
     process = subprocess.Popen(
         machine.command(*args),
-        env={**machine.env, "TERM": "xterm"},
+        env={**machine.env, "TERM": "xterm"} | ({} if columns is None else {"COLUMNS": str(columns)}),
         stdin=subprocess.DEVNULL,
         stdout=slave,
         stderr=slave if both else subprocess.PIPE,

@@ -72,6 +72,17 @@ def test_json_is_the_last_reply_with_the_usage_of_all_steps(machine: Machine) ->
     assert one["usage"]["output"] > max(counts)
 
 
+@pytest.mark.parametrize("how", ["--stream", "--no-stream"])
+def test_results_are_among_the_events(machine: Machine, how: str) -> None:
+    events = machine.run(*CALL, how, "--events", "--tool", "calc", "2+3*4").lines()
+    (at,) = (n for n, event in enumerate(events) if event["type"] == "tool_result")
+    (call,) = (event["call"] for event in events[:at] if event["type"] == "tool_call_end")
+    assert events[at]["result"] == {"kind": "tool_result", "id": call["id"], "text": "14", "name": "calc"}
+    assert events[at - 1]["type"] == "finished"
+    (error,) = (e for e in machine.run(*CALL, "--events", "--tool", "calc", "?").lines() if e["type"] == "tool_result")
+    assert error["result"]["error"] is True
+
+
 def test_what_a_tool_raises_is_told_to_the_model(machine: Machine) -> None:
     done = machine.run(*CALL, "--tool", "calc", "__import__('os')")
     assert done.status == 0
@@ -228,3 +239,11 @@ def test_the_calls_are_in_the_conversation_and_it_goes_on(machine: Machine) -> N
         assert roles == ["user", "assistant", "tool", "assistant", "user"]
     shown = machine.run("logs", "show").out
     assert '(tool call: calc {"expression": "6*7"})' in shown
+
+
+def test_with_tools_too_an_answer_may_come_a_sentence_at_a_time(machine: Machine) -> None:
+    with Server([HEAD, texts("One. T", "wo. ", "3"), chunk("stop"), DONE]) as peer:
+        machine.overlay(peer.url)
+        args = ("call", "--model", "home/m", "--tool", "calc", "--sentences", "--events", "hi")
+        events = machine.run(*args).lines()
+    assert [event["text"] for event in events if event["type"] == "text_delta"] == ["One. ", "Two. ", "3"]

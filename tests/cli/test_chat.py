@@ -74,6 +74,9 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
     [
         (["one\\", "two"], "one\ntwo"),
         (["see:", "```", "a", "", "b", "```"], "```\na\n\nb\n```"),
+        (["````", "```", "a", "````"], "````\n```\na\n````"),
+        (["```", "run \\", "  it", "```"], "```\nrun \\\n  it\n```"),  # code stays as it is
+        (["```a``` is code"], "```a``` is code"),
         (["//etc is a folder"], "/etc is a folder"),
         (["/etc/hosts holds names"], "/etc/hosts holds names"),
         (["one\\"], "one\\"),
@@ -151,6 +154,51 @@ def test_retry_asks_the_last_turn_again(machine: Machine) -> None:
     assert machine.run("logs", "list", "--json").json()[0]["turns"] == 2
 
 
+def test_a_retry_that_fails_costs_no_answer(machine: Machine) -> None:
+    refused = [http(400, b'{"error": {"message": "not now"}}')]
+    with Server(says("One."), says("Two."), refused, refused, says("Three."), says("Four.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "second", "/retry", "/retry", "third", args=HOME)
+        assert (done.status, done.out) == (0, "One.\nTwo.\nThree.\n")
+        assert done.err.count("the answer that was there stays") == 2
+        assert sent(peer, 2) == sent(peer, 3) == sent(peer, 1)
+        assert sent(peer, 4) == [*sent(peer, 1), ("assistant", "Two."), ("user", "third")]
+        machine.run("call", "-c", "fourth")
+        assert [text for _, text in sent(peer, 5)] == ["first", "One.", "second", "Two.", "third", "Three.", "fourth"]
+
+
+def test_after_a_retry_that_failed_another_one_takes_the_place_of_the_answer(machine: Machine) -> None:
+    refused = [http(400, b'{"error": {"message": "not now"}}')]
+    with Server(says("One."), refused, says("Two."), refused, says("Three.")) as peer:
+        machine.overlay(peer.url)
+        done = chat(machine, "first", "/retry", "/retry", "/retry", "/undo", "second", args=HOME)
+        assert (done.status, done.out) == (0, "One.\nTwo.\nThree.\n")
+        assert "taken back: first (0 turns left)" in done.err
+        assert sent(peer, 4) == [("user", "second")]
+
+
+def test_reasoning_is_set_and_what_cannot_be_had_is_noted_at_once(machine: Machine) -> None:
+    with Server(says("One."), says("Two."), says("Three.")) as peer:
+        machine.overlay(
+            peer.url, "reasoning = { mode = 'always', effort = { at = 'think.much', low = 'low', high = 'high' } }"
+        )
+        lines = ("/reasoning", "a", "/reasoning max", "/reasoning", "b", "/reasoning lots", "/reasoning default", "c")
+        done = chat(machine, *lines, args=HOME)
+        assert done.status == 0, done.err
+        assert [received.json().get("think") for received in peer.received] == [None, {"much": "high"}, None]
+    assert "reasoning: the endpoint's default; /reasoning LEVEL sets it\n" in done.err
+    assert "max → high" in done.err.partition("reasoning: max\n")[0]
+    assert "reasoning: max; /reasoning" in done.err
+    assert "cnllm: 'lots' is no level\n  it is one of off, on, minimal" in done.err
+
+
+def test_a_command_in_capitals_is_a_command(machine: Machine) -> None:
+    done = chat(machine, "/HELP", "/Model\tdeepseek-flash", "/Quit", "never asked", args=SIMULATED)
+    assert (done.status, done.out) == (0, "")
+    assert "/reasoning LEVEL" in done.err
+    assert "now asking deepseek/deepseek-flash" in done.err
+
+
 def test_cost_sums_what_was_used_undone_turns_too(machine: Machine) -> None:
     with Server(says("One.")) as peer:
         price = "price = { currency = 'USD', input = 1.0, output = 2.0 }"
@@ -197,6 +245,7 @@ def test_undo_after_an_error_leaves_the_turn_before_it(machine: Machine) -> None
         machine.overlay(peer.url)
         chat(machine, "first", "second", "/undo", "third", args=HOME)
         assert sent(peer, 2) == [("user", "first"), ("assistant", "One."), ("user", "third")]
+    assert "second" not in machine.run("logs", "show").out
 
 
 def test_an_answer_that_is_not_whole_says_so_and_is_gone_on_with(machine: Machine) -> None:
@@ -231,6 +280,22 @@ def test_nothing_is_kept_where_logs_are_off(machine: Machine, args: tuple[str, .
     done = chat(machine, "first", "/undo", "second", args=args, env=env)
     assert done.status == 0
     assert not (machine.home / "data").exists()
+
+
+def test_no_key_of_a_model_that_was_switched_to_is_on_disk(machine: Machine) -> None:
+    second = "sk-second-abcdef0123456789"
+    echo = http(401, f'{{"error": {{"message": "wrong key {second}"}}}}'.encode())
+    with Server(says("One."), [echo]) as peer:
+        machine.overlay(peer.url)
+        providers = machine.config / "providers.toml"
+        other = f'[providers.other]\nprotocol = "openai-chat"\nbase_url = "{peer.url}"\nkeys = ["OTHER_TEST_KEY"]\n'
+        providers.write_text(f'{providers.read_text()}{other}[models."other/n"]\n')
+        done = chat(machine, "first", "/model other/n", "second", args=HOME, env={"OTHER_TEST_KEY": second})
+        assert f"Bearer {second}" in peer.received[1].head
+    assert second not in done.err
+    exported = machine.run("logs", "export").out
+    assert "wrong key [redacted]" in exported
+    assert second not in exported
 
 
 # ── Ctrl-C without a terminal ────────────────────────────────────────────────

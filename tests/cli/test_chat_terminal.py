@@ -83,6 +83,9 @@ def test_thinking_is_seen_while_it_lasts_and_then_folded(machine: Machine) -> No
         (f"one{ALT_ENTER}two{ENTER}", "one\ntwo"),
         (f"one\\{ENTER}two{ENTER}", "one\ntwo"),
         (f"```{ENTER}a{ENTER}```{ENTER}", "```\na\n```"),
+        (f"```{ENTER}a \\{ENTER}b{ENTER}```{ENTER}", "```\na \\\nb\n```"),
+        (f"```a``` is code{ENTER}", "```a``` is code"),
+        (f"\x1b[200~run \\\n  it\x1b[201~{ENTER}", "run \\\n  it"),  # pasted: as it was
     ],
 )
 def test_a_turn_may_have_several_lines(machine: Machine, typed: str, said: str) -> None:

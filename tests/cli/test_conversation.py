@@ -137,6 +137,7 @@ def test_no_key_is_ever_on_disk(machine: Machine) -> None:
         assert KEY.encode() not in file.read_bytes()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     exported = machine.run("logs", "export").out
+    assert "3456789abcdef" not in exported  # nor what of it came in another piece
     assert "you sent [redacted]" in exported
     assert "wrong key [redacted]" in exported
     assert "Bearer [redacted]" in exported

@@ -38,7 +38,7 @@ def test_json_holds_messages_and_notes(machine: Machine) -> None:
     assert (done.status, done.err) == (0, "")
     assert list(fitted) == ["messages", "notes"]
     codes = [note["code"] for note in fitted["notes"]]
-    assert codes == ["reasoning-foreign", "arguments-emptied", "call-unanswered", "ids-renamed"]
+    assert codes == ["arguments-emptied", "call-unanswered", "reasoning-foreign", "ids-renamed"]
     assert all(note["where"].startswith("providers.toml:") for note in fitted["notes"])
 
 

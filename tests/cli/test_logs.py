@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -118,10 +119,35 @@ def test_a_terminal_gets_nothing_that_it_would_obey(machine: Machine) -> None:
     with Server([HEAD, texts("red\x1b[31m"), chunk("stop"), ANSWER[-1]]) as peer:
         machine.overlay(peer.url)
         machine.run(*CALL, "--hide-reasoning", "be\x1b[2J gone")
-    for args in (["show"], ["list"], ["search", "red"], ["search", "gone"]):
+    machine.run("call", "-c", "--simulate", "and \x9b2J?")
+    for args in (["show"], ["list"], ["search", "red"], ["search", "gone"], ["export"]):
         with terminal(machine, "logs", *args) as (master, process):
             out = read_terminal(master)
             process.wait(30)
         assert "\x1b" not in out
-        assert "\\x1b" in out
+        assert "\x9b" not in out
+        assert "\\x1b" in out or "\\u001b" in out
     assert "\x1b[31m" in machine.run("logs", "show").out
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_line_stays_a_line_though_chinese_is_twice_as_wide(machine: Machine, columns: int) -> None:
+    machine.run("call", "--model", "glm-4.7", "--simulate", "为什么天空是蓝色的，而不是紫色的？" * 5)
+    machine.run("call", "--model", "glm-4.7", "--simulate", "Why is the sky blue, and not violet? " * 5)
+    with terminal(machine, "logs", "list", columns=columns) as (master, process):
+        lines = read_terminal(master).splitlines()
+        process.wait(30)
+    assert len(lines) == 3
+    widths = [sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line) for line in lines]
+    assert max(widths) <= columns
+    assert min(widths[1:]) >= columns - 1
+
+
+def test_a_setting_that_cannot_be_read_costs_no_answer_and_keeps_nothing(machine: Machine) -> None:
+    machine.run("logs", "off")
+    (machine.home / "data" / "logging").write_text("maybe")
+    done = machine.run("call", "--model", "glm-4.7", "--simulate", "hi")
+    assert (done.status, bool(done.out)) == (0, True)
+    assert "this call is not kept" in done.err
+    assert "cnllm logs on, or off, writes it anew" in done.err
+    assert not (machine.home / "data" / "conversations.db").exists()

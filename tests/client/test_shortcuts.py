@@ -1,4 +1,4 @@
-"""`cnllm.call` and `cnllm.stream`: the same without a client in hand, with the user's own overlay."""
+"""`cnllm.call`, `cnllm.stream` and `cnllm.run`: the same without a client in hand, with the user's own overlay."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +39,22 @@ def test_stream() -> None:
         events = list(streamed)
     assert "Why is the sky blue?" in streamed.reply.text
     folds(events, streamed.reply)
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sunny in {city}"
+
+
+@pytest.mark.usefixtures("mine")
+def test_run() -> None:
+    done = cnllm.run("deepseek/deepseek-flash", "How is it in Bern?", tools=[weather], api_key="sk-0123456789")
+    assert (done.stopped, len(done.steps)) == ("done", 2)
+    assert "sunny in" in done.reply.text
+    with pytest.raises(cnllm.LoopStopped) as stopped:
+        cnllm.run("deepseek/deepseek-flash", "?", tools=[weather], max_steps=1, api_key="sk-0123456789")
+    assert stopped.value.run is not None
+    assert stopped.value.run.stopped == "max_steps"
 
 
 @pytest.mark.usefixtures("mine")

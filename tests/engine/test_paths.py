@@ -85,3 +85,11 @@ def test_tables_that_become_empty_go_too() -> None:
     data: Json = {"a": {"b": {"c": 1}}, "d": {"e": 1, "f": 2}}
     assert (cut(data, "a.b.c"), cut(data, "d.e"), cut(data, "x.y"), cut(data, "d.f.g")) == (1, 1, None, None)
     assert data == {"d": {"f": 2}}
+
+
+def test_tables_inside_the_data_are_copied_before_they_change() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    body: Json = {"format": {"schema": schema}}
+    blend(body, {"format": {"schema": {"properties": {"a": {"title": "A"}}, "x": 1}}})
+    assert body["format"]["schema"]["properties"] == {"a": {"type": "string", "title": "A"}}
+    assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -16,9 +16,9 @@ from .support import conversation, distinct, plan
 from .test_pairs import legal, shapes
 
 NAMES = [m.name for m in distinct()]
-texts = st.sampled_from(["", " ", "hi", "为什么？", "<think>", '{"a": 1}', "\ud83d\ude00"])
+texts = st.sampled_from(["", " ", "hi", "为什么？", "<think>", '{"a": 1}', "\ud83d\ude00", "\ud83d"])
 spoken = st.sampled_from(["hi", "为什么？", "go on"])
-ids = st.sampled_from(["", "search:0", "search:1", "call_1", "abcdefgh1", "x" * 60, "编号", " "])
+ids = st.sampled_from(["", "search:0", "search:1", "call_1", "abcdefgh1", "x" * 60, "编号", " ", "\ud83d"])
 names = st.sampled_from(["search", "weather", "gone"])
 TARGET = "the target's own"
 authors = st.sampled_from([None, TARGET]) | st.sampled_from([*NAMES[:: len(NAMES) // 12], "nobody/else", "zai", ""])
@@ -49,6 +49,7 @@ arguments = st.sampled_from(
         '{"q":"a","places":"[\\"Oslo\\"]"}',
         "NaN",
         '{"q":NaN}',
+        '{"q":"\ud83d"}',
     ]
 )
 
@@ -76,9 +77,15 @@ answered = st.builds(
     ToolResult, ids, texts, st.none() | names, st.booleans(), st.lists(pictures, max_size=1).map(tuple)
 )
 returned = st.builds(lambda parts: Message("tool", parts), st.lists(answered, max_size=2))
+# What no wire brings forth, but a program may: any part in any turn.
+odd = st.builds(
+    Message,
+    st.sampled_from(["system", "developer", "user", "assistant", "tool"]),
+    st.lists(st.builds(Text, texts) | thoughts | blocks | calls() | answered | pictures, max_size=3),
+)
 whole = st.sampled_from(shapes()).map(lambda model: list(conversation(model)))
 cut = st.tuples(whole, st.integers(0, 3)).map(lambda pair: pair[0][: pair[1]])
-turns = (assistants | users | systems | returned).map(lambda turn: [turn]) | cut | whole
+turns = (assistants | users | systems | returned | odd).map(lambda turn: [turn]) | cut | whole
 histories = st.lists(turns, max_size=6).map(lambda runs: [turn for run in runs for turn in run])
 
 
@@ -97,6 +104,7 @@ def test_any_sequence_of_turns_aborts_and_switches_is_taken_by_any_target(
     before = copy.deepcopy(given)
     request = plan(target, given, stream=stream)
     legal(request)
+    assert all(m["content"] for m in request.body["messages"] if m["role"] in ("system", "user"))
     assert given == before
     assert plan(target, given, stream=stream).content == request.content
     # What was fitted fits: nothing of the calls and results is left to repair.

@@ -1,5 +1,6 @@
 """Cancelling: at once, from anywhere, and with a history to go on from."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from client.peer import Stay, Wait, delta, refused, stream
 
 import cnllm
 from cnllm import AsyncClient
+from cnllm.jobs import Job
 
 from .support import SOON, Backend, Loops, Peer, at, legal, ran, registry, results, sent, turns
 
@@ -118,6 +120,21 @@ def test_an_async_tool_is_really_cancelled(client: Loops) -> None:
         goes_on(client, peer, run)
 
 
+def test_a_tool_that_is_left_before_it_begins_does_not(recwarn: pytest.WarningsRecorder) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def tool() -> None:
+        begun.set()
+
+    job = Job(tool, str, lambda job: ended.set())
+    job.leave()
+    job.start()
+    assert ended.wait(SOON)
+    gc.collect()
+    assert not begun.is_set()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_from_another_task(backend: Backend) -> None:
     async def main(peer: Peer) -> Any:
@@ -197,6 +214,45 @@ def test_from_a_callback_and_when_it_is_over(client: Loops) -> None:
         done = ran(client, "run_stream", at(peer), run.messages)[1]
         done.cancel()
         assert (done.stopped, done.reply.text) == ("done", "Noon.")
+
+
+def test_nobody_is_asked_to_approve_after_it(client: Loops) -> None:
+    asked: list[str] = []
+
+    def approve(call: cnllm.ToolCall) -> bool:
+        asked.append(call.name)
+        return True
+
+    with Peer(*turns("run_stream", [("now", "{}")])) as peer:
+        tools = [cnllm.tool(lambda: "noon", name="now")]
+        with client.run_stream(at(peer), tools=tools, approve=approve) as run:
+            for event in run:
+                if isinstance(event, cnllm.Finished):
+                    run.cancel()
+    assert (run.stopped, asked) == ("cancelled", [])
+    legal(run.messages)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_closing_it_from_another_task(backend: Backend) -> None:
+    async def main(peer: Peer) -> Any:
+        async with AsyncClient(registry()) as client, anyio.create_task_group() as group:
+            run, read = client.run_stream(at(peer), "hi"), anyio.Event()
+
+            async def close() -> None:
+                await read.wait()
+                await anyio.sleep(0.05)  # it is waiting for more by then
+                await run.aclose()
+
+            group.start_soon(close)
+            async for _ in run:
+                read.set()
+        return run
+
+    with Peer([stream(delta("The sky"), end=False), Stay()]) as peer:
+        run: Any = anyio.run(main, peer, backend=backend)
+        assert peer.gone.wait(SOON)
+    assert (run.stopped, run.messages[-1].text) == ("cancelled", "The sky")
 
 
 def test_nothing_is_tried_again_after_it(backend: Backend) -> None:

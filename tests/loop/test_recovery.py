@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from client.peer import DONE, Close, Step, call_delta, chunked, delta, reply, stream, usage, whole
+from client.peer import DONE, Close, Step, call_delta, chunked, delta, refused, reply, stream, usage, whole
 
 import cnllm
 
@@ -122,6 +122,26 @@ def test_an_empty_reply_is_asked_for_again(client: Loops, verb: str) -> None:
     assert (run.stopped, run.reply.text, len(peer.received)) == ("done", "Noon.", 4)
     assert [note.code for note in run.steps[1].notes] == ["step-again"] * 2
     assert verb == "run" or written(events) == "Noon."
+
+
+LOST = [reply("", reasoning_content="Hm.", finish="tool_calls")]
+REFUSED = [refused(400)]
+
+
+def test_a_reply_taken_again_is_delivered_though_what_followed_it_failed(client: Loops) -> None:
+    empty = [stream(delta(finish="stop"), usage(), DONE)]
+    with Peer(empty, LOST, REFUSED) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[now])
+    assert (run.stopped, run.reply.reasoning) == ("incomplete", "Hm.")
+    assert "".join(e.text for e in events if isinstance(e, cnllm.ReasoningDelta)) == "Hm."
+
+
+@pytest.mark.parametrize("after", [[LOST, REFUSED], [LOST] * 3, [EMPTY] * 3])
+def test_text_that_was_delivered_is_not_given_up_for_none(client: Loops, after: list[Any]) -> None:
+    with Peer(says("Blue.", finish="tool_calls"), *after) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[now])
+    assert (run.stopped, run.reply.text, written(events)) == ("done", "Blue.", "Blue.")
+    assert counted(events, cnllm.Restarted) == 0
 
 
 def test_a_whole_body_that_breaks_off_is_asked_for_again(client: Loops) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.peer import call_delta, delta, stream, texts
 
 import cnllm
 
@@ -124,8 +125,26 @@ def test_a_history_with_calls_that_nobody_answered_is_completed(client: Loops, v
     with Peer(*turns(verb, "Done.")) as peer:
         run = ran(client, verb, at(peer), history, tools=[search])[1]
     assert "interrupted" in results(peer)["x"]
-    assert [note.code for note in run.steps[0].notes] == ["result-missing"]
+    assert [note.code for note in run.steps[0].notes] == ["call-unanswered"]
     assert len(history) == 3
+
+
+def test_a_result_that_came_late_is_the_calls_and_none_is_made_up(client: Loops, verb: str) -> None:
+    function = {"name": "search", "arguments": "{}"}
+    calls = [{"id": id, "type": "function", "function": function} for id in ("x", "y", "z")]
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "z", "content": "in time"},
+        {"role": "user", "content": "and?"},
+        {"role": "tool", "tool_call_id": "x", "content": "late"},
+    ]
+    with Peer(*turns(verb, "Done.")) as peer:
+        run = ran(client, verb, at(peer), history, tools=[search])[1]
+    told = results(peer)
+    assert (told["x"], told["z"]) == ("late", "in time")
+    assert "interrupted" in told["y"]
+    assert [m.role for m in run.messages] == ["user", "assistant", "tool", "tool", "user", "tool", "assistant"]
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
@@ -163,6 +182,14 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
         for name in ("max_steps", "max_parallel", "max_repeats"):
             with pytest.raises(ValueError, match=name):
                 ran(client, verb, at(peer), tools=[now], **{name: 0})
+        for least in ({"max_repeats": 1}, {"tool_timeout": 0}, {"tool_timeout": "5"}):
+            with pytest.raises(ValueError, match="is meant"):
+                ran(client, verb, at(peer), tools=[now], **least)
+        with pytest.raises(ValueError, match=r"\(now\).timeout=-1"):
+            ran(client, verb, at(peer), tools=[cnllm.tool(now, timeout=-1)])
+        broken = cnllm.Tool("broken", None, {"type": "objekt"}, now)
+        with pytest.raises(ValueError, match="the parameters of broken are no JSON Schema"):
+            ran(client, verb, at(peer), tools=[broken])
         with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
             ran(client, verb, at(peer), tools=[now], max_stepps=3)
         assert peer.received == []
@@ -176,3 +203,50 @@ def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     assert told[0].startswith("step 1: 1 calls, 1 returned")
     assert "21 degrees" in told[2]
     assert told[-1].endswith("done")
+
+
+def _texts(events: list[Any]) -> list[str]:
+    return [event.text for event in events if isinstance(event, cnllm.TextDelta)]
+
+
+def test_every_step_may_come_by_sentence(client: Loops) -> None:
+    first = stream(
+        *texts("Let me ", "see. It"), call_delta(id="c", name="now", arguments="{}"), delta(finish="tool_calls")
+    )
+    with Peer([first], says("One. T", "wo 3", ".14. 好", "的。再见")) as peer:
+        events, run = ran(client, "run_stream", at(peer), tools=[now], by="sentence")
+    assert _texts(events) == ["Let me see. ", "It", "One. ", "Two 3.14. ", "好的。", "再见"]
+    kinds = [type(e) for e in events if isinstance(e, cnllm.TextDelta | cnllm.ToolCallStart | cnllm.Finished)]
+    assert kinds[2] is cnllm.ToolCallStart  # what was said before a call comes before it
+    assert kinds[-1] is cnllm.Finished
+    assert run.reply.text == "One. Two 3.14. 好的。再见"
+
+
+def test_by_sentence_what_came_before_an_error_comes_before_it(client: Loops) -> None:
+    events: list[Any] = []
+    with (
+        Peer([stream(*texts("One. Tw"))]) as peer,
+        pytest.raises(cnllm.StreamCut) as caught,
+        client.run_stream(at(peer), by="sentence", if_cut="error") as run,
+    ):
+        events.extend(run)
+    assert caught.value.run is not None
+    assert _texts(events) == ["One. ", "Tw"]
+
+
+def test_a_run_that_is_cancelled_within_a_piece_gives_no_more_sentences(client: Loops) -> None:
+    with Peer(says("One. Two. Three. ")) as peer, client.run_stream(at(peer), by="sentence") as run:
+        seen = []
+        for event in run:
+            seen.append(event)
+            if isinstance(event, cnllm.TextDelta):
+                run.cancel()
+    assert _texts(seen) == ["One. "]
+    assert run.stopped == "cancelled"
+
+
+def test_another_way_of_delivering_is_refused_before_anything_is_sent(client: Loops) -> None:
+    by: Any = "word"
+    with Peer(says("x")) as peer, pytest.raises(ValueError, match="by='word'"):
+        client.run_stream(at(peer), by=by)
+    assert peer.received == []

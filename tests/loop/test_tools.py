@@ -1,15 +1,17 @@
 """How tools are executed, and what the model is told of those that were not."""
 
+import asyncio
 import contextvars
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
+from pydantic import AfterValidator
 
 import cnllm
 
-from .support import SOON, Backend, Loops, Peer, at, ran, results, sent, turns
+from .support import ONCE, SOON, Backend, Loops, Peer, at, ran, registry, results, sent, turns
 
 
 def meeting(kind: str, count: int) -> Any:
@@ -113,6 +115,61 @@ def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
     assert list(results(peer).values()) == ["me"]
 
 
+async def agen() -> Any:
+    for n in (1, 2):
+        yield n
+
+
+def gen() -> Any:
+    yield 1
+    yield 2
+
+
+def breaks() -> Any:
+    yield 1
+    raise ValueError("broken off")
+
+
+class Unsayable:
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+def unsayable() -> Any:
+    return Unsayable()
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [(gen, "[1,2]"), (agen, "[1,2]"), (breaks, "ValueError: broken off"), (unsayable, "LookupError: no words")],
+)
+def test_what_is_returned_is_written_down_while_the_tool_runs(client: Loops, verb: str, tool: Any, told: str) -> None:
+    """A generator's body is the tool too: what it raises is told, as is what a value raises when it is written."""
+    with Peer(*turns(verb, [("t", "{}")], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[cnllm.tool(tool, name="t")])
+    assert list(results(peer).values()) == [told]
+
+
+def test_a_generator_that_takes_too_long_is_not_waited_for(client: Loops) -> None:
+    over = threading.Event()
+
+    def slow() -> Any:
+        over.wait(SOON)
+        yield 1
+
+    with Peer(*turns("run", [("slow", "{}")], "Done.")) as peer:
+        client.run(at(peer), tools=[slow], tool_timeout=0.05)
+        over.set()
+    assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s"]
+
+
+def test_halves_of_characters_in_a_result_stop_nothing(client: Loops, verb: str) -> None:
+    """Names of files that are not UTF-8 come so."""
+    with Peer(*turns(verb, [("ls", "{}")], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[cnllm.tool(lambda: "a\udcff", name="ls")])
+    assert list(results(peer).values()) == ["a\ufffd"]
+
+
 # ── what goes wrong ──────────────────────────────────────────────────────────
 SECRET = "sk-0123456789abcdef"
 
@@ -131,6 +188,96 @@ def test_an_error_is_told_without_a_traceback_or_the_key(verb: str, backend: Bac
     assert list(results(peer).values()) == ["LookupError: no 7 with [redacted]"]
     assert (run.stopped, run.steps[0].called, run.steps[0].returned) == ("done", 1, 0)
     assert run.steps[0].results[0].error
+
+
+class Odd(BaseException):
+    """What is no Exception, as of test runners."""
+
+
+def odd() -> None:
+    raise Odd("seen")
+
+
+async def aodd() -> None:
+    raise Odd("seen")
+
+
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+def wordless() -> None:
+    raise Wordless
+
+
+def exhausted() -> None:
+    next(iter([]))
+
+
+def given_up() -> None:
+    raise asyncio.CancelledError
+
+
+async def agiven_up() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("backend", ["sync", "asyncio"])
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        (odd, "Odd: seen"),
+        (aodd, "Odd: seen"),
+        (given_up, "CancelledError"),
+        (agiven_up, "CancelledError"),
+        (wordless, "Wordless"),
+        (exhausted, "StopIteration"),
+    ],
+)
+def test_what_is_raised_past_exception_is_told_too(backend: Backend, tool: Any, told: str) -> None:
+    """A CancelledError that nobody sent to the run is the tool's own failure, and the other calls go on."""
+    with Loops(backend, retry=ONCE) as client, Peer(*turns("run", [("t", "{}"), ("ok", "{}")], "Done.")) as peer:
+        tools = [cnllm.tool(tool, name="t"), cnllm.tool(lambda: "fine", name="ok")]
+        client.run(at(peer), tools=tools, max_parallel=1)
+    assert list(results(peer).values()) == [told, "fine"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_tool_that_ends_the_program_ends_it(asynchronous: bool) -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    async def aleave() -> None:
+        raise SystemExit(3)
+
+    tool = cnllm.tool(aleave if asynchronous else leave, name="leave")
+
+    async def main(peer: Peer) -> None:
+        async with cnllm.AsyncClient(registry()) as client:
+            await client.run(at(peer), "hi", tools=[tool])
+
+    with Peer(*turns("run", [("leave", "{}")])) as peer, pytest.raises(SystemExit) as caught:
+        asyncio.run(main(peer))
+    assert caught.value.code == 3
+
+
+def test_an_argument_that_is_good_no_more_when_it_is_executed_is_told(client: Loops, verb: str) -> None:
+    seen: list[int] = []
+
+    def once(value: int) -> int:
+        seen.append(value)
+        if len(seen) > 1:
+            raise ValueError("gone meanwhile")
+        return value
+
+    def take(n: Annotated[int, AfterValidator(once)]) -> int:
+        return n
+
+    tool = cnllm.tool(take)
+    with Peer(*turns(verb, [("take", '{"n": 1}')], "Done.")) as peer:
+        ran(client, verb, at(peer), tools=[tool])
+    assert "gone meanwhile" in results(peer)["c_take_0"]
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
@@ -154,6 +301,12 @@ def test_a_tool_that_takes_too_long_is_not_waited_for(client: Loops, verb: str, 
     assert list(results(peer).values()) == ["Timeout: it gave no result in 0.05 s", "quick"]
 
 
+def test_a_time_without_end_is_a_time(client: Loops) -> None:
+    with Peer(*turns("run", [("now", "{}")], "Noon.")) as peer:
+        assert client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], tool_timeout=float("inf")).steps[1]
+    assert list(results(peer).values()) == ["1"]
+
+
 def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loops, verb: str) -> None:
     made: list[Any] = []
 
@@ -171,6 +324,32 @@ def test_unknown_and_invalid_calls_are_told_and_nothing_is_executed(client: Loop
     assert "not executed" in invalid
     assert "not executed" in torn
     assert run.steps[0].returned == 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        r'{"paths": "[\"a\", \"b\"]", "text": "[1]"}',
+        r'"{\"paths\": [\"a\", \"b\"], \"text\": \"[1]\"}"',
+    ],
+)
+def test_arguments_that_were_encoded_twice_are_executed_as_they_were_meant(client: Loops, verb: str, raw: str) -> None:
+    """F4: decoded where the schema has room for nothing else, and the one who approves sees what is executed."""
+    asked: list[Any] = []
+
+    def read(paths: list[str], text: str) -> str:
+        return f"read {paths} {text}"
+
+    def approve(call: cnllm.ToolCall) -> bool:
+        asked.append(call.arguments)
+        return True
+
+    with Peer(*turns(verb, [("read", raw)], "Done.")) as peer:
+        run = ran(client, verb, at(peer), tools=[read], approve=approve)[1]
+    assert results(peer) == {"c_read_0": "read ['a', 'b'] [1]"}
+    assert asked == [{"paths": ["a", "b"], "text": "[1]"}]
+    assert [note.code for note in run.steps[0].notes] == ["arguments-decoded"]
+    assert run.steps[0].calls[0].raw == raw  # what came stays as it came
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -236,6 +415,32 @@ def test_a_picture_goes_back_as_one(client: Loops, verb: str) -> None:
     result, picture = sent(peer)[-2:]  # where every endpoint takes one: in a turn of the user's after the results
     assert (result["role"], picture["role"]) == ("tool", "user")
     assert picture["content"][-1]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+
+
+def test_pictures_in_a_list_go_back_as_pictures(client: Loops, verb: str) -> None:
+    def look() -> Any:
+        return ["Two dots:", cnllm.Media("image/png", "iVBORw0KGgo="), cnllm.Media("image/png", "iVBORw0KGgp=")]
+
+    with Peer(*turns(verb, [("look", "{}")], "Dots.")) as peer:
+        ran(client, verb, at(peer), tools=[look])
+    assert results(peer)["c_look_0"].startswith("Two dots:")
+    pictures = [part for part in sent(peer)[-1]["content"] if part["type"] == "image_url"]
+    assert [p["image_url"]["url"][-1:] for p in pictures] == ["=", "="]
+
+
+def test_callbacks_may_be_async_where_an_event_loop_runs_already() -> None:
+    """As in a notebook."""
+
+    async def approve(call: cnllm.ToolCall) -> bool:
+        await asyncio.sleep(0)
+        return call.name == "now"
+
+    async def main(client: Loops, peer: Peer) -> Any:
+        return client.run(at(peer), tools=[cnllm.tool(lambda: 1, name="now")], approve=approve)
+
+    with Loops("sync", retry=ONCE) as client, Peer(*turns("run", [("now", "{}")], "Noon.")) as peer:
+        asyncio.run(main(client, peer))
+    assert list(results(peer).values()) == ["1"]
 
 
 def test_endpoint_s_own_kinds_of_tool_are_offered_and_never_executed(client: Loops) -> None:

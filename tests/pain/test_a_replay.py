@@ -104,6 +104,20 @@ def test_A7_what_is_lost_is_filled_as_declared_and_thinking_stays_on(name: str, 
     }
 
 
+@pytest.mark.parametrize("missing", ["space", "error"])
+def test_A7_a_turn_that_does_not_go_out_lacks_nothing(tmp_path: Path, missing: str) -> None:
+    target = home(tmp_path, f'reasoning = {{ replay = "always", if_missing = "{missing}" }}')
+    request = plan(target, [ASK, {"role": "assistant", "content": ""}, AGAIN])
+    assert [m["role"] for m in request.body["messages"]] == ["user", "user"]
+    assert [n.code for n in request.notes if n.code != "unknown-model"] == ["turn-empty"]
+
+
+def test_A7_calls_that_are_told_in_words_need_no_reasoning(tmp_path: Path) -> None:
+    lines = 'tools.supported = false\nreasoning = { replay = "tool-turns", if_missing = "error" }'
+    wire = plan(home(tmp_path, lines), looped(call_turn())).body["messages"]
+    assert [m["role"] for m in wire] == ["user", "assistant", "user"]
+
+
 def test_A7_an_empty_thought_is_none_at_all() -> None:
     turn = cnllm.Message.from_dict(call_turn())
     turn = cnllm.Message("assistant", [cnllm.Reasoning(""), *turn.parts], by=KIMI)
@@ -148,6 +162,19 @@ def test_A10_joined_turns_keep_all_reasoning_and_all_calls(tmp_path: Path) -> No
     }
     assert result["tool_call_id"] == "call_1"
     expect_note(request.notes, "messages.runs", said="messages[2]", did="joined", where="overlay.toml")
+
+
+def test_A10_joined_turns_keep_their_further_keys_and_no_name_that_is_not_everybodys(tmp_path: Path) -> None:
+    joins = home(tmp_path, 'messages = { runs = "join", fields = ["prefix", "cache"] }')
+    said = [{"role": "assistant", "content": "So"}, {"role": "assistant", "content": "far.", "prefix": True}]
+    asked = [{**ASK, "name": "ann", "cache": 1}, {**ASK, "name": "bob", "cache": 2}]
+    request = plan(joins, [*asked, *said])
+    assert request.body["messages"] == [
+        {"role": "user", "content": "Why?\n\nWhy?", "cache": 2},
+        {"role": "assistant", "content": "So\n\nfar.", "prefix": True},
+    ]
+    alike = plan(joins, [asked[0], asked[0]]).body["messages"]
+    assert alike == [{"role": "user", "content": "Why?\n\nWhy?", "name": "ann", "cache": 1}]
 
 
 def test_A11_the_error_tells_what_was_sent() -> None:

@@ -91,6 +91,40 @@ def test_F2_arguments_encoded_twice_and_decoded_ones_go_as_the_object_they_are()
         assert sent["tool_calls"][0]["function"]["arguments"] == '{"q":"a"}'
 
 
+@pytest.mark.parametrize(("given", "shown"), [(["a"], '["a"]'), (12, "12"), (True, "true")])
+def test_F2_decoded_arguments_that_are_no_object_are_told_of(given: Any, shown: str) -> None:
+    turn = call_turn()
+    turn["tool_calls"][0]["function"]["arguments"] = given
+    request = plan(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool()])
+    assert arguments(request.body["messages"][1]) == {}
+    [note] = [n for n in request.notes if n.code == "arguments-emptied"]
+    assert note.said.endswith(f"are no JSON object: {shown}")
+
+
+HALF = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ('{"q":"a\ud800"}', {"q": "a\ufffd"}),
+        ({"q": HALF}, {"q": "a\ufffd"}),
+        ([HALF], {}),
+        ('{"q":"a\ud800', {}),
+        (HALF, {}),
+    ],
+)
+@pytest.mark.parametrize("name", STRICT)
+def test_F2_half_of_a_character_in_arguments_stops_no_request(name: str, given: Any, meant: Json) -> None:
+    said = call_turn(HALF)
+    said["tool_calls"][0]["function"] = {"name": "search" + HALF, "arguments": given}
+    turn = cnllm.Message.from_dict(said)
+    assert cnllm.Message.from_dict(turn.to_dict()) == turn
+    request = plan(name, [ASK, turn, result_turn(HALF), result_turn(HALF)], tools=[tool()])
+    assert arguments(request.body["messages"][1]) == meant
+    assert json.dumps([note.said for note in request.notes], ensure_ascii=False).encode()
+
+
 def test_F3_arguments_that_were_cut_are_never_sent_and_a_400_is_not_repeated() -> None:
     refusal = failed(400, {"error": {"message": "Unterminated string starting at: line 1"}})
     peer = Wire(refusal)
@@ -152,6 +186,14 @@ def test_F6_a_result_of_no_call_is_left_out(name: str) -> None:
         assert note.did == "left out"
 
 
+def test_F6_a_call_that_broke_off_before_its_name_is_left_out_with_its_result() -> None:
+    two = call_turn("c1")
+    two["tool_calls"] += [{"id": "c2", "type": "function", "function": {"name": "", "arguments": None}}]
+    request = plan(DEEPSEEK, [ASK, two, result_turn("c2"), result_turn("c1"), ASK], tools=[tool()])
+    assert shape(request.body["messages"]) == ["user", "assistant c1", "tool c1", "user"]
+    assert {n.code for n in request.notes} >= {"call-nameless", "result-orphan"}
+
+
 def test_F6_a_model_without_tools_is_told_of_them_in_words(tmp_path: Path) -> None:
     history = [ASK, call_turn("c1"), result_turn("c1", "20 °C"), result_turn("c0", "lost"), ASK]
     request = plan(home(tmp_path, "tools.supported = false"), history)
@@ -175,6 +217,58 @@ def test_F7_results_stand_right_after_their_calls_and_the_rest_after_them(name: 
         "messages[2] answers messages[1]",
         "messages[4] answers messages[1]",
     }
+
+
+def test_F6_a_model_without_tools_sees_the_arguments_whatever_form_they_came_in(tmp_path: Path) -> None:
+    decoded = call_turn("c1")
+    decoded["tool_calls"][0]["function"]["arguments"] = {"q": "Oslo"}
+    history = [ASK, decoded, result_turn("c1"), ASK, call_turn("c2", arguments='{"q":"Ro'), ASK]
+    request = plan(home(tmp_path, "tools.supported = false"), history)
+    sent = request.body["messages"]
+    assert [m["role"] for m in sent] == ["user", "assistant", "user", "user", "assistant", "user", "user"]
+    assert sent[1]["content"] == '[called search with {"q":"Oslo"}]'
+    assert sent[4]["content"] == '[called search with {"q":"Ro]'
+    assert "interrupted" in sent[5]["content"]
+    assert [n.code for n in request.notes].count("tools-as-text") == 1
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_F7_what_stands_beside_results_is_the_users_after_them(name: str) -> None:
+    called = cnllm.Message("assistant", [cnllm.ToolCall("c1", "search", {}), cnllm.ToolCall("c2", "search", {})])
+    one, two = cnllm.ToolResult("c1", "one"), cnllm.ToolResult("c2", "two")
+    beside = cnllm.Text("By the way.")
+    for results in (
+        [cnllm.Message("tool", [one, beside]), cnllm.Message("tool", [two])],
+        [cnllm.Message("tool", [beside]), cnllm.Message("tool", [one, two])],
+        [cnllm.Message("user", [one, two, beside])],
+        [cnllm.Message("user", [beside, two, one])],
+        [cnllm.Message("tool", [one]), cnllm.Message("user", [two, beside])],
+    ):
+        request = plan(name, [ASK, called, *results], tools=[tool()])
+        sent = request.body["messages"]
+        assert shape(sent) == ["user", "assistant c1,c2", "tool c1", "tool c2", "user"]
+        assert [m["content"] for m in sent[2:]] == ["one", "two", "By the way."]
+        notes = [n for n in request.notes if n.code == "result-beside"]
+        assert len(notes) == 1
+        assert "messages[" in notes[0].said
+
+
+def test_F7_a_users_message_of_results_alone_leaves_nothing_behind() -> None:
+    called = cnllm.Message("assistant", [cnllm.ToolCall("c1", "search", {})])
+    for role in ("user", "system"):
+        sent = wire(DEEPSEEK, [ASK, called, cnllm.Message(role, [cnllm.ToolResult("c1", "found")])])
+        assert shape(sent) == ["user", "assistant c1", "tool c1"]
+    own = cnllm.Message("assistant", [*called.parts, cnllm.ToolResult("c1", "found"), cnllm.Text("So.")])
+    sent = wire(DEEPSEEK, [ASK, own, ASK])
+    assert shape(sent) == ["user", "assistant c1", "tool c1", "user"]
+    assert sent[1]["content"] == "So."
+
+
+def test_F6_a_call_that_no_assistant_made_is_left_out_with_a_note() -> None:
+    turn = cnllm.Message("user", [cnllm.Text("Why?"), cnllm.ToolCall("c1", "search", {})])
+    request = plan(DEEPSEEK, [turn, result_turn("c1")], tools=[tool()])
+    assert request.body["messages"] == [ASK]
+    assert [n.code for n in request.notes] == ["call-misplaced", "result-orphan"]
 
 
 # ── F9: ids ──────────────────────────────────────────────────────────────────
@@ -233,6 +327,33 @@ def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> Non
     assert "tool_calls" not in request.body["messages"][2]
     [note] = [n for n in request.notes if n.code == "turn-empty"]
     assert "messages[1]" in note.said
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_F10_an_empty_last_message_is_left_out_or_an_ellipsis(name: str) -> None:
+    for empty in ("", " \n", [], [{"type": "text", "text": ""}]):
+        last = {"role": "user", "content": empty}
+        for history, did in (
+            ([ASK, call_turn(), result_turn()], "left out"),
+            ([ASK], "left out"),
+            ([ASK, {"role": "assistant", "content": "So."}], "sent as an ellipsis"),
+            ([{"role": "system", "content": "Be brief."}], "sent as an ellipsis"),
+            ([], "sent as an ellipsis"),
+        ):
+            request = plan(name, [*history, last], tools=[tool()])
+            sent = request.body["messages"]
+            assert [m["role"] for m in sent] == [m["role"] for m in history] + ["user"] * (did != "left out")
+            assert sent[-1]["content"] == ("…" if did != "left out" else history[-1]["content"])
+            [note] = [n for n in request.notes if n.code == "turn-empty"]
+            assert (note.said, note.did) == (f"messages[{len(history)}] by user is empty", did)
+
+
+def test_F10_an_empty_system_message_is_left_out() -> None:
+    for role in ("system", "developer"):
+        request = plan(DEEPSEEK, [{"role": role, "content": " "}, ASK])
+        assert request.body["messages"] == [ASK]
+        [note] = [n for n in request.notes if n.code == "turn-empty"]
+        assert "messages[0]" in note.said
 
 
 def test_F10_nothing_empty_and_nothing_dangling_is_in_the_body() -> None:

@@ -48,6 +48,28 @@ def test_G1_another_family_at_the_same_gateway_gets_no_thought() -> None:
     expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="left out")
 
 
+def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
+    message = read_whole(CLAUDE, {"content": "So.", "reasoning_details": SIGNED}).message
+    turn = cnllm.Message("assistant", message.parts)
+    assert plan(CLAUDE, [ASK, turn, ASK]).body["messages"][1]["reasoning_details"] == SIGNED
+    request = plan("deepseek/deepseek-flash", [ASK, turn, ASK], reasoning="on")
+    assert request.body["messages"][1]["reasoning_content"] == ""
+    expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="left out")
+
+
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: str) -> None:
+    block = cnllm.Opaque({"type": "block"}, cnllm.Seal("openai-chat", "zai", "glm-4.7"))
+    history = [ASK, cnllm.Message(role, [cnllm.Text("hi"), block]), ASK]
+    assert {"type": "block"} in plan("zai/glm-4.7", history).body["messages"][1]["content"]
+    request = plan("deepseek/deepseek-flash", history)
+    assert request.body["messages"][1]["content"] == "hi"
+    [note] = [n for n in request.notes if n.code == "block-foreign"]
+    assert "messages[1]" in note.said
+    bare = plan("deepseek/deepseek-flash", [ASK, cnllm.Message(role, [block]), ASK])
+    assert bare.body["messages"] == [ASK, ASK]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_G2_a_calls_signature_goes_to_the_model_that_gave_it_alone(stream: bool) -> None:
     extra = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}

@@ -44,6 +44,12 @@ def test_it_is_private(tmp_path: Path) -> None:
     path.chmod(0o644)
     Store.open(path).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+        for file in path.parent.iterdir():  # as a copy of the folder may have left them
+            file.chmod(0o644)
+        Store.open(path).close()
+        assert [stat.S_IMODE(f.stat().st_mode) for f in path.parent.iterdir()] == [0o600] * 3
 
 
 def test_it_is_at_the_platforms_place_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +100,52 @@ def test_an_older_file_is_brought_up_without_loss(tmp_path: Path) -> None:
     migrate(raw, later)  # nothing is left to do
     raw.execute(f"PRAGMA user_version = {len(STEPS)}")
     raw.close()
+    with Store.open(path) as store:
+        assert list(store.records()) == before
+
+
+REBUILT = (
+    # SQLite changes a column by making the table anew, which with foreign keys on would empty those that refer to it.
+    next(made for made in STEPS[0] if made.startswith("CREATE TABLE turns ")).replace("turns", "turns_", 1),
+    "INSERT INTO turns_ SELECT * FROM turns",
+    "DROP TABLE turns",
+    "ALTER TABLE turns_ RENAME TO turns",
+    "ALTER TABLE turns ADD COLUMN mood TEXT NOT NULL DEFAULT 'fair'",
+)
+
+
+def test_opening_an_older_file_takes_it_up_a_step_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+        before = list(store.records(exchanges=True))
+    monkeypatch.setattr("cnllm.store.file.STEPS", (*STEPS, REBUILT))
+    for _ in range(2):
+        with Store.open(path) as store:
+            assert list(store.records(exchanges=True)) == before
+            assert [message.text for message in store.conversation("last").messages()] == ["hi", "Hello"]
+    raw = sqlite3.connect(path)
+    assert version(raw) == len(STEPS) + 1
+    assert raw.execute("SELECT mood FROM turns").fetchall() == [("fair",)]
+    raw.close()
+    monkeypatch.undo()
+    with pytest.raises(CnllmError, match=r"of a newer cnllm"):
+        Store.open(path)
+
+
+def test_an_older_file_whose_new_tables_do_not_fit_together_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "hi")
+        before = list(store.records())
+    with monkeypatch.context() as patch:
+        patch.setattr("cnllm.store.file.STEPS", (*STEPS, ("DELETE FROM turns",)))
+        with pytest.raises(CnllmError, match=r"a\.db"):
+            Store.open(path)
     with Store.open(path) as store:
         assert list(store.records()) == before
 

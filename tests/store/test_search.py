@@ -85,3 +85,18 @@ def test_a_forgotten_turn_is_found_no_more(store: Store) -> None:
         assert store.search(["secret"]) == []
         ask(store.conversation(), "another secret")
         assert len(store.search(["secret"])) == 1
+
+
+def test_nothing_of_a_forgotten_turn_is_left_in_the_file(tmp_path: Path) -> None:
+    from .support import user
+
+    path = tmp_path / "a.db"
+    with Store.open(path) as store:
+        ask(store.conversation(), "the sky")
+        turn = store.conversation().turn([user("xylophone quartz " * 5)], model="zai/glm-4.7")
+        assert len(store.search(["xylophone"])) == 1
+        turn.forget()
+        assert [found.excerpt for found in store.search(["sky"])] == ["the sky"]
+    left = path.read_bytes()
+    assert b"xylophone" not in left
+    assert b"xyl" not in left  # a word of the index

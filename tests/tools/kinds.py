@@ -40,6 +40,38 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
 
+@dataclass
+class Square:
+    side: int
+    unit: str = "m"
+
+
+@dataclass
+class Circle:
+    radius: int
+    unit: str = "m"
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str = "Rex"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    name: str = "Tom"
+
+
+def either(shape: Square | Circle | list[Square | Circle] | str) -> Any:
+    """One of several kinds."""
+    return shape
+
+
+def tagged(pet: Annotated[Dog | Cat, Field(discriminator="kind")]) -> Any:
+    """One of two kinds that say which they are."""
+    return pet
+
+
 class Filter(TypedDict):
     key: str
     value: NotRequired[int]

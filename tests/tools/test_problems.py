@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from cnllm import ToolCall
-from cnllm.tools import Tool, problem_with, tool
+from cnllm.tools import Tool, bound, meant, problem_with, tool
 
 from . import kinds
 
@@ -90,6 +91,18 @@ def test_arguments_that_are_no_object_are_told_with_the_reason_and_the_schema() 
     assert said is not None
     assert said.startswith("The call of described was not executed: the arguments are cut off.")
     assert '"city":{"description":"The city\'s name"' in said
+
+
+def test_what_was_encoded_twice_is_read_where_nothing_else_can_be_meant() -> None:
+    once = {"city": "B"}
+    given = {"place": json.dumps(once), "person": {"name": '{"n": 1}', "age": 0}, "filters": "[]"}
+    assert told(kinds.objects, given) is None
+    made = bound(tool(kinds.objects), given)
+    assert (made["place"], made["person"].name, made["filters"]) == (kinds.Place("B"), '{"n": 1}', [])
+    assert told(kinds.objects, {**given, "filters": "{}"}) is not None
+    whole = ToolCall("call_1", "defaults", None, json.dumps(json.dumps(once)), problem="no object")
+    assert "no object" in str(problem_with(tool(kinds.defaults), whole))  # it has no arguments to go on with
+    assert meant(tool(kinds.defaults), whole).arguments == once
 
 
 def test_many_faults_and_long_values_are_told_in_short() -> None:

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm.tools import Tool, bound, tool
+from cnllm.tools import Tool, bound, problem_with, tool
+from cnllm.types import ToolCall
 
 from . import kinds
 
@@ -234,6 +235,28 @@ def test_the_nulls_of_strict_mode_are_the_functions_own_defaults() -> None:
     place = tool(kinds.objects, strict=True)
     made = bound(place, {"place": {"city": "Bern", "country": None}, "person": {"name": "A", "age": 1}, "filters": []})
     assert made["place"] == kinds.Place("Bern", "CH")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "made"),
+    [
+        ({"shape": {"side": 1, "unit": None}}, kinds.Square(1)),
+        ({"shape": {"radius": 2, "unit": None}}, kinds.Circle(2)),
+        ({"shape": [{"radius": 2, "unit": None}, {"side": 1, "unit": "cm"}]}, [kinds.Circle(2), kinds.Square(1, "cm")]),
+        ({"shape": "none"}, "none"),
+    ],
+)
+def test_so_they_are_where_one_of_several_kinds_is_given(arguments: dict[str, Any], made: Any) -> None:
+    strict = tool(kinds.either, strict=True)
+    assert problem_with(strict, ToolCall("c", "either", arguments, "")) is None
+    assert bound(strict, arguments) == {"shape": made}
+
+
+def test_so_they_are_where_a_constant_tells_the_kinds_apart() -> None:
+    strict = tool(kinds.tagged, strict=True)
+    assert bound(strict, {"pet": {"kind": "dog", "name": None}}) == {"pet": kinds.Dog(kind="dog")}
+    assert bound(strict, {"pet": {"kind": "cat", "name": None}}) == {"pet": kinds.Cat(kind="cat")}
+    assert "discriminator" not in json.dumps(strict.parameters)  # no JSON Schema, and definitions that are gone
 
 
 FIELDS = {"s": str, "i": int, "f": float, "b": bool, "l": list[int], "o": int | None, "d": dict[str, float]}

@@ -7,13 +7,14 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
 from cnllm.errors import CnllmError
-from cnllm.jobs import Job, failure, is_async, outlasted, result
+from cnllm.jobs import Job, awaited, failure, is_async, outlasted, result
 from cnllm.model import Model
 from cnllm.runs import Rules, Told, ended_early, prepared
 from cnllm.types import Event, Finished, ToolCall, ToolResult
@@ -61,10 +62,11 @@ class AsyncRuns:
         tool_timeout: float | None = None,
         on_step: Callable[..., Any] | None = None,
         approve: Callable[..., Any] | None = None,
+        by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run_stream`, with `async with` and `async for`."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
         return AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -81,6 +83,8 @@ class AsyncRun(Told):
         self._post: Callable[..., Any] | None = None
         self._thread = 0
         self._over = False
+        self._busy = False  # something is awaited, in whatever task
+        self._failed: CnllmError | None = None  # raised once what came before it is delivered
 
     def cancel(self) -> None:
         """Stop at once, from any task or thread. What is running is cancelled; a call that it was is told so."""
@@ -101,7 +105,8 @@ class AsyncRun(Told):
     async def aclose(self) -> None:
         """End the run, wherever it is."""
         self.cancel()
-        await self._shut()
+        if not self._busy:  # otherwise it is seen there that it was cancelled
+            await self._shut()
 
     async def _shut(self) -> None:
         import anyio
@@ -124,6 +129,7 @@ class AsyncRun(Told):
     async def __anext__(self) -> Event:
         if self._post is None:
             self._post, self._thread = _poster(), threading.get_ident()
+        self._busy = True
         try:
             while True:
                 if self._loop.cancelled:
@@ -132,7 +138,9 @@ class AsyncRun(Told):
                     return self._ready.popleft()
                 if self._over:
                     raise StopAsyncIteration
-                await self._advance()
+                if self._failed is not None:
+                    raise self._failed
+                await self._step()
         except CnllmError as error:
             error.run = self
             await self._shut()
@@ -143,6 +151,8 @@ class AsyncRun(Told):
             self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
             await self._shut()
             raise
+        finally:
+            self._busy = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,6 +163,13 @@ class AsyncRun(Told):
         await self.aclose()
 
     # ── driving ──────────────────────────────────────────────────────────────
+
+    async def _step(self) -> None:
+        try:
+            await self._advance()
+        except CnllmError as error:
+            self._failed = error
+            self._ready.extend(self._held())
 
     async def _advance(self) -> None:
         """Do the next thing."""
@@ -177,7 +194,7 @@ class AsyncRun(Told):
             case Report() if self._rules.on_step is not None:
                 await _answer(self._rules.on_step, effect.step)
             case list():
-                self._ready.extend(effect)
+                self._ready.extend(self._shaped(effect))
 
     async def _unless_cancelled(self, what: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Await it; None when the run is cancelled meanwhile. The scope never spans what is delivered."""
@@ -207,39 +224,52 @@ class AsyncRun(Told):
                 self._outcome = runner.finished
         elif type(event) is not Finished:
             self._loop.saw(event)
-            self._ready.append(event)
+            self._ready.extend(self._shaped([event]))
 
     async def _execute(self, todo: Execute) -> None:
         import anyio
 
         waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
+        exits: list[BaseException] = []  # a tool that ends the program does so as in any other place, not in a group
 
         async def work() -> None:
             while waiting:
                 place, call = waiting.popleft()
-                todo.results[place] = await self._result(call)
+                try:
+                    todo.results[place] = await self._result(call)
+                except (SystemExit, KeyboardInterrupt) as error:
+                    exits.append(error)
+                    group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self._rules.max_parallel, len(todo.calls))):
                 group.start_soon(work)
+        if exits:
+            raise exits[0]
 
     async def _result(self, call: ToolCall) -> ToolResult:
         import anyio
 
-        tool, arguments = self._toolbox.of(call)
+        tool = self._toolbox.of(call)
         limit = self._rules.limit(tool)
         assert tool.function is not None
         with anyio.move_on_after(limit):
             try:
                 if is_async(tool.function):
-                    return result(call, await tool.function(**arguments))
-                value = await self._in_thread(tool.function, arguments)
-                return result(call, await value if inspect.isawaitable(value) else value)
-            except Exception as error:  # noqa: BLE001 the model is told of it
+                    return result(call, await awaited(self._toolbox.value(call)))
+                job = await self._in_thread(call)
+                if job.error is not None:
+                    return failure(call, job.error, self._key)
+                return result(call, await awaited(job.value))
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
+                    raise
                 return failure(call, error, self._key)
         return outlasted(call, limit)
 
-    async def _in_thread(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    async def _in_thread(self, call: ToolCall) -> Job:
         """A thread of one's own, not one of anyio's, which the program could not end without."""
         import anyio
 
@@ -252,12 +282,21 @@ class AsyncRun(Told):
             except RuntimeError:
                 return  # nobody waits: the event loop is over
 
-        job = Job(function, arguments, done, awaits=False)
+        job = Job(partial(self._toolbox.value, call), partial(result, call), done, awaits=False)
         job.start()
         await ended.wait()
-        if job.error is not None:
-            raise job.error
-        return job.value
+        return job
+
+
+def _is_stray() -> bool:
+    """Was this task itself not cancelled, but something that it waited for? Only asyncio mixes the two up."""
+    import asyncio
+
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and not task.cancelling()
 
 
 async def _answer(callback: Any, about: Any) -> Any:

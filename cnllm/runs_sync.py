@@ -8,9 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
@@ -74,15 +75,16 @@ class Runs:
         tool_timeout: float | None = None,
         on_step: Callable[..., Any] | None = None,
         approve: Callable[..., Any] | None = None,
+        by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> Run:
         """`run` as a context manager over the events of every step; each step ends with a `Finished`.
 
         It ends without an error when the loop was stopped: `run.stopped` says why. `run.cancel()` ends it from
         anywhere; so does leaving the `with` block. A step whose stream is cut is taken again without streaming, and
-        what was delivered already is not delivered again.
+        what was delivered already is not delivered again. With `by="sentence"` its text comes in whole sentences.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
         return Run(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -142,9 +144,10 @@ class Run(Told):
                     case Report() if self._rules.on_step is not None:
                         at_once(self._rules.on_step(effect.step))
                     case list():
-                        yield from self._while_wanted(effect)
+                        yield from self._while_wanted(self._shaped(effect))
         except CnllmError as error:
             error.run = self
+            yield from self._held()
             raise
         except (GeneratorExit, KeyboardInterrupt):
             self._loop.cancelled = True
@@ -188,7 +191,7 @@ class Run(Told):
                     return event.outcome
                 if type(event) is not Finished:
                     self._loop.saw(event)
-                    yield event
+                    yield from self._while_wanted(self._shaped([event]))
         finally:
             runner.leave()
 
@@ -200,10 +203,9 @@ class Run(Told):
             while waiting or running:
                 while waiting and len(running) < self._rules.max_parallel:
                     place = waiting.popleft()
-                    tool, arguments = self._toolbox.of(todo.calls[place])
-                    limit = self._rules.limit(tool)
-                    assert tool.function is not None
-                    job = Job(tool.function, arguments, lambda job: self._mail.put((job, None)))
+                    call = todo.calls[place]
+                    limit = self._rules.limit(self._toolbox.of(call))
+                    job = Job(partial(self._toolbox.value, call), partial(result, call), self._post)
                     running[job] = (place, None if limit is None else time.monotonic() + limit)
                     job.start()
                 job = self._first(running)
@@ -214,18 +216,20 @@ class Run(Told):
                 elif job in running:
                     place, _ = running.pop(job)
                     call = todo.calls[place]
-                    todo.results[place] = (
-                        result(call, job.value) if job.error is None else failure(call, job.error, self._key)
-                    )
+                    todo.results[place] = job.value if job.error is None else failure(call, job.error, self._key)
         finally:
             for job in running:
                 job.leave()
 
+    def _post(self, job: Job) -> None:
+        self._mail.put((job, None))
+
     def _first(self, running: dict[Job, tuple[int, float | None]]) -> Any:
         """The next one to end; None when the time of one of them is up."""
         ends = [until for _, until in running.values() if until is not None]
+        wait = min(max(0.0, min(ends) - time.monotonic()), threading.TIMEOUT_MAX) if ends else None
         try:
-            return self._mail.get(timeout=max(0.0, min(ends) - time.monotonic()) if ends else None)[0]
+            return self._mail.get(timeout=wait)[0]
         except Empty:
             return None
 
@@ -236,7 +240,7 @@ class Run(Told):
                 del running[job]
                 job.leave()
                 call = todo.calls[place]
-                todo.results[place] = outlasted(call, self._rules.limit(self._toolbox.of(call)[0]))
+                todo.results[place] = outlasted(call, self._rules.limit(self._toolbox.of(call)))
 
 
 class _Over:
