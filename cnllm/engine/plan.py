@@ -103,7 +103,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
     if model.over is not None and flags.protocol not in (None, model.protocol):
-        return _routed(model, model.over(str(flags.protocol)), mode, messages, stream, options)
+        return _routed(model, model.over(str(flags.protocol)), mode, turns, stream, options)
     if flags.call is not model.flags.call:
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
@@ -181,12 +181,12 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
 
 
 def _routed(
-    model: Model, over: Model, mode: frozenset[str], messages: Any, stream: bool, options: dict[str, Any]
+    model: Model, over: Model, mode: frozenset[str], turns: list[Message], stream: bool, options: dict[str, Any]
 ) -> Plan:
     """The request over the wire of the endpoint that takes this combination."""
     said = f"{'+'.join(sorted(a for a in mode if not a.startswith('no-')))} over {model.protocol}"
     note = Note("wire-routed", "protocol", said, f"sent over {over.protocol}", model.where("protocol", mode))
-    plan = build_request(over, messages, stream=stream, **options)
+    plan = build_request(over, turns, stream=stream, **options)
     return msgspec.structs.replace(plan, notes=[*plan.notes, note])
 
 
