@@ -163,12 +163,13 @@ def inner_table() -> str:
 
 def provider_table() -> str:
     registry = Registry.load()
-    lines = ["| provider | | models described | key |", "|---|---|---|---|"]
+    lines = ["| provider | | models described | wires | key |", "|---|---|---|---|---|"]
     for provider in registry.providers:
         resolved = registry.resolve(f"{provider}/any").flags
         count = sum(name.startswith(f"{provider}/") for name in registry.names())
         keys = ", ".join(f"`{k}`" for k in resolved.keys or ()) or "none"
-        lines.append(f"| `{provider}` | {resolved.title} | {count or ''} | {keys} |")
+        wires = ", ".join(registry.wires(f"{provider}/any"))
+        lines.append(f"| `{provider}` | {resolved.title} | {count or ''} | {wires} | {keys} |")
     return "\n".join(lines)
 
 

@@ -47,7 +47,7 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
         short = rows.short_names(registry).get(found.name, [])
         render.dump(rows.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)})
     else:
-        render.emit(_card(found))
+        render.emit(_card(found, registry.wires(model)))
 
 
 def fact_row(fact: Fact) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def fact_row(fact: Fact) -> dict[str, Any]:
 
 
 # ── one model in short ───────────────────────────────────────────────────────
-def _card(model: Model) -> str:
+def _card(model: Model, wires: list[str]) -> str:
     flags = model.flags
     limits = flags.limits
     url = f"{(flags.base_url or '').rstrip('/')}{flags.path or ''}".replace("{model}", model.id)
@@ -74,7 +74,7 @@ def _card(model: Model) -> str:
     choice = flags.tool_choice
     pairs = [
         ("endpoint", url),
-        ("wire", model.protocol),
+        ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
         ("context", rows.count(limits.context if limits else None)),
         ("output", rows.count(limits.output if limits else None)),

@@ -382,18 +382,31 @@ class Registry:
         if wanted == spoken:
             return
         known = self._names("protocols")
+        spoken_too = self._others(provider)
+        if wanted in known and (spoken_too is None or wanted in spoken_too):
+            return
+        speaks = ", ".join(sorted({str(spoken), *(spoken_too or ())}))
+        raise UnknownModel(f"{provider} does not speak {wanted}", hint=f"it speaks {speaks}")
+
+    def _others(self, provider: str) -> list[str] | None:
+        """The wires that a provider speaks beside its own; None: any, for nobody knows where it is."""
         tables = [t for name in self._lineage("providers", provider) for t in self._table(("providers", name), None)]
-        spoken_too = {
-            p
+        if not any("base_url" in layer.table for layer in tables):
+            return None
+        found = {
+            wire
             for layer in tables
-            for p, said in layer.table.get("on", {}).items()
+            for wire, said in layer.table.get("on", {}).items()
             if "base_url" in said or "path" in said
         }
-        anything = not any("base_url" in layer.table for layer in tables)
-        if wanted in known and (wanted in spoken_too or anything):
-            return
-        speaks = ", ".join(sorted({str(spoken), *spoken_too}))
-        raise UnknownModel(f"{provider} does not speak {wanted}", hint=f"it speaks {speaks}")
+        return [wire for wire in self._names("protocols") if wire in found]
+
+    def wires(self, name: str) -> list[str]:
+        """The protocols over which a model can be called, its own first. Raises as `resolve` does."""
+        model = self.resolve(name)
+        others = self._others(model.provider)
+        rest = list(self._names("protocols")) if others is None else others
+        return [model.protocol, *(wire for wire in rest if wire != model.protocol)]
 
     # ── what was assumed ─────────────────────────────────────────────────────
 

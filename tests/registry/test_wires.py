@@ -121,3 +121,12 @@ def test_a_combination_that_another_wire_takes_goes_over_that_one_with_a_note(fi
     note = next(note for note in plan.notes if note.code == "wire-routed")
     assert "anthropic-messages" in note.did
     assert at(note.where)[1].startswith('when."reasoning+tools"')
+
+
+def test_the_wires_of_a_model_can_be_asked_for_its_own_first(files: Files) -> None:
+    registry = files.load(TWO)
+    assert registry.wires("home/m") == ["openai-chat", "second"]
+    assert registry.wires("alone/m") == ["openai-chat"]
+    anywhere = registry.wires("openai-compatible/any")
+    assert anywhere[0] == "openai-chat"
+    assert {"second"} <= set(anywhere)
