@@ -27,6 +27,8 @@ def replayed(messages: Sequence[Message], model: Model, rules: Rules, ledger: Le
             if own is None:
                 own = owned[message.by] = model.wrote(message.by)
             message = _turn(message, index, own, index > since, model, rules, ledger)
+        elif any(part.seal is not None for part in message.parts):
+            message = _unsealed(message, index, model, ledger)
         out.append(message)
     return out
 
@@ -51,8 +53,8 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
             # A block of another origin means nothing here; anything else goes on without its seal.
             kept = None if type(part) is Opaque else replace(part, seal=None)
         if type(kept) is Reasoning:
-            if not own:
-                kept = _foreign(kept, index, rules, ledger)
+            if not own or (rules.replay_as == "seal" and kept.seal is None):
+                kept = _foreign(kept, index, own, rules, ledger)
             elif carries and (kept.text or kept.seal is not None):
                 has = True
             else:
@@ -72,16 +74,30 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
     return replace(message, parts=tuple(parts)) if changed else message
 
 
+def _unsealed(message: Message, index: int, model: Model, ledger: Ledger) -> Message:
+    """What a user or a tool said, without the seals and blocks that belong to another endpoint."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if part.seal is None or _home(part.seal, model):
+            parts.append(part)
+        elif type(part) is Opaque:
+            ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
+        else:
+            parts.append(replace(part, seal=None))
+    return replace(message, parts=tuple(parts))
+
+
 def _home(seal: Seal, model: Model) -> bool:
     return (seal.protocol, seal.provider, seal.model) == (model.protocol, model.provider, model.id)
 
 
-def _foreign(part: Reasoning, index: int, rules: Rules, ledger: Ledger) -> Text | None:
-    """Reasoning that another endpoint's or family's model wrote: text, or nothing."""
+def _foreign(part: Reasoning, index: int, own: bool, rules: Rules, ledger: Ledger) -> Text | None:
+    """Reasoning that another endpoint's or family's model wrote, or without the seal it must have: text, or nothing."""
     if not part.text:
         return None
     as_text = rules.foreign == "text"
-    said = f"messages[{index}]: another model's reasoning"
+    whose = "reasoning without its seal" if own else "another model's reasoning"
+    said = f"messages[{index}]: {whose}"
     ledger.note("reasoning-foreign", "reasoning.foreign", said, "sent as text" if as_text else "left out")
     return Text(part.text + "\n\n") if as_text else None
 
