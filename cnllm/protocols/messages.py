@@ -179,23 +179,19 @@ def _result(block: Block, where: str, stamp: Stamp) -> ToolResult:
         raise ValueError(f"{where}.tool_use_id: it is required")
     content = block.get("content")
     blocks = [] if content is None else _listed(content, f"{where}.content")
-    texts = [b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str)]
-    media = [_media(b, None) if b["type"] == "image" else None for b in blocks]
+    text = "".join(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
+    pictures = [(b, _media(b, None)) for b in blocks if b["type"] == "image"]
     kept = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
-    plain = [{"type": "text", "text": text} for text in texts if text]
-    simple = [*plain, *(b for b in blocks if b["type"] == "image" and set(b) == {"type", "source"})]
-    if (
-        len(plain) > 1
-        or blocks not in (simple, [{"type": "text", "text": ""}])
-        or len(simple) - len(plain) != sum(m is not None for m in media)
-    ):
+    said: list[Block] = [{"type": "text", "text": text}] if text else []
+    told = [*said, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]
+    if blocks not in (told, [{"type": "text", "text": ""}]):
         kept["content"] = blocks
     return ToolResult(
         id,
-        "".join(texts),
+        text,
         None,
         block.get("is_error") is True,
-        tuple(m for m in media if m is not None),
+        tuple(media for _, media in pictures if media is not None),
         stamp(kept) if kept else None,
     )
 
@@ -341,7 +337,7 @@ class _Stream:
         self._raw = ""
 
     def begin(self) -> Frames:
-        message = {
+        message: dict[str, Any] = {
             "id": self._id or "msg",
             "type": "message",
             "role": "assistant",
@@ -369,7 +365,7 @@ class _Stream:
             case ToolCallDelta():
                 return self._input(event)
             case ToolCallEnd():
-                return self._next_call(done=event.index)
+                return [*self._closed(), *self._next_call()] if event.index == self._current else []
             case UsageSeen():
                 self._usage = event.usage
                 return []
@@ -406,7 +402,7 @@ class _Stream:
         match part:
             case Text() if self._open == "text":
                 cited = own.get("citations")
-                told = [self._delta("citations_delta", "citation", one) for one in cited or ()]
+                told = [self._delta("citations_delta", "citation", c) for c in cited if c] if type(cited) is list else []
                 return [*told, *self._closed()]
             case Reasoning() if own.get("type") == "redacted_thinking":
                 return [*self._begun(own, anew=True), *self._closed()]
@@ -421,10 +417,10 @@ class _Stream:
 
     # Calls may grow side by side; here one is written after the other.
 
-    def _next_call(self, done: int | None = None) -> Frames:
+    def _next_call(self) -> Frames:
         """Open the calls that wait, as far as the one that is open is complete."""
         out: Frames = []
-        while self._queue and (self._current is None or self._current == done or _whole(self._raw)):
+        while self._queue and (self._current is None or _whole(self._raw)):
             out += self._open_call()
         return out
 
@@ -473,4 +469,4 @@ def _whole(raw: str) -> bool:
     return True
 
 
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream)
+SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream, bearer=True)

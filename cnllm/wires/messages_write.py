@@ -160,7 +160,7 @@ def _tool(tool: Offered, names: dict[str, str]) -> dict[str, Any]:
     wire["input_schema"] = tool.parameters or {"type": "object", "properties": {}}
     if tool.strict is not None:
         wire["strict"] = tool.strict
-    return wire
+    return {**(tool.extra or {}), **wire}
 
 
 def _choice(ask: Ask) -> dict[str, Any] | None:
