@@ -402,7 +402,9 @@ class _Stream:
         match part:
             case Text() if self._open == "text":
                 cited = own.get("citations")
-                told = [self._delta("citations_delta", "citation", c) for c in cited if c] if type(cited) is list else []
+                told = (
+                    [self._delta("citations_delta", "citation", c) for c in cited if c] if type(cited) is list else []
+                )
                 return [*told, *self._closed()]
             case Reasoning() if own.get("type") == "redacted_thinking":
                 return [*self._begun(own, anew=True), *self._closed()]
@@ -469,4 +471,6 @@ def _whole(raw: str) -> bool:
     return True
 
 
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream, bearer=True)
+SPOKEN = Spoken(
+    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream, bearer=True
+)
