@@ -28,7 +28,10 @@ def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Led
 
 
 def _default(default: Any, flags: Flags) -> Any:
-    """A default; of several the first that is known, where a text names another flag."""
+    """A default; of several the first that is known, where a text names another flag.
+
+    A limit of the output that would leave half the window or less for the input is no more than that half.
+    """
     if type(default) is not list:
         return default
     for one in default:
@@ -36,7 +39,8 @@ def _default(default: Any, flags: Flags) -> Any:
         for key in one.split(".") if type(one) is str else ():
             found = getattr(flags if found is one else found, key, None)
         if found is not None:
-            return found
+            window = flags.limits.context if flags.limits and one == "limits.output" else None
+            return found if window is None else min(found, window // 2)
     return None
 
 

@@ -13,7 +13,10 @@ __all__ = ["Ask", "Offered"]
 
 
 class Offered(Protocol):
-    """A tool as it is offered. `definition` is an endpoint's own kind of tool, sent as it is; `extra` stood beside it."""
+    """A tool as it is offered. `definition` is an endpoint's own kind of tool, sent as it is.
+
+    `extra` is what stood beside the function (cache marks), for wires that know such a thing.
+    """
 
     @property
     def name(self) -> str: ...

@@ -109,7 +109,7 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
     seal = thought.seal.data if thought.seal is not None and type(thought.seal.data) is dict else None
     if seal is not None and "type" in seal:
         return seal
-    if seal is None and (not thought.text or (flags.reasoning is not None and flags.reasoning.replay_as == "seal")):
+    if seal is None and flags.reasoning is not None and flags.reasoning.replay_as == "seal":
         return None
     return {"type": "thinking", "thinking": thought.text, **(seal or {"signature": ""})}
 
