@@ -204,7 +204,10 @@ class Param(_Base, frozen=True):
     items: Annotated[int | None, _d("the most items of a list")] = None
     fixed: Annotated[Any, _d("the only value it takes; another is left out, which has the same effect")] = None
     outside: Annotated[Literal["clamp", "drop", "error"] | None, _d("what becomes of a value out of range")] = None
-    default: Annotated[Any, _d("what is sent when the caller names nothing")] = None
+    default: Annotated[
+        Any,
+        _d("what is sent when the caller names nothing; of a list the first that is known, where a text names a flag"),
+    ] = None
 
 
 class Messages(_Base, frozen=True):

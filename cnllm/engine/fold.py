@@ -184,6 +184,8 @@ class Fold:
         if self._blocks is not None and (last := self._blocks.last) is not None:
             if last.kind == "call":
                 last.data.extra.update(_whole(data))
+            elif last.kind == "opaque":
+                last.data = _whole(data)
             else:
                 last.seal = _whole(data)
 

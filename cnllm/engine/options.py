@@ -20,13 +20,17 @@ _TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that o
 
 
 class Function(Struct, frozen=True):
-    """A tool as offered. `definition` is set for what is not a function (an endpoint's own tool), sent as it is."""
+    """A tool as offered. `definition` is set for what is not a function (an endpoint's own tool), sent as it is.
+
+    `extra` is what a definition had beside the function (cache marks).
+    """
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     definition: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -170,7 +174,7 @@ def _tool(tool: Any, index: int) -> Function:
     if type(tool) is Function:
         return tool
     said = as_tool(tool, f"tools[{index}]")
-    return Function(said.name, said.description, said.parameters, said.strict, said.definition)
+    return Function(said.name, said.description, said.parameters, said.strict, said.definition, said.extra)
 
 
 def _corrections(value: Any) -> int | None:

@@ -17,14 +17,31 @@ def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Led
     for name, value in asked.items():
         _one(body, name, value, rules.get(name, name), flags, ledger.of(name))
     for name, rule in rules.items():
-        if type(rule) is Param and rule.default is not None and name not in asked:
-            put(body, rule.as_ or name, rule.default)
+        if type(rule) is Param and name not in asked and (default := _default(rule.default, flags)) is not None:
+            put(body, rule.as_ or name, default)
             ledger.note(
                 "param-default",
                 f"params.{name}.default",
                 "not given",
-                f"{rule.default} is sent: it is required",
+                f"{default} is sent: it is required",
             )
+
+
+def _default(default: Any, flags: Flags) -> Any:
+    """A default; of several the first that is known, where a text names another flag.
+
+    A limit of the output that would leave half the window or less for the input is no more than that half.
+    """
+    if type(default) is not list:
+        return default
+    for one in default:
+        found = one
+        for key in one.split(".") if type(one) is str else ():
+            found = getattr(flags if found is one else found, key, None)
+        if found is not None:
+            window = flags.limits.context if flags.limits and one == "limits.output" else None
+            return found if window is None else min(found, window // 2)
+    return None
 
 
 def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, flags: Flags, ledger: Ledger) -> None:

@@ -16,13 +16,14 @@ from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
 from cnllm.engine.structured import Answer
-from cnllm.flags import Flags, Tools
+from cnllm.flags import Flags, Patch, Tools
+from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
 from cnllm.types import Media, Message, Note, Reasoning, ToolResult
 from cnllm.wires import Ask, wire
-from cnllm.wires.paths import blend, cut, put
+from cnllm.wires.paths import at, blend, cut, put
 
 __all__ = ["Plan", "build_request"]
 
@@ -393,8 +394,16 @@ def _patch(
             cut(body, path)
     for path, value in thought.puts:
         put(body, path, value)
-    if thought.budget is not None:
-        _budget(body, thought.budget, flags, ledger.of("reasoning"))
+    budget = thought.budget or _standing(body, patches, reasoning)
+    if budget is not None:
+        _budget(body, budget, flags, ledger.of("reasoning"))
+
+
+def _standing(body: dict[str, Any], patches: list[Patch], reasoning: ReasoningFlags | None) -> tuple[str, int] | None:
+    """A budget that a patch brings along."""
+    where = reasoning.budget.at if reasoning is not None and reasoning.budget is not None else None
+    tokens = at(body, where) if patches and where else None
+    return (where, tokens) if where is not None and type(tokens) is int else None
 
 
 def _replays(messages: list[Message]) -> bool:
@@ -413,7 +422,14 @@ def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger:
             ceiling = ceiling.get(key) if type(ceiling) is dict else None
         if type(ceiling) is int and tokens >= ceiling:
             fitted = max(ceiling - 1, 0)
-            if ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
+            least = flags.reasoning.budget.min if flags.reasoning and flags.reasoning.budget else None
+            if least is not None and fitted < least and flags.reasoning and flags.reasoning.off is not None:
+                did = f"off: {under} leaves no room for the {least} tokens that it takes at least"
+                if ledger.may_change("reasoning-budget", "reasoning.budget.min", tokens, did):
+                    cut(body, path)
+                    blend(body, flags.reasoning.off.set or {})
+                    return
+            elif ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
                 tokens = fitted
     put(body, path, tokens)
 

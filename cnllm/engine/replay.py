@@ -34,13 +34,19 @@ def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) 
 
 
 def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
-    """The turns without sealed blocks of another origin in what others than the assistant say."""
+    """The turns without what another origin sealed in what others than the assistant say: blocks go, seals come off."""
     out: list[Turn] = []
     for index, message in turns:
-        if message.role != "assistant" and any(_foreign_block(part, model) for part in message.parts):
-            parts = tuple(part for part in message.parts if not _foreign_block(part, model))
-            message = replace(message, parts=parts)
-            _block_left_out(index, ledger)
+        if message.role != "assistant" and any(_foreign_seal(part, model) for part in message.parts):
+            parts: list[Part] = []
+            for part in message.parts:
+                if not _foreign_seal(part, model):
+                    parts.append(part)
+                elif type(part) is Opaque:
+                    _block_left_out(index, ledger)
+                else:
+                    parts.append(replace(part, seal=None))
+            message = replace(message, parts=tuple(parts))
         out.append((index, message))
     return out
 
@@ -55,8 +61,8 @@ def _sealed_by(message: Message) -> str | None:
     return None if seal is None else f"{seal.provider}/{seal.model}"
 
 
-def _foreign_block(part: Part, model: Model) -> bool:
-    return type(part) is Opaque and part.seal is not None and not _home(part.seal, model)
+def _foreign_seal(part: Part, model: Model) -> bool:
+    return part.seal is not None and not _home(part.seal, model)
 
 
 def _block_left_out(index: int, ledger: Ledger) -> None:
@@ -79,8 +85,8 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
             # A block of another origin means nothing here; anything else goes on without its seal.
             kept = None if type(part) is Opaque else replace(part, seal=None)
         if type(kept) is Reasoning:
-            if not own:
-                kept = _foreign(kept, index, rules, ledger)
+            if not own or (rules.replay_as == "seal" and kept.seal is None):
+                kept = _foreign(kept, index, own, rules, ledger)
             elif carries and (kept.text or kept.seal is not None):
                 has = True
             else:
@@ -105,12 +111,13 @@ def _home(seal: Seal, model: Model) -> bool:
     return (seal.protocol, seal.provider, seal.model) == (model.protocol, model.provider, model.id)
 
 
-def _foreign(part: Reasoning, index: int, rules: Rules, ledger: Ledger) -> Text | None:
-    """Reasoning that another endpoint's or family's model wrote: text, or nothing."""
+def _foreign(part: Reasoning, index: int, own: bool, rules: Rules, ledger: Ledger) -> Text | None:
+    """Reasoning that another endpoint's or family's model wrote, or without the seal it must have: text, or nothing."""
     if not part.text:
         return None
     as_text = rules.foreign == "text"
-    said = f"messages[{index}]: another model's reasoning"
+    whose = "reasoning without its seal" if own else "another model's reasoning"
+    said = f"messages[{index}]: {whose}"
     ledger.note("reasoning-foreign", "reasoning.foreign", said, "sent as text" if as_text else "left out")
     return Text(part.text + "\n\n") if as_text else None
 

@@ -51,13 +51,15 @@ class Spoken(Struct, frozen=True):
 
     `read_request(body, path, stamp)`: `path` is the URL's, where that says the model or whether to stream; raises
     `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply)` is a whole
-    body, `write_error(status, message, code)` that of a refusal, `stream(id, model)` writes a stream.
+    body, `write_error(status, message, code)` that of a refusal, `stream(id, model)` writes a stream. `bearer`:
+    whatever header an endpoint names, clients of this protocol may send the key as a bearer's token as well.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
     write_reply: Callable[[Reply], dict[str, Any]]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     stream: Callable[[str, str], Writes]
+    bearer: bool = False
 
 
 @cache

@@ -105,6 +105,8 @@ def _key(case: Case) -> Iterator[Wrong]:
         return
     sent = case.headers.get(auth.header.lower(), "").strip()
     before, _, after = (auth.value or "{key}").partition("{key}")
+    if not sent and speaks(case.model.protocol).bearer:
+        sent, before, after = case.headers.get("authorization", "").strip(), "Bearer", ""
     fits = sent.startswith(before.strip()) and sent.endswith(after)
     if not fits or not sent.removeprefix(before.strip()).removesuffix(after).strip():
         yield Wrong("key", f"No API key was sent in the header {auth.header}.")

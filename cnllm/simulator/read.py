@@ -30,10 +30,11 @@ def asked_of(model: Model, body: dict[str, Any], path: str) -> Asked:
         request = speaks(model.protocol).read_request(body, path, stamp)
     except (TypeError, ValueError) as error:
         return Asked(body=body, turns=(), broken=str(error))
-    return _asked(request, body)
+    fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None
+    return _asked(request, body, next(iter(fields or ()), "reasoning"))
 
 
-def _asked(request: Request, body: dict[str, Any]) -> Asked:
+def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
     options = request.options
     choice, named = _choice(options.get("tool_choice"))
     schema = options.get("schema")
@@ -42,7 +43,7 @@ def _asked(request: Request, body: dict[str, Any]) -> Asked:
     tools = options.get("tools")
     return Asked(
         body=body,
-        turns=tuple(turn for message in request.messages for turn in _turns(message)),
+        turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
         tools=None if tools is None else tuple(_offer(tool) for tool in tools),
         choice=choice,
         named=named,
@@ -53,8 +54,8 @@ def _asked(request: Request, body: dict[str, Any]) -> Asked:
     )
 
 
-def _turns(message: Message) -> list[Turn]:
-    """A message as turns: each result is one of its own."""
+def _turns(message: Message, field: str) -> list[Turn]:
+    """A message as turns: each result is one of its own; `field` is what the endpoint calls the reasoning."""
     results = [p for p in message.parts if type(p) is ToolResult]
     turns = [
         Turn(
@@ -73,7 +74,7 @@ def _turns(message: Message) -> list[Turn]:
     calls = tuple(Call(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
     wire: dict[str, Any] = _sealed(message.parts)
     if message.reasoning or any(type(p) is Reasoning for p in message.parts):
-        wire["reasoning"] = message.reasoning
+        wire["reasoning"] = wire[field] = message.reasoning
     if any(type(p) is Opaque for p in message.parts):
         wire["refusal"] = ""  # something stands in place of the content
     turn = Turn(

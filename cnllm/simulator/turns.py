@@ -148,7 +148,7 @@ def _content_wrong(case: Case, turn: Turn) -> str | None:
         return "must be a string or a list of parts"
     if turn.form == "parts" and not turn.media and rules is not None and rules.content == "string":
         return "must be a string"
-    if strict and turn.form == "parts" and turn.blank:
+    if strict and turn.blank and (turn.form == "parts" or case.model.protocol != CHAT):
         return "text content is empty"
     foreign = [m for m in turn.media if m != "other" and case.flags.input is not None and m not in case.flags.input]
     if foreign:

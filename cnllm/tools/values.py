@@ -18,7 +18,8 @@ class Tool(Struct, frozen=True):
 
     `parameters` is a JSON Schema whose root is an object. `function` may be sync or async; without one the tool is
     offered but cannot be run here. `timeout` is in seconds, for one call. `definition` is set for what is no function
-    but an endpoint's own tool: it is sent as it is.
+    but an endpoint's own tool: it is sent as it is. `extra` holds what a definition has beside the function (cache
+    marks), for endpoints that know such a thing.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Tool(Struct, frozen=True):
     strict: bool | None = None
     timeout: float | None = None
     definition: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function; of an async one this is the coroutine."""
@@ -140,4 +142,6 @@ def _defined(item: Mapping[str, Any], where: str) -> Tool:
     if schema is not None and not isinstance(schema, Mapping):
         raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
     parameters = None if schema is None else dict(schema)
-    return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"))
+    own = ("type", "function") if said is not item else [key for key in item if key != "cache_control"]
+    extra = {key: value for key, value in item.items() if key not in own} or None
+    return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"), extra=extra)

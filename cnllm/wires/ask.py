@@ -13,7 +13,10 @@ __all__ = ["Ask", "Offered"]
 
 
 class Offered(Protocol):
-    """A tool as it is offered. `definition` is an endpoint's own kind of tool, sent as it is."""
+    """A tool as it is offered. `definition` is an endpoint's own kind of tool, sent as it is.
+
+    `extra` is what stood beside the function (cache marks), for wires that know such a thing.
+    """
 
     @property
     def name(self) -> str: ...
@@ -25,6 +28,8 @@ class Offered(Protocol):
     def strict(self) -> bool | None: ...
     @property
     def definition(self) -> dict[str, Any] | None: ...
+    @property
+    def extra(self) -> dict[str, Any] | None: ...
 
 
 class Ask(Struct, frozen=True, kw_only=True):

@@ -46,7 +46,8 @@ class Sink(Protocol):
         """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
 
     def seal(self, data: Any) -> None:
-        """On an ordered wire: what the part that began last goes back with (of a call: keys beside it)."""
+        """On an ordered wire: what the part that began last goes back with (of a call: keys beside it; a block nobody
+        understands: what it came to)."""
 
     def end_block(self) -> list[Event]:
         """On an ordered wire: the part that began last is over."""

@@ -19,7 +19,7 @@ import pytest
 import cnllm
 from cnllm import Registry
 
-PROTOCOLS = ("openai-chat",)
+PROTOCOLS = ("openai-chat", "anthropic-messages")
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 ABSENT = "The recorded traffic (../shared/wire) is not here."
@@ -28,6 +28,7 @@ BASE_URL = "http://127.0.0.1:9/v1"
 
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "alibaba": ("alibaba",),
+    "anthropic": ("anthropic",),
     "azure": ("azure",),
     "bytedance": ("volcengine",),
     "cerebras": ("cerebras",),

@@ -13,6 +13,7 @@ from typing import Any
 
 from cnllm import Reply
 
+from . import messages
 from .corpus import Exchange
 from .oracle import hear, split_think
 
@@ -22,12 +23,15 @@ FINISH = {
     "length": "length",
     "tool_calls": "tool_calls",
     "tool_call": "tool_calls",
+    **messages.FINISH,
 }
 """The wire's words that occur in the corpus."""
 
 
 def refusal(exchange: Exchange) -> str:
-    """The refusal in an answer, or ""."""
+    """The refusal in an answer, or "". Only openai-chat has one beside the text."""
+    if exchange.protocol != "openai-chat":
+        return ""
     if exchange.stream:
         heard = hear(exchange.protocol, exchange.content)
         return heard.text if heard.refused else ""
@@ -39,7 +43,7 @@ def is_empty(exchange: Exchange) -> bool:
     """Did nothing come that the contract counts as something?"""
     expected = exchange.expected or {}
     came = expected["text"] or expected["reasoning"] or expected["tool_calls"] or expected.get("stream_error")
-    return not (came or expected["finish_reason"] == "length" or refusal(exchange))
+    return not (came or FINISH.get(expected["finish_reason"]) == "length" or refusal(exchange))
 
 
 def differences(exchange: Exchange, reply: Reply) -> list[str]:
@@ -86,7 +90,7 @@ def _calls(found: list[str], expected: dict[str, Any], reply: Reply) -> None:
     whole, cut = [], []
     for call in expected["tool_calls"]:
         arguments = call["arguments"]
-        if isinstance(arguments, str) and expected["finish_reason"] == "length":
+        if isinstance(arguments, str) and FINISH.get(expected["finish_reason"]) == "length":
             cut.append((call["id"], call["name"], arguments))
         else:
             blank = isinstance(arguments, str) and arguments.strip() in ("", "null")
@@ -109,7 +113,8 @@ def _usage(found: list[str], exchange: Exchange, reply: Reply) -> None:
     for ours, theirs in pairs:
         got = getattr(reply.usage, ours, None)
         if expected and theirs in expected:
-            _compare(found, f"usage.{ours}", expected[theirs], got)
+            more = _apart(exchange, wire) if ours == "input" else 0
+            _compare(found, f"usage.{ours}", expected[theirs] + more, got)
         elif not mentions(wire, "cache" if ours == "cached" else ours):
             _compare(found, f"usage.{ours}", None, got)
     output = getattr(reply.usage, "output", None)
@@ -117,6 +122,11 @@ def _usage(found: list[str], exchange: Exchange, reply: Reply) -> None:
         _compare(found, "usage.output", None, output)
     elif output not in outputs(expected, wire):
         _compare(found, "usage.output", expected["output_tokens"], output)
+
+
+def _apart(exchange: Exchange, wire: dict[str, Any]) -> int:
+    """Input that the wire counts apart."""
+    return sum(wire.get(key) or 0 for key in messages.APART) if exchange.protocol == messages.PROTOCOL else 0
 
 
 def outputs(expected: dict[str, Any], wire: dict[str, Any]) -> set[int]:

@@ -9,37 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from . import messages
+from .heard import Call, Heard
+
 LINE = re.compile(rb"\r\n|\n|\r")
-
-
-@dataclass
-class Call:
-    """A tool call as far as it came."""
-
-    id: str = ""
-    name: str = ""
-    raw: str = ""
-
-
-@dataclass
-class Heard:
-    """What a run of frames says."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
-    refused: bool = False
-    finish: str | None = None
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-    @property
-    def empty(self) -> bool:
-        """Has nothing been said?"""
-        return not (self.text or self.reasoning or self.calls or self.finish or self.error)
 
 
 def frames(content: bytes) -> list[dict[str, Any]]:
@@ -116,7 +91,10 @@ def _flat(value: Any) -> str:
     return value or ""
 
 
-ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {"openai-chat": chat}
+ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {
+    "openai-chat": chat,
+    messages.PROTOCOL: messages.hear,
+}
 
 
 def hear(protocol: str, content: bytes) -> Heard:

@@ -10,6 +10,9 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from cnllm import Model
+
+from . import messages as anthropic
 from .corpus import Exchange
 from .oracle import content_of, reasoning_of, split_think
 
@@ -29,6 +32,14 @@ OPTIONS = (
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 OURS = ("messages", "model", "stream", "stream_options")
 """What the engine writes itself."""
+
+
+def asked(exchange: Exchange, model: Model) -> tuple[list[Any], dict[str, Any]]:
+    """The messages and options of a recorded request; what no reader of that protocol takes is a `ValueError`."""
+    sent = exchange.sent or {}
+    if exchange.protocol == anthropic.PROTOCOL:
+        return anthropic.asked(sent, model)
+    return messages_of(sent, model.name), options_of(sent)
 
 
 def messages_of(sent: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
@@ -172,6 +183,8 @@ def _normal_tool(tool: dict[str, Any]) -> dict[str, Any]:
 def differences(exchange: Exchange, body: Mapping[str, Any], replay: str) -> list[tuple[str, Any, Any]]:
     """What differs, as (where, recorded, rebuilt)."""
     sent = exchange.sent or {}
+    if exchange.protocol == anthropic.PROTOCOL:
+        return anthropic.levelled(anthropic.differences(sent, body))
     recorded, rebuilt = sent["messages"], body["messages"]
     rows = _rows("tool", normal_tools(sent.get("tools")), normal_tools(body.get("tools")))
     rows += _rows("message", normal_messages(recorded, recorded), normal_messages(rebuilt, recorded))

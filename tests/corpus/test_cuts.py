@@ -15,7 +15,8 @@ import pytest
 import cnllm
 
 from .corpus import GENERIC, Case, Exchange, cases, exchanges
-from .oracle import Heard, hear, split_think
+from .heard import Heard
+from .oracle import hear, split_think
 from .reading import Outcome, delivered, fold, read, read_stream
 
 CUTS = 8

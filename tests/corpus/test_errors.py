@@ -23,6 +23,10 @@ from .reading import Outcome, delivered, random_pieces, read_stream, read_whole
 UNCLEAR = (EndpointError, BadRequest)
 
 EXPECTED: dict[str, tuple[type[EndpointError], ...]] = {
+    "anthropic/*_invalid_api_key#0": (BadKey,),
+    "anthropic/*-model_not_found_stream-*#[01]": UNCLEAR,
+    "anthropic/*-claude_3_sonnet_20240229-object_streaming#0": UNCLEAR,
+    "anthropic/*_is_rejected_for_tool_input#0": (BadRequest,),
     "azure/*-chat_reasoning#[123]": UNCLEAR,
     "azure/*_raises_appropriate_auth_error#0": (BadKey,),
     "deepseek/*-blocking_video_part_reaches_the_wire#0": (BadRequest,),

@@ -1,0 +1,9 @@
+"""Anthropic Messages: content blocks, one after the other."""
+
+from cnllm.wires import Wire
+from cnllm.wires.messages_read import chunk, quick
+from cnllm.wires.messages_write import write
+
+__all__ = ["WIRE"]
+
+WIRE = Wire(write=write, chunk=chunk, turns="messages", quick=quick)
