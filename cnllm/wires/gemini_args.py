@@ -121,8 +121,10 @@ def _unquoted(state: State) -> str:
 
 
 def _broken(state: State, piece: Any) -> str:
+    """What no JSON has between its values."""
+    out = _unquoted(state) + "?" + json.dumps(piece)
     state["odd"] = True
-    return json.dumps(piece)
+    return out
 
 
 def _escaped(text: str) -> str:
