@@ -13,6 +13,7 @@ from typing import Any
 
 from cnllm import Reply
 
+from . import gemini
 from .corpus import Exchange
 from .oracle import hear, split_think
 
@@ -22,6 +23,7 @@ FINISH = {
     "length": "length",
     "tool_calls": "tool_calls",
     "tool_call": "tool_calls",
+    **gemini.FINISH,
 }
 """The wire's words that occur in the corpus."""
 
@@ -31,7 +33,8 @@ def refusal(exchange: Exchange) -> str:
     if exchange.stream:
         heard = hear(exchange.protocol, exchange.content)
         return heard.text if heard.refused else ""
-    message = json.loads(exchange.body)["choices"][0].get("message") or {}
+    [choice, *_] = json.loads(exchange.body).get("choices") or [{}]
+    message = choice.get("message") or {}
     return message.get("refusal") or ""
 
 
@@ -39,7 +42,8 @@ def is_empty(exchange: Exchange) -> bool:
     """Did nothing come that the contract counts as something?"""
     expected = exchange.expected or {}
     came = expected["text"] or expected["reasoning"] or expected["tool_calls"] or expected.get("stream_error")
-    return not (came or expected["finish_reason"] == "length" or refusal(exchange))
+    explained = FINISH.get(expected["finish_reason"]) in ("length", "content_filter", "error")
+    return not (came or explained or refusal(exchange))
 
 
 def differences(exchange: Exchange, reply: Reply) -> list[str]:
@@ -130,7 +134,8 @@ def wire_usage(exchange: Exchange) -> dict[str, Any]:
     """The last usage object of an answer."""
     if exchange.stream:
         return hear(exchange.protocol, exchange.content).usage or {}
-    return json.loads(exchange.body).get("usage") or {}
+    body = json.loads(exchange.body)
+    return body.get("usage") or body.get("usageMetadata") or {}
 
 
 def mentions(value: Any, word: str) -> bool:

@@ -26,7 +26,7 @@ from .reading import (
     single_bytes,
     usage_dict,
 )
-from .rebuild import messages_of, options_of
+from .rebuild import asked
 
 SEEDS = ("one", "two", "three")
 EDGE = 32_000
@@ -86,9 +86,8 @@ def test_an_answer_is_read_as_what_it_says(case: Case) -> None:
 @pytest.mark.parametrize("case", cases(is_asked))
 def test_an_answer_is_read_as_what_it_says_with_its_request_at_hand(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
-    assert exchange.sent is not None
-    messages = messages_of(exchange.sent, f"{model.provider}/{model.id}")
-    plan = engine.build_request(model, messages, stream=exchange.stream, **options_of(exchange.sent))
+    messages, options = asked(exchange, model)
+    plan = engine.build_request(model, messages, stream=exchange.stream, **options)
     check(exchange, read(model, exchange, plan))
 
 

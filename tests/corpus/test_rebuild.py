@@ -14,7 +14,7 @@ import pytest
 from cnllm import engine
 
 from .corpus import PROVIDERS, Case, Exchange, cases
-from .rebuild import differences, messages_of, options_of
+from .rebuild import asked, differences
 
 
 def is_own(exchange: Exchange) -> bool:
@@ -31,9 +31,7 @@ REQUESTS = [*cases(is_own, generic=False), *cases(is_nobodys, own=False)]
 @pytest.mark.parametrize("case", REQUESTS)
 def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
-    assert exchange.sent is not None
-    messages = messages_of(exchange.sent, f"{model.provider}/{model.id}")
-    options = options_of(exchange.sent)
+    messages, options = asked(exchange, model)
     plan = engine.build_request(model, messages, stream=exchange.stream, **options)
     rows = differences(exchange, plan.body, replay_of(model))
     assert not rows, table(rows) + "\n" + "\n".join(str(note) for note in plan.notes)
@@ -42,10 +40,7 @@ def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
 @pytest.mark.parametrize("case", REQUESTS)
 def test_writing_a_request_leaves_the_callers_messages_alone(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
-    assert exchange.sent is not None
-    by = f"{model.provider}/{model.id}"
-    messages, untouched = messages_of(exchange.sent, by), messages_of(exchange.sent, by)
-    options, same_options = options_of(exchange.sent), options_of(exchange.sent)
+    (messages, options), (untouched, same_options) = asked(exchange, model), asked(exchange, model)
     engine.build_request(model, messages, stream=exchange.stream, **options)
     assert (messages, options) == (untouched, same_options)
 

@@ -326,7 +326,7 @@ def test_the_fast_way_and_the_full_one_agree() -> None:
     read = quick(model().flags)
     assert read(dumps(answer({"text": "hi"}, finish=None, **usage(totalTokenCount=1)))) == ("hi", None)
     assert read(dumps(answer(thought("hm"), finish=None))) == ("hm", "thought")
-    for rare in (
+    odd: list[Any] = [
         answer({"text": "hi"}),
         answer({"text": ""}, finish=None),
         answer({"text": "a"}, {"text": "b"}, finish=None),
@@ -338,7 +338,8 @@ def test_the_fast_way_and_the_full_one_agree() -> None:
         {"candidates": [{"content": {"parts": [{"text": "x"}]}, "groundingMetadata": {}}]},
         {"candidates": []},
         [],
-    ):
+    ]
+    for rare in odd:
         assert read(dumps(rare)) is None
 
 
