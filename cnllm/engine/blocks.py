@@ -9,7 +9,7 @@ from cnllm.types import Part
 
 __all__ = ["BlockKind", "Blocks", "Made"]
 
-BlockKind = Literal["text", "thought", "opaque", "call"]
+BlockKind = Literal["text", "thought", "opaque", "media", "call"]
 Made = Callable[[BlockKind, str, Any, Any], Part | None]
 """(kind, what was said, data, seal) → the part, or None where there is none."""
 

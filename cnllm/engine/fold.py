@@ -20,6 +20,7 @@ from cnllm.types import (
     Event,
     Finish,
     Finished,
+    Media,
     Message,
     Note,
     NoteAdded,
@@ -83,6 +84,7 @@ class Fold:
         self._opaque: list[Any] = []
         self.source: str | None = None
         self.state: dict[str, Any] = {}
+        self._beside: dict[str, Any] = {}  # what came with the answer and is about it
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
         self._mirror = Mirror(self.thoughts)
         reasoning = flags.reasoning
@@ -189,9 +191,18 @@ class Fold:
             else:
                 last.seal = _whole(data)
 
+    def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
+        return self._begin("media", Media(_whole(type), _whole(data), _whole(url)))
+
+    def annotate(self, data: dict[str, Any]) -> None:
+        self._beside = {**self._beside, **_whole(data)}
+
     def end_block(self) -> list[Event]:
         blocks = self._blocks
-        if blocks is None or not self.idle or any(halves.held for halves in self._halves.values()):
+        if blocks is None:
+            return []
+        if not self.idle or any(halves.held for halves in self._halves.values()):
+            blocks.kind = None  # it is over all the same, and told of later
             return []
         return [BlockEnd(index, part) for index, part in blocks.settled(self._part)]
 
@@ -331,7 +342,7 @@ class Fold:
             self._out = out
             self._written(self.leaks.close(proven=proven), out)
         self._settle(proven, out)
-        self._message = tuple(self._parts())
+        self._message = self._annotated(tuple(self._parts()))
         told = 0 if self._blocks is None else self._blocks.told
         for index, part in enumerate(self._message):
             if type(part) is not ToolCall and index >= told:
@@ -369,7 +380,9 @@ class Fold:
             self.finish = "length"
         else:
             self.finish = "tool_calls" if self._done or self._incomplete else "stop"
-            if self.raw_finish is not None and said != self.finish:
+            # Where no word of the wire means that tools are called, the calls themselves say it.
+            silent = said == "stop" and self.finish == "tool_calls" and "tool_calls" not in finish.values()
+            if self.raw_finish is not None and said != self.finish and not silent:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)
@@ -402,6 +415,8 @@ class Fold:
         if kind == "call":
             return self._made.get(id(data))
         sealed = None if seal is None else Seal(self.of.protocol, self.of.provider, self.of.id, seal)
+        if kind == "media":
+            return msgspec.structs.replace(data, seal=sealed)  # type: ignore[no-any-return]
         if kind == "opaque":
             return Opaque(data, Seal(self.of.protocol, self.of.provider, self.of.id))
         if kind == "thought":
@@ -422,6 +437,13 @@ class Fold:
         origin = Seal(self.of.protocol, self.of.provider, self.of.id)
         parts += [Opaque(data, origin) for data in self._opaque]
         return [*parts, *self._done]
+
+    def _annotated(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """The parts, the last text with what came beside it."""
+        last = next((i for i in range(len(parts) - 1, -1, -1) if type(parts[i]) is Text), None)
+        if not self._beside or last is None:
+            return parts
+        return (*parts[:last], msgspec.structs.replace(parts[last], extra=self._beside), *parts[last + 1 :])
 
     def _seal(self) -> Seal | None:
         snapshots = self._said["thought"].mode in ("cumulative", "either")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine import faults
 from cnllm.engine.answering import Answering
 from cnllm.engine.decode import Unreadable, lenient
+from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamParser", "parse_response", "sorted_out"]
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_SHORT = 25  # characters
 _PATIENCE = 8  # chunks that are read in full although nothing but text is in them
 _LONGEST_FIELD = max(len(field) for field in _FIELDS)
 _BOM = b"\xef\xbb\xbf"
@@ -42,6 +45,7 @@ class StreamParser:
 
     __slots__ = (
         "_answering",
+        "_arrays",
         "_busy",
         "_damaged",
         "_done",
@@ -50,6 +54,7 @@ class StreamParser:
         "_frames",
         "_head",
         "_headers",
+        "_longest",
         "_mode",
         "_plan",
         "_raw",
@@ -83,7 +88,8 @@ class StreamParser:
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
-        self._frames = Frames()
+        self._frames: Frames | Elements = Frames()
+        self._arrays = spoken.arrays
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
         self._read = spoken.chunk
@@ -95,6 +101,9 @@ class StreamParser:
         self._reply: Reply | None = None
         self._thoughts: frozenset[str | None] = frozenset()
         self._fast: Any = None
+        # A long piece may be all so far once more, unless it is known what deltas are.
+        deltas = flags.stream.deltas if flags.stream else None
+        self._longest = sys.maxsize if deltas == "incremental" else _SHORT
         self._busy = False  # a filter waits for more
         leaks = self._fold.leaks
         self._watch: Any = leaks.may_begin if leaks is not None else None
@@ -122,7 +131,7 @@ class StreamParser:
             if fast is not None and (found := fast(data)) is not None:
                 text, field = found
                 # The full reader goes first with every kind of piece: it settles id, model, source and tags.
-                if field in self._thoughts and len(text) < 25:
+                if field in self._thoughts and len(text) < self._longest:
                     if watch is not None and (self._busy or watch(text)):  # a marker may begin here
                         out += fold.more(field is not None, text)
                         self._busy = not fold.idle
@@ -150,7 +159,7 @@ class StreamParser:
         if self._mode == "whole":
             return []
         head = b"".join(self._head)
-        mode = _looks(head)
+        mode = self._looks(head)
         if mode is None:
             self._head = [head]
             return []
@@ -159,6 +168,14 @@ class StreamParser:
             return []
         self._begin_events()
         return self.feed(head)
+
+    def _looks(self, head: bytes, *, over: bool = False) -> str | None:
+        """What the first bytes are; where the wire has such a thing, an array of chunks counts as a stream of them."""
+        mode = _looks(head, over=over)
+        if mode == "whole" and self._arrays and head.removeprefix(_BOM).lstrip(_BLANK)[:1] == b"[":
+            self._frames = Elements()
+            return "sse"
+        return mode
 
     def _begin_events(self) -> None:
         self._head = []
@@ -226,7 +243,7 @@ class StreamParser:
         out: list[Event] = []
         if self._mode == "":
             head = b"".join(self._head)
-            self._mode = _looks(head, over=True) or "whole"
+            self._mode = self._looks(head, over=True) or "whole"
             if self._mode == "sse":
                 self._begin_events()
                 before = self.feed(head)

@@ -129,10 +129,12 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if parallel is not None and not _takes_parallel(asked, flags, ledger):
         parallel = None
     streams = _streams(stream, bool(tools), flags, ledger)
+    spoken_by = wire(model.protocol)
     wanted = dict(asked.params)
+    wanted.update({name: [wanted[name]] for name in spoken_by.lists if type(wanted.get(name)) is str})
     if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
         wanted["parallel_tool_calls"], parallel = parallel, None
-    body = wire(model.protocol).write(
+    body = spoken_by.write(
         Ask(
             model=model.id,
             messages=fitted,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn, says
+from cnllm.flags import Patch
 from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
 from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
@@ -97,7 +98,10 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         changed = changed or kept is not part
         if kept is not None:
             parts.append(kept)
-    if carries and not has and (rules.replay != "since-user" or calls) and any(map(says, parts)):
+    if isinstance(rules.if_missing, Patch):
+        if carries and calls and all(p.seal is None for p in parts if type(p) is ToolCall):
+            parts, changed = _stood_in(parts, index, rules.if_missing, model, ledger), True
+    elif carries and not has and (rules.replay != "since-user" or calls) and any(map(says, parts)):
         # An answer ends a turn: where only the running turn counts, nothing is missing in it. Nor is it in a turn that
         # says nothing, which does not go out.
         filler = _filler(index, rules, ledger)
@@ -105,6 +109,17 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
             parts.insert(0, Reasoning(filler))
             changed = True
     return replace(message, parts=tuple(parts)) if changed else message
+
+
+def _stood_in(parts: list[Part], index: int, patch: Patch, model: Model, ledger: Ledger) -> list[Part]:
+    """The turn with its first call sealed by what the endpoint takes from calls that it did not make."""
+    place = next(i for i, part in enumerate(parts) if type(part) is ToolCall)
+    call = parts[place]
+    assert type(call) is ToolCall
+    seal = Seal(model.protocol, model.provider, model.id, dict(patch.set or {}))
+    said, did = f"messages[{index}] calls tools and has no seal", f"sent with {', '.join(map(str, seal.data.values()))}"
+    ledger.note("reasoning-filled", "reasoning.if_missing", said, did)
+    return [*parts[:place], replace(call, seal=seal), *parts[place + 1 :]]
 
 
 def _home(seal: Seal, model: Model) -> bool:
@@ -128,7 +143,7 @@ def _filler(index: int, rules: Rules, ledger: Ledger) -> str | None:
     if rules.if_missing == "error":
         ledger.cannot("reasoning-missing", "reasoning.if_missing", said, "the endpoint demands it")
         return None
-    filler = _FILLERS.get(rules.if_missing or "omit")
+    filler = _FILLERS.get(str(rules.if_missing))
     if filler is not None:
         ledger.note("reasoning-filled", "reasoning.if_missing", said, f"sent as {filler!r}")
     return filler

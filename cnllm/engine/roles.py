@@ -94,7 +94,10 @@ def _one(run: Sequence[Message]) -> tuple[Part, ...]:
 def first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     """A conversation that the user begins."""
     start = next((i for i, (_, m) in enumerate(turns) if m.role not in _SYSTEM), None)
-    if start is None or turns[start][1].role == "user":
+    if start is None:
+        ledger.note("first-user", "messages.first_user", "nobody but system speaks", "a user turn is put after it")
+        return [*turns, (turns[-1][0], Message("user", (Text("…"),)))]
+    if turns[start][1].role == "user":
         return turns
     index, message = turns[start]
     said = f"messages[{index}], the first turn, is by {message.role}"

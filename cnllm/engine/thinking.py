@@ -108,7 +108,7 @@ def _level(level: str, effort: Effort, ledger: Ledger, *, note: bool = True) -> 
         wanted = LEVELS.index(level)
         nearest = min(declared, key=lambda name: (abs(LEVELS.index(name) - wanted), -LEVELS.index(name)))
         word = getattr(effort, nearest)
-    if note and word != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, word):
+    if note and word.lower() != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, word):
         word = level
     return ((effort.at, word),)
 

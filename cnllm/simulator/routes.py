@@ -25,13 +25,15 @@ _BARE = {
     "/v1/responses": "openai-responses",
 }
 _LISTS = ("/models", "/v1/models")
+_NAMED = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateContent")
+"""The path of a wire that names the model there."""
 
 
 def route(registry: Known, method: str, target: str, headers: Mapping[str, str], content: bytes) -> Answered:
     """The answer to one HTTP request.
 
     `/{provider}` followed by the entry's path is that endpoint; a bare `/v1/chat/completions` is the endpoint
-    of whatever model the body names, by alias or as provider/id.
+    of whatever model the body names, by alias or as provider/id, and so is the path that names one itself.
     """
     path = target.partition("?")[0]
     provider, slash, rest = path[1:].partition("/")
@@ -40,6 +42,9 @@ def route(registry: Known, method: str, target: str, headers: Mapping[str, str],
             return _list(registry, method, None)
         if slash and "/" + rest in _LISTS:
             return _list(registry, method, provider)
+        if in_path := _NAMED.fullmatch(path):
+            named = registry.resolve(unquote(in_path["model"]), protocol="gemini")
+            return _posted(method) or respond(named, headers, content, unquote(path))
         if path in _BARE:
             return _posted(method) or _bare(registry, headers, content, path)
         model = _at(registry, provider, "/" + rest, _model_named(content)) if slash else None

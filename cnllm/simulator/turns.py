@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.flags import Reasoning
+from cnllm.flags import Patch, Reasoning
 from cnllm.simulator.asked import Turn
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
@@ -40,8 +40,10 @@ def wrongs(case: Case) -> Iterator[Wrong]:
 
 def _seals(case: Case) -> Iterator[Wrong]:
     """What this endpoint never gave out, it refuses: another's signature, or one that was changed."""
+    missing = case.flags.reasoning.if_missing if case.flags.reasoning is not None else None
+    instead = missing.set if isinstance(missing, Patch) else None
     for index, turn in enumerate(case.asked.turns if case.model.protocol != CHAT else ()):
-        if not all(genuine(case.model, data) for data in turn.wire.get(SEALS, ())):
+        if not all(data == instead or genuine(case.model, data) for data in turn.wire.get(SEALS, ())):
             where = f"messages[{index}]"
             yield Wrong("content", f"{where}: invalid signature in a block of reasoning", param=where, index=index)
 
@@ -237,6 +239,8 @@ def _must_carry(case: Case, rules: Reasoning) -> list[int]:
         case "since-user":
             user = max((i for i, t in enumerate(turns) if t.role == "user"), default=-1)
             return [i for i in spoken if i > user]
+        case "always" if rules.replay_as == "seal":
+            return calling  # of text alone it has none to ask for
         case "always":
             return spoken if any(_carries(turns[i], rules) for i in spoken) else calling
         case _:

@@ -46,6 +46,9 @@ _MADE: dict[str, Callable[[str, str], Any]] = {
     },
 }
 
+_LATE = ("gemini",)
+"""Wires on which the seal comes with what follows the reasoning: the first call, or the text."""
+
 
 def _token(model: Model) -> str:
     """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's."""
@@ -81,14 +84,18 @@ def _framed(parts: list[tuple[str | None, Any]]) -> Iterator[bytes]:
 def _reply(model: Model, flags: Flags, said: Said) -> Reply:
     parts: list[Part] = []
     seals = flags.reasoning is not None and flags.reasoning.replay_as == "seal"
+    seal: Seal | None = None
+    if said.reasoning and seals and said.whole:
+        data = _MADE[model.protocol](_token(model), said.reasoning)
+        seal = Seal(model.protocol, model.provider, model.id, data)
+    late = model.protocol in _LATE and bool(said.text or said.calls)
     if said.reasoning:
-        data = _MADE[model.protocol](_token(model), said.reasoning) if seals and said.whole else None
-        parts.append(
-            Reasoning(said.reasoning, data and Seal(model.protocol, model.provider, model.id, data)),
-        )
+        parts.append(Reasoning(said.reasoning, None if late else seal))
     if said.text:
-        parts.append(Text(said.text))
+        parts.append(Text(said.text, seal if late and not said.calls else None))
     calls = [ToolCall(c.id, c.name, _decoded(c.arguments), c.arguments) for c in said.calls]
+    if calls and late:
+        calls[0] = msgspec.structs.replace(calls[0], seal=seal)
     return Reply(
         text=said.text,
         reasoning=said.reasoning,

@@ -127,12 +127,18 @@ def as_tool(item: Any, where: str) -> Tool:
     raise TypeError(f"{where} is {type(item).__name__}, a Tool, a function or a dict is meant")
 
 
+_OURS = {"type", "function", "name", "description", "parameters", "inputSchema", "input_schema", "strict"}
+"""Keys of a definition of a function, in whatever shape."""
+
+
 def _defined(item: Mapping[str, Any], where: str) -> Tool:
     """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
     said = item.get("function", item)
     if not isinstance(said, Mapping) or not isinstance(said.get("name"), str):
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
+        if item and not item.keys() & _OURS and all(isinstance(value, Mapping) for value in item.values()):
+            return Tool(str(next(iter(item))), definition=dict(item))  # an endpoint's own tools, each under its name
         raise ValueError(f"{where} has no function name")
     if item.get("type", "function") not in ("function", "custom") and "function" not in item:
         return Tool(said["name"], definition=dict(item))

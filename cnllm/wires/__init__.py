@@ -35,6 +35,7 @@ class Wire(Struct, frozen=True):
     `write(ask, flags)` makes the body but for parameters and patches, which are data; its turns stand under the key
     `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
     its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
+    `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
     """
 
     write: Callable[[Ask, Flags], dict[str, Any]]
@@ -42,6 +43,8 @@ class Wire(Struct, frozen=True):
     turns: str
     quick: Callable[[Flags], Quick] | None = None
     ordered: bool = True
+    arrays: bool = False
+    lists: tuple[str, ...] = ()
 
 
 @cache

@@ -49,6 +49,15 @@ class Sink(Protocol):
         """On an ordered wire: what the part that began last goes back with (of a call: keys beside it; a block nobody
         understands: what it came to)."""
 
+    def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
+        """On an ordered wire: a picture or a sound of the answer, whole."""
+
+    def annotate(self, data: dict[str, Any]) -> None:
+        """What came beside the answer and is about it; it stays with the last text and goes nowhere."""
+
+    def note(self, code: str, flag: str, said: str, did: str) -> list[Event]:
+        """Something that the caller is told."""
+
     def end_block(self) -> list[Event]:
         """On an ordered wire: the part that began last is over."""
 

@@ -2,13 +2,16 @@
 
 The recordings are not part of the project. They are looked for in `../shared/wire` beside the repository;
 where that folder is absent, every test here skips. To test a further wire, add its name to `PROTOCOLS`, an
-oracle for its frames to `ORACLES` in oracle.py, and an expectation for each of its errors to test_errors.py.
+oracle for its frames to `ORACLES` in oracle.py, and an expectation for each of its errors to test_errors.py. What is
+special about a wire beside chat completions stands in a module of its name (`special`).
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +22,7 @@ import pytest
 import cnllm
 from cnllm import Registry
 
-PROTOCOLS = ("openai-chat", "anthropic-messages")
+PROTOCOLS = ("openai-chat", "anthropic-messages", "gemini")
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 ABSENT = "The recorded traffic (../shared/wire) is not here."
@@ -108,11 +111,12 @@ def exchanges() -> tuple[Exchange, ...]:
                 continue
             request, response = exchange["request"], exchange["response"]
             named = (request or {}).get("body", {}).get("model")
+            in_path = re.search(r"/models/([^/?]+):", (request or {}).get("url", ""))
             found.append(
                 Exchange(
                     id=f"{file.parent.name}/{file.stem}#{number}",
                     folder=file.parent.name,
-                    model=named or record["model"],
+                    model=named or (in_path[1] if in_path else record["model"]),
                     protocol=exchange["protocol"],
                     stream=exchange["stream"],
                     request=request,
@@ -124,6 +128,18 @@ def exchanges() -> tuple[Exchange, ...]:
                 )
             )
     return tuple(found)
+
+
+_OWN = {"anthropic-messages": "messages", "gemini": "gemini", "openai-responses": "responses"}
+
+
+def special(protocol: str) -> Any:
+    """The module with what is special about a wire; None for chat completions.
+
+    It has `asked(exchange, model)` → the contract's messages and options of a request, and `differences(exchange,
+    body)` → what a rebuilt body has differently, as (where, recorded, rebuilt).
+    """
+    return importlib.import_module(f"{__package__}.{_OWN[protocol]}") if protocol in _OWN else None
 
 
 @dataclass(frozen=True)

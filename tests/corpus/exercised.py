@@ -27,10 +27,13 @@ from cnllm import CannotSend, Model, Plan, Registry, engine
 from cnllm.flags import ErrorRule, Flags, Patch
 from cnllm.registry.load import Document
 
-from .corpus import BASE_URL, HOMELESS, PROTOCOLS, PROVIDERS, Exchange, exchanges
+from .corpus import BASE_URL, HOMELESS, PROVIDERS, Exchange, exchanges
 from .oracle import content_of, frames
 from .reading import Outcome, fold, read_stream, read_whole, reply_dict
 from .rebuild import asked
+
+PROTOCOLS = ("openai-chat",)
+"""The wires whose values are asked about."""
 
 NO_DIALECT = {
     *("title", "protocol", "keys", "auth", "headers", "status", "limits", "price", "input", "call"),
@@ -298,7 +301,8 @@ class Exercise:
     def replays(self) -> dict[Path, list[Replay]]:
         """What speaks for each table: the exchanges whose entries are made of it, the shortest first, each once."""
         found: dict[Path, list[Replay]] = {}
-        for exchange in sorted(exchanges(), key=lambda one: (len(one.body), one.id)):
+        spoken_here = (one for one in exchanges() if one.protocol in PROTOCOLS)
+        for exchange in sorted(spoken_here, key=lambda one: (len(one.body), one.id)):
             spoken: set[Path] = set()
             for provider in (*PROVIDERS.get(exchange.folder, ()), *MORE.get(exchange.folder, ())):
                 replay = Replay(exchange, provider)

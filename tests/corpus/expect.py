@@ -13,7 +13,7 @@ from typing import Any
 
 from cnllm import Reply
 
-from . import messages
+from . import gemini, messages
 from .corpus import Exchange
 from .oracle import hear, split_think
 
@@ -24,6 +24,7 @@ FINISH = {
     "tool_calls": "tool_calls",
     "tool_call": "tool_calls",
     **messages.FINISH,
+    **gemini.FINISH,
 }
 """The wire's words that occur in the corpus."""
 
@@ -35,7 +36,8 @@ def refusal(exchange: Exchange) -> str:
     if exchange.stream:
         heard = hear(exchange.protocol, exchange.content)
         return heard.text if heard.refused else ""
-    message = json.loads(exchange.body)["choices"][0].get("message") or {}
+    [choice, *_] = json.loads(exchange.body).get("choices") or [{}]
+    message = choice.get("message") or {}
     return message.get("refusal") or ""
 
 
@@ -43,7 +45,8 @@ def is_empty(exchange: Exchange) -> bool:
     """Did nothing come that the contract counts as something?"""
     expected = exchange.expected or {}
     came = expected["text"] or expected["reasoning"] or expected["tool_calls"] or expected.get("stream_error")
-    return not (came or FINISH.get(expected["finish_reason"]) == "length" or refusal(exchange))
+    explained = FINISH.get(expected["finish_reason"]) in ("length", "content_filter", "error")
+    return not (came or explained or refusal(exchange))
 
 
 def differences(exchange: Exchange, reply: Reply) -> list[str]:
@@ -140,7 +143,8 @@ def wire_usage(exchange: Exchange) -> dict[str, Any]:
     """The last usage object of an answer."""
     if exchange.stream:
         return hear(exchange.protocol, exchange.content).usage or {}
-    return json.loads(exchange.body).get("usage") or {}
+    body = json.loads(exchange.body)
+    return body.get("usage") or body.get("usageMetadata") or {}
 
 
 def mentions(value: Any, word: str) -> bool:

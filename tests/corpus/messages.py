@@ -51,20 +51,22 @@ def hear(parts: Iterable[dict[str, Any]]) -> Heard:
 # ── requests ─────────────────────────────────────────────────────────────────
 
 
-def asked(sent: Mapping[str, Any], model: Model) -> tuple[list[Any], dict[str, Any]]:
+def asked(exchange: Any, model: Model) -> tuple[list[Any], dict[str, Any]]:
     """The messages and options of a recorded request, its assistant's turns by this very model."""
-    read = engine.decode_request(PROTOCOL, dict(sent), origin=model)
+    read = engine.decode_request(PROTOCOL, dict(exchange.sent), origin=model)
     return list(read.messages), read.options
 
 
-def differences(sent: Mapping[str, Any], body: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def differences(exchange: Any, body: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """What differs, as (where, recorded, rebuilt)."""
-    old, new = normal(sent), normal(body)
-    return [
-        (key, old.get(key, "absent"), new.get(key, "absent"))
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    ]
+    old, new = normal(exchange.sent), normal(body)
+    return levelled(
+        [
+            (key, old.get(key, "absent"), new.get(key, "absent"))
+            for key in sorted(old.keys() | new.keys())
+            if old.get(key) != new.get(key)
+        ]
+    )
 
 
 def normal(body: Mapping[str, Any]) -> dict[str, Any]:

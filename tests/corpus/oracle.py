@@ -91,9 +91,57 @@ def _flat(value: Any) -> str:
     return value or ""
 
 
+def gemini(parts: Iterable[dict[str, Any]]) -> Heard:
+    """Frames of generateContent; of several candidates the first. A call without an id is known by its number."""
+    heard = Heard()
+    fragments: list[tuple[str, str]] | None = None  # of a call that goes on: the paths and what came at each
+    for part in parts:
+        heard.error = part.get("error") or heard.error
+        heard.usage = (heard.usage or {}) | (part.get("usageMetadata") or {}) or None
+        for candidate in part.get("candidates") or []:
+            if candidate.get("index", 0) != 0:
+                continue
+            heard.finish = candidate.get("finishReason") or heard.finish
+            for piece in (candidate.get("content") or {}).get("parts") or []:
+                if piece.get("thought"):
+                    heard.reasoning += piece.get("text", "")
+                else:
+                    heard.text += piece.get("text", "")
+                if "functionCall" in piece:
+                    fragments = _called(heard.calls, piece["functionCall"], fragments)
+    return heard
+
+
+def _called(
+    calls: list[Call], said: dict[str, Any], fragments: list[tuple[str, str]] | None
+) -> list[tuple[str, str]] | None:
+    """One piece of a call; of those in fragments, as recorded: strings, each at a path of one step."""
+    if "name" in said:
+        raw = json.dumps(said.get("args") or {}, ensure_ascii=False, separators=(",", ":"))
+        calls.append(Call(said.get("id") or f"call_{len(calls)}", said["name"], raw))
+        fragments = [] if said.get("willContinue") else None
+    if fragments is None:
+        return None
+    closed = True
+    for fragment in said.get("partialArgs") or []:
+        path, text = fragment["jsonPath"], fragment["stringValue"]
+        before = fragments.pop()[1] if fragments and fragments[-1][0] == path else ""
+        fragments.append((path, before + text))
+        closed = not fragment.get("willContinue")
+    members = [f"{json.dumps(path[2:])}:{json.dumps(text, ensure_ascii=False)}" for path, text in fragments]
+    calls[-1].raw = "{" + ",".join(members)
+    if not closed:
+        calls[-1].raw = calls[-1].raw[:-1]
+    if said.get("willContinue"):
+        return fragments
+    calls[-1].raw += "}"
+    return None
+
+
 ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {
     "openai-chat": chat,
-    messages.PROTOCOL: messages.hear,
+    "anthropic-messages": messages.hear,
+    "gemini": gemini,
 }
 
 

@@ -10,10 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from cnllm import Model
-
-from . import messages as anthropic
-from .corpus import Exchange
+from .corpus import Exchange, special
 from .oracle import content_of, reasoning_of, split_think
 
 # ── taking it apart ──────────────────────────────────────────────────────────
@@ -34,12 +31,14 @@ OURS = ("messages", "model", "stream", "stream_options")
 """What the engine writes itself."""
 
 
-def asked(exchange: Exchange, model: Model) -> tuple[list[Any], dict[str, Any]]:
-    """The messages and options of a recorded request; what no reader of that protocol takes is a `ValueError`."""
-    sent = exchange.sent or {}
-    if exchange.protocol == anthropic.PROTOCOL:
-        return anthropic.asked(sent, model)
-    return messages_of(sent, model.name), options_of(sent)
+def asked(exchange: Exchange, model: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The messages and options of a request, said to that model."""
+    assert exchange.sent is not None
+    own = special(exchange.protocol)
+    if own is not None:
+        found: tuple[list[Any], dict[str, Any]] = own.asked(exchange, model)
+        return found
+    return messages_of(exchange.sent, f"{model.provider}/{model.id}"), options_of(exchange.sent)
 
 
 def messages_of(sent: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
@@ -183,8 +182,9 @@ def _normal_tool(tool: dict[str, Any]) -> dict[str, Any]:
 def differences(exchange: Exchange, body: Mapping[str, Any], replay: str) -> list[tuple[str, Any, Any]]:
     """What differs, as (where, recorded, rebuilt)."""
     sent = exchange.sent or {}
-    if exchange.protocol == anthropic.PROTOCOL:
-        return anthropic.levelled(anthropic.differences(sent, body))
+    if (own := special(exchange.protocol)) is not None:
+        found: list[tuple[str, Any, Any]] = own.differences(exchange, body)
+        return found
     recorded, rebuilt = sent["messages"], body["messages"]
     rows = _rows("tool", normal_tools(sent.get("tools")), normal_tools(body.get("tools")))
     rows += _rows("message", normal_messages(recorded, recorded), normal_messages(rebuilt, recorded))

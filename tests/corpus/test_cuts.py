@@ -21,7 +21,7 @@ from .reading import Outcome, delivered, fold, read, read_stream
 
 CUTS = 8
 SHORTEST = 6
-"""So many of the shortest streams are cut at every offset."""
+"""So many of the shortest streams of a protocol are cut at every offset."""
 
 
 def is_read_stream(exchange: Exchange) -> bool:
@@ -31,7 +31,8 @@ def is_read_stream(exchange: Exchange) -> bool:
 def is_short(exchange: Exchange) -> bool:
     if not is_read_stream(exchange):
         return False
-    short = sorted(filter(is_read_stream, exchanges()), key=lambda one: (len(one.body), one.id))[:SHORTEST]
+    alike = (one for one in exchanges() if is_read_stream(one) and one.protocol == exchange.protocol)
+    short = sorted(alike, key=lambda one: (len(one.body), one.id))[:SHORTEST]
     return exchange in short
 
 

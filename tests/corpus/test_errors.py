@@ -35,6 +35,8 @@ EXPECTED: dict[str, tuple[type[EndpointError], ...]] = {
     "deepseek/*_handles_context_length_exceeded_errors#0": (ContextTooLong,),
     "doubleword/*-invalid_key_blocking#0": (BadKey,),
     "doubleword/*-unknown_model_blocking#0": UNCLEAR,
+    "google/*-model_not_found-*#[01]": UNCLEAR,
+    "google/*-model_name_suggestion-*#0": UNCLEAR,
     "groq/*-tool_use_failed_error_streaming_with_text#0": UNCLEAR,
     "groq/*llama_4_scout_17b_16e_instruct-object_basic#0": UNCLEAR,
     "groq/*llama_4_scout_17b_16e_instruct-object_streaming#0": UNCLEAR,

@@ -31,7 +31,6 @@ REQUESTS = [*cases(is_own, generic=False), *cases(is_nobodys, own=False)]
 @pytest.mark.parametrize("case", REQUESTS)
 def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
-    assert exchange.sent is not None
     messages, options = asked(exchange, model)
     plan = engine.build_request(model, messages, stream=exchange.stream, **options)
     rows = differences(exchange, plan.body, replay_of(model))
@@ -41,9 +40,7 @@ def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
 @pytest.mark.parametrize("case", REQUESTS)
 def test_writing_a_request_leaves_the_callers_messages_alone(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
-    assert exchange.sent is not None
-    messages, options = asked(exchange, model)
-    untouched, same_options = asked(exchange, model)
+    (messages, options), (untouched, same_options) = asked(exchange, model), asked(exchange, model)
     engine.build_request(model, messages, stream=exchange.stream, **options)
     assert (messages, options) == (untouched, same_options)
 

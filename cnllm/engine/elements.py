@@ -1,0 +1,56 @@
+"""Bytes of one JSON array → its objects, each as soon as it is whole: a stream that comes without event framing."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Elements"]
+
+_MARKS = re.compile(rb'["\\{}\[\]]')
+
+
+class Elements:
+    """`feed` bytes in any pieces, get the text of every object of the array that became complete."""
+
+    __slots__ = ("_depth", "_escaped", "_held", "_quoted")
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []  # of an object that is not whole yet
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The text of each object that these bytes complete."""
+        out: list[bytes] = []
+        begin = 0 if self._depth > 1 else -1
+        at = 0
+        if self._escaped and chunk:
+            at, self._escaped = 1, False
+        while mark := _MARKS.search(chunk, at):
+            at = mark.end()
+            char = mark[0]
+            if self._quoted:
+                if char == b"\\":
+                    self._escaped = at == len(chunk)
+                    at += 1
+                elif char == b'"':
+                    self._quoted = False
+            elif char == b'"':
+                self._quoted = True
+            elif char in b"{[":
+                self._depth += 1
+                if self._depth == 2:
+                    begin = mark.start()
+            elif char in b"}]":
+                self._depth -= 1
+                if self._depth == 1:
+                    out.append(b"".join(self._held) + chunk[begin:at])
+                    self._held, begin = [], -1
+        if begin >= 0:
+            self._held.append(chunk[begin:])
+        return out
+
+    def end(self) -> list[bytes]:
+        """Nothing: what is still open was cut."""
+        self._held = []
+        return []

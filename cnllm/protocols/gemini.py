@@ -1,0 +1,13 @@
+"""Gemini generateContent, as a server speaks it: what each direction is, in one place.
+
+The model and whether to stream are in the URL's path. Reading takes the spellings of both JSON mappings of the
+protocol's own messages: `generationConfig` and `generation_config`.
+"""
+
+from cnllm.protocols import Spoken
+from cnllm.protocols.gemini_reply import Stream, write_error, write_reply
+from cnllm.protocols.gemini_request import read_request
+
+__all__ = ["SPOKEN"]
+
+SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream)

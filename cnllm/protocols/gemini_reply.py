@@ -1,0 +1,174 @@
+"""Neutral replies and events → bodies and streams of generateContent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    Media,
+    Opaque,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallEnd,
+    ToolResult,
+    Usage,
+    UsageSeen,
+)
+
+__all__ = ["Stream", "write_error", "write_reply"]
+
+_PROTOCOL = "gemini"
+_FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
+_WORD = re.compile(r"[A-Z][A-Z_]+")
+"""What the protocol's own reasons look like: one that came over it goes on as it was."""
+_MADE = re.compile(r"call_\d+(_\d+)*")
+_STATUS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def write_reply(reply: Reply) -> dict[str, Any]:
+    """The body of a whole answer."""
+    parts = [wire for part in reply.message.parts if (wire := _part(part)) is not None]
+    candidate = {**_content(parts), "finishReason": _reason(reply.finish, reply.raw_finish), "index": 0}
+    for part in reply.message.parts:
+        if type(part) is Text and part.extra:
+            candidate |= {k: v for k, v in part.extra.items() if k not in candidate}
+    return {"candidates": [candidate], **_usage(reply.usage), **_head(reply.model, reply.id)}
+
+
+def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
+
+
+def _head(model: str | None, id: str | None) -> dict[str, Any]:
+    head = {"modelVersion": model, "responseId": id}
+    return {key: value for key, value in head.items() if value}
+
+
+def _reason(finish: str, raw: str | None) -> str:
+    return raw if raw is not None and _WORD.fullmatch(raw) else _FINISH.get(finish, "OTHER")
+
+
+def _part(part: Part) -> dict[str, Any] | None:
+    """A part; None for what has no place on this wire, or says nothing."""
+    own = part.seal is not None and part.seal.protocol == _PROTOCOL
+    beside = part.seal.data if own and part.seal is not None and type(part.seal.data) is dict else {}
+    match part:
+        case Text():
+            return {"text": part.text, **beside} if part.text or beside else None
+        case Reasoning():
+            return {"text": part.text, "thought": True, **beside} if part.text or beside else None
+        case ToolCall():
+            return None if part.arguments is None and part.raw else _call(part, beside)
+        case Media():
+            key = "inlineData" if part.data is not None else "fileData"
+            place = {"data": part.data} if part.data is not None else {"fileUri": part.url}
+            return {**beside, key: {"mimeType": part.type, **place, **beside.get(key, {})}}
+        case Opaque():
+            return dict(part.data) if own and type(part.data) is dict else None
+        case ToolResult():
+            return None
+
+
+def _call(call: ToolCall, beside: dict[str, Any]) -> dict[str, Any]:
+    id = {} if not call.id or _MADE.fullmatch(call.id) else {"id": call.id}
+    said = {**id, "name": call.name, "args": call.arguments or {}, **beside.get("functionCall", {})}
+    return {**beside, "functionCall": said}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """The counts that are known: thoughts stand beside the candidates' tokens here, not among them."""
+    answer = usage.output
+    if answer is not None and usage.reasoning is not None:
+        answer = max(answer - usage.reasoning, 0)
+    counts = {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": answer,
+        "totalTokenCount": usage.total,
+        "cachedContentTokenCount": usage.cached or None,
+        "thoughtsTokenCount": usage.reasoning or None,
+    }
+    known = {key: value for key, value in counts.items() if value is not None}
+    return {"usageMetadata": known} if known else {}
+
+
+def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """The body of a refusal."""
+    word = _STATUS.get(status, "INTERNAL" if status >= 500 else "FAILED_PRECONDITION")
+    error: dict[str, Any] = {"code": status, "message": message, "status": word}
+    if code is not None and code != word:
+        error["details"] = [{"reason": code}]
+    return {"error": error}
+
+
+class Stream:
+    """Chunks of one reply. A call is sent when it is whole: the protocol knows no pieces of one."""
+
+    def __init__(self, id: str, model: str) -> None:
+        self._head = _head(model, id)
+        self._usage: Usage | None = None
+        self._beside: dict[str, Any] = {}
+
+    def begin(self) -> list[tuple[str | None, Any]]:
+        """Nothing: the first piece is the first chunk."""
+        return []
+
+    def event(self, event: Event) -> list[tuple[str | None, Any]]:
+        """What one event comes to."""
+        match event:
+            case TextDelta():
+                return [self._chunk({"text": event.text})]
+            case ReasoningDelta():
+                return [self._chunk({"text": event.text, "thought": True})]
+            case BlockEnd():
+                return self._ended(event.part)
+            case ToolCallEnd():
+                wire = _part(event.call)
+                return [] if wire is None else [self._chunk(wire)]
+            case UsageSeen():
+                self._usage = event.usage
+                return []
+            case Finished(finish="error" | "cut"):
+                return []  # what does not end well has no closing word
+            case Finished():
+                candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
+                usage = {} if self._usage is None else _usage(self._usage)
+                return [(None, {"candidates": [{**candidate, **self._beside}], **usage, **self._head})]
+        return []
+
+    def _ended(self, part: Part) -> list[tuple[str | None, Any]]:
+        """What the deltas of a part have not said: its seal, on a part without text; a part that has no deltas."""
+        if type(part) is Text and part.extra:
+            self._beside = {k: v for k, v in part.extra.items() if k not in ("content", "finishReason", "index")}
+        if type(part) in (Text, Reasoning):
+            part = msgspec.structs.replace(part, text="")
+        wire = _part(part)
+        return [] if wire is None else [self._chunk(wire)]
+
+    def _chunk(self, part: dict[str, Any]) -> tuple[str | None, Any]:
+        return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
+
+    def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+        """A failure in the middle."""
+        return [(None, write_error(status, message, code))]

@@ -1,0 +1,330 @@
+"""generateContent, the server's side: requests in, replies and streams out, and back again without loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, engine
+from cnllm.messages import as_messages
+
+from .gemini_support import Json, answer, dumps, model, seal, streamed, whole
+
+PATH = "/v1beta/models/gemini-3.8-flash:generateContent"
+OF = "google/gemini-3.8-flash"
+
+
+def read(body: Json, path: str = PATH) -> Any:
+    return engine.decode_request("gemini", body, path=path, origin=model())
+
+
+def again(body: Json) -> Json:
+    """The body, as it is after it was read and written once more."""
+    request = read(body)
+    return engine.build_request(model(), request.messages, stream=request.stream, **request.options).body
+
+
+def said(*contents: Json, **more: Any) -> Json:
+    return {"contents": list(contents), **more}
+
+
+def user(*parts: Json) -> Json:
+    return {"role": "user", "parts": list(parts)}
+
+
+def by_model(*parts: Json) -> Json:
+    return {"role": "model", "parts": list(parts)}
+
+
+HI = user({"text": "Hi"})
+
+
+def test_the_path_names_the_model_and_the_stream() -> None:
+    assert (read(said(HI)).model, read(said(HI)).stream) == ("gemini-3.8-flash", False)
+    stream = read(said(HI), "/google/models/org/odd:name:streamGenerateContent")
+    assert (stream.model, stream.stream) == ("org/odd:name", True)
+    assert read(said(HI), "").model is None
+
+
+LOSSLESS: list[Json] = [
+    said(HI),
+    said(HI, systemInstruction={"parts": [{"text": "Be brief."}]}),
+    said(user({"text": "a"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}, {"text": "b"})),
+    said(user({"fileData": {"mimeType": "video/mp4", "fileUri": "u"}, "videoMetadata": {"fps": 2}}, {"text": "x"})),
+    said(
+        user({"inlineData": {"mimeType": "a/b", "data": "eA==", "displayName": "n"}, "mediaResolution": {"level": "L"}})
+    ),
+    said(
+        HI,
+        by_model(
+            {"text": "Hm.", "thought": True},
+            {"text": "So", "thoughtSignature": "s"},
+            {"executableCode": {"language": "PYTHON", "code": "1"}},
+            {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "t"},
+            {"functionCall": {"id": "x", "name": "g", "args": {}}},
+            {"text": "", "thoughtSignature": "u"},
+        ),
+        user(
+            {"functionResponse": {"name": "f", "response": {"output": "one"}}},
+            {
+                "functionResponse": {
+                    "id": "x",
+                    "name": "g",
+                    "response": {"error": "two"},
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
+                }
+            },
+        ),
+        user({"text": "And?"}),
+    ),
+    said(
+        HI,
+        by_model({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "t"}),
+        user({"functionResponse": {"name": "f", "response": {"result": {"deep": [1]}}, "scheduling": "SILENT"}}),
+    ),
+    said(HI, generationConfig={"temperature": 0.1, "topP": 1, "maxOutputTokens": 5, "stopSequences": ["x"], "seed": 1}),
+    said(HI, generationConfig={"topK": 3, "responseModalities": ["TEXT"], "responseMimeType": "application/json"}),
+    said(HI, generationConfig={"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "LOW"}}),
+    said(HI, generationConfig={"thinkingConfig": {"includeThoughts": False, "thinkingLevel": "HIGH"}}),
+    said(HI, generationConfig={"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}}),
+    said(HI, safetySettings=[{"category": "C", "threshold": "T"}], cachedContent="cachedContents/x"),
+    said(HI, tools=[{"functionDeclarations": [{"name": "f", "description": "d"}]}, {"googleSearch": {}}]),
+    *(
+        said(
+            HI,
+            tools=[
+                {"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object", "properties": {}}}]}
+            ],
+            toolConfig={"functionCallingConfig": config},
+        )
+        for config in (
+            {"mode": "AUTO"},
+            {"mode": "NONE"},
+            {"mode": "ANY"},
+            {"mode": "VALIDATED"},
+            {"mode": "ANY", "allowedFunctionNames": ["f"]},
+            {"mode": "ANY", "allowedFunctionNames": ["f", "g"]},
+        )
+    ),
+    said(HI, toolConfig={"retrievalConfig": {"languageCode": "de"}}),
+]
+
+
+@pytest.mark.parametrize("body", LOSSLESS)
+def test_a_request_survives_the_way_through_neutral_types(body: Json) -> None:
+    assert again(body) == body
+
+
+def test_both_spellings_are_understood() -> None:
+    odd = {
+        "contents": [{"parts": [{"text": "Hi", "thought": False}]}],
+        "system_instruction": {"parts": [{"text": "A"}], "role": "user"},
+        "generation_config": {
+            "max_output_tokens": 5,
+            "thinking_config": {"include_thoughts": True, "thinking_level": "LOW"},
+        },
+        "tools": [
+            {
+                "function_declarations": [
+                    {
+                        "name": "f",
+                        "parameters": {
+                            "type": "OBJECT",
+                            "properties": {
+                                "a": {"type": "STRING", "nullable": True},
+                                "b": {"type": "ARRAY", "minItems": "1"},
+                            },
+                            "property_ordering": ["a"],
+                        },
+                    }
+                ],
+                "code_execution": None,
+            }
+        ],
+        "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["f"]}},
+        "safetySettings": None,
+    }
+    assert again(odd) == {
+        "systemInstruction": {"parts": [{"text": "A"}]},
+        "contents": [HI],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "f",
+                        "parametersJsonSchema": {
+                            "type": "object",
+                            "properties": {"a": {"type": ["string", "null"]}, "b": {"type": "array", "minItems": 1}},
+                            "propertyOrdering": ["a"],
+                        },
+                    }
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"maxOutputTokens": 5, "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "LOW"}},
+    }
+
+
+def test_options_are_those_of_the_clients() -> None:
+    body = said(HI, generationConfig={"thinkingConfig": {"thinkingBudget": 0}, "responseMimeType": "application/json"})
+    body["generationConfig"]["responseSchema"] = {"type": "OBJECT", "title": "A b"}
+    request = read(body)
+    assert request.options == {
+        "reasoning": "off",
+        "schema": {"json_schema": {"name": "A_b", "schema": {"type": "object", "title": "A b"}}},
+    }
+    dynamic = read(said(HI, generationConfig={"thinkingConfig": {"thinkingBudget": -1, "includeThoughts": True}}))
+    assert dynamic.options == {"reasoning": "on"}
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "contents"),
+        ({"contents": "Hi"}, "contents"),
+        (said({"role": "assistant", "parts": []}), "contents[0].role"),
+        ({"contents": [HI, 3]}, "contents[1]"),
+        (said({"parts": [{"text": "a"}, "b"]}), "contents[0].parts[1]"),
+        (said(by_model({"functionCall": {"args": {}}})), "contents[0].parts[0].functionCall.name"),
+        (said(by_model({"functionCall": {"name": "f", "args": "x"}})), "functionCall.args"),
+        (said(user({"functionResponse": {"name": "f", "response": "x"}})), "functionResponse.response"),
+        (said(HI, tools={}), "tools"),
+        (said(HI, tools=[{"functionDeclarations": [{}]}]), "tools[0].functionDeclarations[0].name"),
+    ],
+)
+def test_what_is_not_as_it_must_be_is_named(body: Json, where: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        read(body)
+    assert where in str(caught.value)
+
+
+# ── replies ──────────────────────────────────────────────────────────────────
+
+REPLIES: list[Json] = [
+    answer({"text": "Hi"}, modelVersion="m", responseId="r"),
+    answer(
+        {"text": "Hm.", "thought": True}, {"text": "Hi", "thoughtSignature": "s"}, {"text": "", "thoughtSignature": "t"}
+    ),
+    answer(
+        {"functionCall": {"name": "f", "args": {"a": 1}}, "thoughtSignature": "s"},
+        {"functionCall": {"name": "f", "args": {}}},
+    ),
+    answer({"text": "a"}, {"functionCall": {"id": "x", "name": "f", "args": {}}}),
+    answer({"text": "cut"}, finish="MAX_TOKENS"),
+    answer({"text": "no"}, finish="RECITATION"),
+    answer(
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}}, {"codeExecutionResult": {"outcome": "OUTCOME_OK"}}
+    ),
+    answer(
+        {"text": "x"},
+        usageMetadata={
+            "promptTokenCount": 9,
+            "candidatesTokenCount": 4,
+            "totalTokenCount": 19,
+            "cachedContentTokenCount": 5,
+            "thoughtsTokenCount": 6,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("body", REPLIES)
+def test_a_reply_survives_the_way_through_neutral_types(body: Json) -> None:
+    assert engine.encode_reply("gemini", whole(body)) == body
+
+
+def piece(part: Json) -> Json:
+    return answer(part, finish=None, modelVersion="m", responseId="r")
+
+
+@pytest.mark.parametrize("body", REPLIES)
+def test_a_stream_that_is_written_is_read_as_what_it_was(body: Json) -> None:
+    reply = whole(body)
+    parser = engine.StreamParser(model())
+    events = [*parser.feed(dumps(body)), *parser.end()]
+    writer = engine.StreamWriter("gemini", id="r", model="m")
+    content = writer.begin() + b"".join(map(writer.feed, events))
+    told, _ = streamed(content)
+    for name in ("text", "reasoning", "tool_calls", "finish", "raw_finish", "usage"):
+        assert getattr(told, name) == getattr(reply, name)
+    seals = [[p.seal for p in r.message.parts if p.seal is not None] for r in (told, reply)]
+    assert seals[0] == seals[1]
+
+
+def test_errors_are_worded_by_the_protocol() -> None:
+    assert engine.encode_error("gemini", 429, "Slow down.") == {
+        "error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}
+    }
+    writer = engine.StreamWriter("gemini")
+    assert b'"UNAVAILABLE"' in writer.error(503, "Busy.")
+
+
+def test_a_reply_of_another_wire_has_what_this_one_can_say() -> None:
+    chat = {
+        "choices": [{"index": 0, "message": {"content": "Hi", "reasoning_content": "Hm."}, "finish_reason": "length"}]
+    }
+    from .gemini_support import registry
+
+    reply = engine.parse_response(registry().resolve("glm-4.7"), 200, {}, dumps(chat))
+    assert engine.encode_reply("gemini", reply) == answer(
+        {"text": "Hm.", "thought": True}, {"text": "Hi"}, finish="MAX_TOKENS"
+    )
+
+
+# ── anything ─────────────────────────────────────────────────────────────────
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+PLAIN = TEXTS.filter(lambda text: bool(text.strip()))
+SEALS = st.none() | TEXTS.map(lambda text: seal({"thoughtSignature": text}))
+ARGS = st.dictionaries(TEXTS, st.integers(-9, 9) | TEXTS | st.none() | st.lists(st.booleans(), max_size=2), max_size=2)
+NAMES = st.sampled_from(["f", "g", "h"])
+MEDIA = st.builds(Media, st.just("image/png"), st.just("aGk=")) | st.just(Media("audio/wav", None, "https://x/y"))
+
+
+@st.composite
+def conversations(draw: Any) -> list[Message]:
+    """Turns as they may stand, each call answered."""
+    out = [Message("system", [Text(draw(PLAIN))])] if draw(st.booleans()) else []
+    nth = 0
+    for _ in range(draw(st.integers(1, 3))):
+        out.append(Message("user", draw(st.lists(PLAIN.map(Text) | MEDIA, min_size=1, max_size=3))))
+        spoken: list[Part] = draw(
+            st.lists(
+                st.builds(Text, PLAIN, SEALS)
+                | st.builds(Reasoning, PLAIN, SEALS)
+                | st.just(Text("", seal({"thoughtSignature": "e"})))
+                | st.just(Opaque({"executableCode": {"code": "1"}}, seal(None))),
+                min_size=1,
+                max_size=3,
+            )
+        )
+        calls = [
+            ToolCall(f"id{nth + i}", draw(NAMES), args, "", seal=seal({"thoughtSignature": "c"}))
+            for i, args in enumerate(draw(st.lists(ARGS, max_size=2)))
+        ]
+        nth += len(calls)
+        out.append(Message("assistant", [*spoken, *calls, *([Text("end")] if not calls else [])], by=OF))
+        results = [ToolResult(c.id, draw(TEXTS | st.just('{"a":[1,"ü"]}')), c.name, draw(st.booleans())) for c in calls]
+        if results:
+            out.append(Message("tool", results))
+    return out
+
+
+def plain(messages: list[Message]) -> list[Any]:
+    """Messages without what means nothing: the text form of arguments."""
+    return [
+        (m.role, [(p.id, p.name, p.arguments, p.seal) if isinstance(p, ToolCall) else p for p in m.parts])
+        for m in messages
+    ]
+
+
+@given(conversations())
+def test_a_conversation_is_the_same_after_it_was_written_and_read(messages: list[Message]) -> None:
+    plan = engine.build_request(model(), messages)
+    assert plan.notes == []
+    assert plain(read(plan.body).messages) == plain(as_messages(messages))
+    assert again(plan.body) == plan.body
