@@ -25,7 +25,7 @@ def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origi
     def stamp(data: Any) -> Seal:
         return Seal(protocol_of, provider, id, data)
 
-    read = speaks(protocol).read_request(body, path, stamp)
+    read = speaks(protocol).read_request(body, path.partition("?")[0], stamp)
     if origin is None:
         return read
     return msgspec.structs.replace(read, messages=[_by(message, origin.name) for message in read.messages])

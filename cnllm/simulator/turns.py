@@ -239,7 +239,7 @@ def _must_carry(case: Case, rules: Reasoning) -> list[int]:
         case "since-user":
             user = max((i for i, t in enumerate(turns) if t.role == "user"), default=-1)
             return [i for i in spoken if i > user]
-        case "always" if rules.replay_as == "seal":
+        case "always" if case.model.protocol != CHAT:
             return calling  # of text alone it has none to ask for
         case "always":
             return spoken if any(_carries(turns[i], rules) for i in spoken) else calling
@@ -255,7 +255,7 @@ def _carries(turn: Turn, rules: Reasoning) -> bool:
         case "tags":
             return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
         case "content-parts":
-            return "other" in turn.media
+            return "other" in turn.media or bool(turn.wire.get(SEALS))
         case "details":
             return isinstance(found, list) and bool(found)
         case "seal":

@@ -83,7 +83,7 @@ def _framed(parts: list[tuple[str | None, Any]]) -> Iterator[bytes]:
 
 def _reply(model: Model, flags: Flags, said: Said) -> Reply:
     parts: list[Part] = []
-    seals = flags.reasoning is not None and flags.reasoning.replay_as == "seal"
+    seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
     seal: Seal | None = None
     if said.reasoning and seals and said.whole:
         data = _MADE[model.protocol](_token(model), said.reasoning)

@@ -65,12 +65,12 @@ def conversations(draw: Any, model: Model) -> list[Message]:
             parts.append(Text(draw(words)))
         calls = []
         for _ in range(count):
-            called += 1
             arguments = draw(st.sampled_from([{}, {"q": "雨"}, {"q": 'a"b', "n": [1, None, 1.5]}]))
             calls.append(
                 ToolCall(
                     f"call_{called}", draw(st.sampled_from(["search", "weather"])), arguments, json.dumps(arguments)
                 )
+            called += 1
             )
         out.append(Message("assistant", [*parts, *calls], model.name))
         if calls:
@@ -81,13 +81,16 @@ def conversations(draw: Any, model: Model) -> list[Message]:
 
 
 def essence(messages: list[Message]) -> list[Any]:
-    """What was said, whichever way it was cut into messages."""
+    """What was said, whichever way it was cut into messages; a seal that came by itself is that of what came before."""
     out: list[Any] = []
     for message in messages:
         for part in message.parts:
             match part:
                 case Text() if part.text:
                     said: Any = ("text", part.text)
+                case Reasoning(text="") if out and out[-1][1] == "thought" and out[-1][3] is None and part.seal:
+                    out[-1] = (*out[-1][:3], json.dumps(part.seal.data, sort_keys=True))
+                    continue
                 case Reasoning():
                     said = ("thought", part.text, part.seal and json.dumps(part.seal.data, sort_keys=True))
                 case ToolCall():
