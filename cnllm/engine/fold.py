@@ -126,6 +126,10 @@ class Fold:
     def called(self) -> bool:
         return bool(self._calls.all)
 
+    @property
+    def begun(self) -> int:
+        return 0 if self._blocks is None else self._blocks.begun
+
     # ── happenings ───────────────────────────────────────────────────────────
 
     def text(self, text: str) -> list[Event]:
@@ -180,12 +184,13 @@ class Fold:
     def block(self, kind: Literal["text", "thought"]) -> list[Event]:
         return self._begin(kind)
 
-    def seal(self, data: Any) -> None:
-        if self._blocks is not None and (last := self._blocks.last) is not None:
-            if last.kind == "call":
-                last.data.extra.update(_whole(data))
-            else:
-                last.seal = _whole(data)
+    def seal(self, data: Any, part: int | None = None) -> None:
+        if self._blocks is not None and (block := self._blocks.block(part)) is not None:
+            data = _whole(data)
+            if block.kind != "call":
+                block.seal = data
+            elif type(data) is dict:
+                block.data.extra.update(data)
 
     def end_block(self) -> list[Event]:
         blocks = self._blocks
@@ -367,7 +372,9 @@ class Fold:
             self.finish = "length"
         else:
             self.finish = "tool_calls" if self._done or self._incomplete else "stop"
-            if self.raw_finish is not None and said != self.finish:
+            # Not every wire has a word of its own for calls.
+            follows = said == "stop" and self.finish == "tool_calls" and "tool_calls" not in finish.values()
+            if self.raw_finish is not None and said != self.finish and not follows:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)

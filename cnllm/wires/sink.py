@@ -30,6 +30,10 @@ class Sink(Protocol):
     def called(self) -> bool:
         """Has any call come?"""
 
+    @property
+    def begun(self) -> int:
+        """On an ordered wire: how many parts have begun."""
+
     def text(self, text: str) -> list[Event]:
         """More of the answer, as the wire has it."""
 
@@ -45,8 +49,11 @@ class Sink(Protocol):
     def block(self, kind: Literal["text", "thought"]) -> list[Event]:
         """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
 
-    def seal(self, data: Any) -> None:
-        """On an ordered wire: what the part that began last goes back with (of a call: keys beside it)."""
+    def seal(self, data: Any, part: int | None = None) -> None:
+        """On an ordered wire: what a part goes back with (of a call: keys beside it).
+
+        It is the part that began last, or one by its number, counted from 0 as they began.
+        """
 
     def end_block(self) -> list[Event]:
         """On an ordered wire: the part that began last is over."""
