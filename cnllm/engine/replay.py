@@ -27,6 +27,8 @@ def replayed(messages: Sequence[Message], model: Model, rules: Rules, ledger: Le
             if own is None:
                 own = owned[message.by] = model.wrote(message.by)
             message = _turn(message, index, own, index > since, model, rules, ledger)
+        elif any(p.seal is not None and not _home(p.seal, model) for p in message.parts):
+            message = _unsealed(message, index, model, ledger)
         out.append(message)
     return out
 
@@ -70,6 +72,19 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
             parts.insert(0, Reasoning(filler))
             changed = True
     return replace(message, parts=tuple(parts)) if changed else message
+
+
+def _unsealed(message: Message, index: int, model: Model, ledger: Ledger) -> Message:
+    """A turn of anyone else's without what another endpoint wants back, and without its blocks."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if part.seal is None or _home(part.seal, model):
+            parts.append(part)
+        elif type(part) is Opaque:
+            ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
+        else:
+            parts.append(replace(part, seal=None))
+    return replace(message, parts=tuple(parts))
 
 
 def _home(seal: Seal, model: Model) -> bool:

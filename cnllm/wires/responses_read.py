@@ -24,9 +24,10 @@ __all__ = ["chunk", "quick"]
 
 class Item:
     """What is known of one item. `number` counts the items; `parts` are the numbers of the sink's parts that came of
-    each part of its content; `raw` are the pieces of a call's arguments; `field` is where its thinking comes."""
+    each part of its content; `raw` are the pieces of a call's arguments; `field` is where its thinking comes; `whole`
+    is the item when it was done."""
 
-    __slots__ = ("done", "field", "id", "kind", "named", "number", "parts", "raw")
+    __slots__ = ("done", "field", "id", "kind", "named", "number", "parts", "raw", "whole")
 
     def __init__(self, number: int, kind: str, id: str | None) -> None:
         self.number = number
@@ -37,6 +38,7 @@ class Item:
         self.field: str | None = None
         self.named = False
         self.done = False
+        self.whole: dict[str, Any] = {}
 
 
 class State:
@@ -237,7 +239,15 @@ def _done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
 
 
 def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> list[Event]:
-    """What of a whole item has not come yet, and what it goes back with."""
+    """What of a whole item has not come yet, and what it goes back with.
+
+    What was said of it when it was done stays; the reply as a whole adds what was left out there.
+    """
+    if record.done:
+        item = {**item, **{key: value for key, value in record.whole.items() if value is not None}}
+        if item == record.whole:
+            return []
+    record.whole = item
     match record.kind:
         case "message":
             return _message(item, record, sink)
@@ -274,7 +284,7 @@ def _message(item: dict[str, Any], record: Item, sink: Sink) -> list[Event]:
         sink.refused = sink.refused or refused
         if index not in record.parts and text:
             out += _write(record, index, text, sink)
-        if len(known := record.parts.get(index, ())) == 1:
+        if len(known := record.parts.get(index, [])) == 1:
             rest = {k: v for k, v in part.items() if k != key and (k != "type" or v != "output_text")}
             seal: dict[str, Any] = {"item": beside, "part": rest}
             if min(i for i, known_too in record.parts.items() if known_too) < index:
@@ -431,7 +441,7 @@ def _arguments_done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Even
     if type(data.get("arguments")) is not str:
         return []
     sink.answered = True
-    said = {key: data[key] for key in ("name", "call_id") if key in data}
+    said: dict[str, Any] = {key: data[key] for key in ("name", "call_id") if key in data}
     return _call(said, _record("function_call", data, sink), sink, data["arguments"])
 
 

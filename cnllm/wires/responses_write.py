@@ -74,7 +74,7 @@ def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[di
         yield from _assistant(message, flags, names)
     else:
         item: dict[str, Any] = {"role": message.role, "content": _content(message.parts)}
-        beside = next((said["item"] for p in message.parts if type((said := _sealed(p)).get("item")) is dict), {})
+        beside: dict[str, Any] = next((i for p in message.parts if type(i := _sealed(p).get("item")) is dict), {})
         yield {**item, **beside}
 
 
