@@ -19,7 +19,7 @@ import pytest
 import cnllm
 from cnllm import Registry
 
-PROTOCOLS = ("openai-chat",)
+PROTOCOLS = ("openai-chat", "openai-responses")
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 ABSENT = "The recorded traffic (../shared/wire) is not here."

@@ -30,7 +30,7 @@ from cnllm.registry.load import Document
 from .corpus import BASE_URL, HOMELESS, PROTOCOLS, PROVIDERS, Exchange, exchanges
 from .oracle import content_of, frames
 from .reading import Outcome, fold, read_stream, read_whole, reply_dict
-from .rebuild import messages_of, options_of
+from .rebuild import asked_of
 
 NO_DIALECT = {
     *("title", "protocol", "keys", "auth", "headers", "status", "limits", "price", "input", "call"),
@@ -223,8 +223,6 @@ class Replay:
         self.exchange = exchange
         self.name = f"{provider}/{exchange.model}"
         self._base_url = BASE_URL if provider in HOMELESS else None
-        self._messages = messages_of(exchange.sent, self.name) if exchange.sent else None
-        self._options = options_of(exchange.sent) if exchange.sent else {}
         self._address = (exchange.request or {}).get("url", "").partition("?")[0]
         self._cut = exchange.content[: exchange.content.rstrip().rfind(b"\n\n") + 2]
 
@@ -243,10 +241,11 @@ class Replay:
         return wrote, [_told(read) for read in self._read(model, plan)]
 
     def _written(self, model: Model) -> tuple[Plan | None, Any]:
-        if self._messages is None:
+        if not self.exchange.sent:
             return None, None
+        messages, options = asked_of(self.exchange, model)
         try:
-            plan = engine.build_request(model, self._messages, stream=self.exchange.stream, **self._options)
+            plan = engine.build_request(model, messages, stream=self.exchange.stream, **options)
         except CannotSend as error:
             return None, error.note
         return plan, (plan.content, plan.url.partition("?")[0] == self._address, plan.stream, plan.renamed)
@@ -343,7 +342,8 @@ def _ordered(body: str) -> str:
 
 def _shows_place(place: str, exchange: Exchange) -> bool:
     """Does the usage of this stream come there?"""
-    return exchange.stream and exchange.expected is not None and place == _place_of_usage(frames(exchange.content))
+    read = exchange.protocol == "openai-chat" and exchange.stream and exchange.expected is not None
+    return read and place == _place_of_usage(frames(exchange.content))
 
 
 def _place_of_usage(parts: Iterable[dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from cnllm import Reply
 
+from . import responses
 from .corpus import Exchange
 from .oracle import hear, split_think
 
@@ -22,6 +23,7 @@ FINISH = {
     "length": "length",
     "tool_calls": "tool_calls",
     "tool_call": "tool_calls",
+    **responses.FINISH,
 }
 """The wire's words that occur in the corpus."""
 
@@ -31,6 +33,8 @@ def refusal(exchange: Exchange) -> str:
     if exchange.stream:
         heard = hear(exchange.protocol, exchange.content)
         return heard.text if heard.refused else ""
+    if exchange.protocol == "openai-responses":
+        return responses.refusal(json.loads(exchange.body))
     message = json.loads(exchange.body)["choices"][0].get("message") or {}
     return message.get("refusal") or ""
 
@@ -39,7 +43,7 @@ def is_empty(exchange: Exchange) -> bool:
     """Did nothing come that the contract counts as something?"""
     expected = exchange.expected or {}
     came = expected["text"] or expected["reasoning"] or expected["tool_calls"] or expected.get("stream_error")
-    return not (came or expected["finish_reason"] == "length" or refusal(exchange))
+    return not (came or FINISH.get(expected["finish_reason"]) == "length" or refusal(exchange))
 
 
 def differences(exchange: Exchange, reply: Reply) -> list[str]:
@@ -86,7 +90,7 @@ def _calls(found: list[str], expected: dict[str, Any], reply: Reply) -> None:
     whole, cut = [], []
     for call in expected["tool_calls"]:
         arguments = call["arguments"]
-        if isinstance(arguments, str) and expected["finish_reason"] == "length":
+        if isinstance(arguments, str) and FINISH.get(expected["finish_reason"]) == "length":
             cut.append((call["id"], call["name"], arguments))
         else:
             blank = isinstance(arguments, str) and arguments.strip() in ("", "null")

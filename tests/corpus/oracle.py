@@ -116,7 +116,16 @@ def _flat(value: Any) -> str:
     return value or ""
 
 
-ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {"openai-chat": chat}
+def _responses(parts: Iterable[dict[str, Any]]) -> Heard:
+    from .responses import hear
+
+    return hear(parts)
+
+
+ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {
+    "openai-chat": chat,
+    "openai-responses": _responses,
+}
 
 
 def hear(protocol: str, content: bytes) -> Heard:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from cnllm import Model, engine
+
 from .corpus import Exchange
 from .oracle import content_of, reasoning_of, split_think
 
@@ -29,6 +31,15 @@ OPTIONS = (
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 OURS = ("messages", "model", "stream", "stream_options")
 """What the engine writes itself."""
+
+
+def asked_of(exchange: Exchange, model: Model) -> tuple[list[Any], dict[str, Any]]:
+    """The messages and options of a recorded request."""
+    sent = exchange.sent or {}
+    if exchange.protocol == "openai-chat":
+        return list(messages_of(sent, model.name)), options_of(sent)
+    request = engine.decode_request(exchange.protocol, sent, origin=model)
+    return request.messages, request.options
 
 
 def messages_of(sent: Mapping[str, Any], by: str) -> list[dict[str, Any]]:

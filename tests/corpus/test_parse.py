@@ -26,7 +26,7 @@ from .reading import (
     single_bytes,
     usage_dict,
 )
-from .rebuild import messages_of, options_of
+from .rebuild import asked_of
 
 SEEDS = ("one", "two", "three")
 EDGE = 32_000
@@ -87,8 +87,8 @@ def test_an_answer_is_read_as_what_it_says(case: Case) -> None:
 def test_an_answer_is_read_as_what_it_says_with_its_request_at_hand(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     assert exchange.sent is not None
-    messages = messages_of(exchange.sent, f"{model.provider}/{model.id}")
-    plan = engine.build_request(model, messages, stream=exchange.stream, **options_of(exchange.sent))
+    messages, options = asked_of(exchange, model)
+    plan = engine.build_request(model, messages, stream=exchange.stream, **options)
     check(exchange, read(model, exchange, plan))
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from cnllm import engine
 
+from . import responses
 from .corpus import PROVIDERS, Case, Exchange, cases
-from .rebuild import differences, messages_of, options_of
+from .rebuild import asked_of, differences
 
 
 def is_own(exchange: Exchange) -> bool:
@@ -32,10 +33,12 @@ REQUESTS = [*cases(is_own, generic=False), *cases(is_nobodys, own=False)]
 def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     assert exchange.sent is not None
-    messages = messages_of(exchange.sent, f"{model.provider}/{model.id}")
-    options = options_of(exchange.sent)
+    messages, options = asked_of(exchange, model)
     plan = engine.build_request(model, messages, stream=exchange.stream, **options)
-    rows = differences(exchange, plan.body, replay_of(model))
+    if exchange.protocol == "openai-responses":
+        rows = responses.differences(exchange.sent, plan.body)
+    else:
+        rows = differences(exchange, plan.body, replay_of(model))
     assert not rows, table(rows) + "\n" + "\n".join(str(note) for note in plan.notes)
 
 
@@ -43,9 +46,8 @@ def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
 def test_writing_a_request_leaves_the_callers_messages_alone(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     assert exchange.sent is not None
-    by = f"{model.provider}/{model.id}"
-    messages, untouched = messages_of(exchange.sent, by), messages_of(exchange.sent, by)
-    options, same_options = options_of(exchange.sent), options_of(exchange.sent)
+    messages, options = asked_of(exchange, model)
+    untouched, same_options = asked_of(exchange, model)
     engine.build_request(model, messages, stream=exchange.stream, **options)
     assert (messages, options) == (untouched, same_options)
 
