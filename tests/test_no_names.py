@@ -58,6 +58,7 @@ OURS = {
 }
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
 SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "reasoning_details", "function_call"}
+SERVED |= {"effort", "metadata"}
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
 
 

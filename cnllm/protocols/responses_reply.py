@@ -314,6 +314,8 @@ class Stream:
         return self._frame("response.output_item.added", output_index=opened.place, item=opened.item)
 
     def _done(self, opened: _Open, item: dict[str, Any]) -> Iterable[Frame]:
+        if "id" in opened.item:  # readers know the item by the id that it began with
+            item = {**item, "id": opened.item["id"]}
         opened.item, opened.done = item, True
         return [self._frame("response.output_item.done", output_index=opened.place, item=item)]
 

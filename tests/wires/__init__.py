@@ -1,0 +1,1 @@
+"""Each wire, both sides of it."""
