@@ -299,7 +299,7 @@ def _thought(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> li
         text, field = _thinking(item, flags)
         out += _begin(record, 0, "thought", sink)
         if text:
-            out += sink.think(text, field)
+            out += _think(text, field, sink)
     elif len(record.parts[0]) > 1:  # it came in pieces with other things between them: here it is in one
         out += _begin(record, 0, "thought", sink, anew=True)
         record.parts[0] = record.parts[0][-1:]
@@ -399,6 +399,12 @@ def _text_done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return [] if index in record.parts else _write(record, index, text, sink)
 
 
+def _think(text: str, field: str, sink: Sink) -> list[Event]:
+    """Thinking of an item, in the one field of it that counts. Another item may have it in the other."""
+    sink.source = field
+    return sink.think(text, field)
+
+
 def _thought_delta(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -> list[Event]:
     text = data.get("delta")
     if type(text) is not str or not text:
@@ -406,7 +412,7 @@ def _thought_delta(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -
     sink.answered = True
     record = _record("reasoning", data, sink)
     record.field = record.field or field
-    return [*_begin(record, 0, "thought", sink), *sink.think(text, field)] if record.field == field else []
+    return [*_begin(record, 0, "thought", sink), *_think(text, field, sink)] if record.field == field else []
 
 
 def _thought_done(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -> list[Event]:
@@ -424,7 +430,7 @@ def _thought_done(data: dict[str, Any], flags: Flags, sink: Sink, field: str) ->
         return []
     record.raw.append(f"{index}")
     sink.answered = True
-    return [*_begin(record, 0, "thought", sink), *sink.think(text, field)]
+    return [*_begin(record, 0, "thought", sink), *_think(text, field, sink)]
 
 
 def _arguments_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:

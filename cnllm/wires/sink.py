@@ -19,6 +19,8 @@ class Sink(Protocol):
     answered: bool
     refused: bool
     fault: Any
+    source: str | None
+    """The field in which thinking comes; the same in another field is taken for the same thinking."""
     state: dict[str, Any]
     """What the wire has to remember from one chunk to the next."""
 

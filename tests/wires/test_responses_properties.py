@@ -14,7 +14,7 @@ from cnllm.types import Media, Opaque, Reasoning, Seal, Text, ToolCall, ToolResu
 from cnllm.wires.responses_read import _EVENTS, chunk
 
 WIRE = "openai-responses"
-MODEL = Registry.load().resolve("openai-compatible/m", protocol=WIRE, base_url="http://127.0.0.1:9/v1")
+MODEL = Registry.load().resolve("openai/gpt-6.1-terra", protocol=WIRE)
 
 WORDS = [
     *(
