@@ -39,9 +39,18 @@ class Blocks:
         self.told = 0
 
     @property
-    def last(self) -> Block | None:
-        """The part that began last."""
-        return self._all[-1] if self._all else None
+    def begun(self) -> int:
+        """How many parts have begun."""
+        return len(self._all)
+
+    def block(self, place: int | None = None) -> Block | None:
+        """The part that began last, or the one of this number, to be changed: if it was made, it is made anew."""
+        place = len(self._all) - 1 if place is None else place
+        if not 0 <= place < len(self._all):
+            return None
+        if place < self._open:
+            self._parts, self._open = [], 0
+        return self._all[place]
 
     def begin(self, kind: BlockKind, data: Any = None) -> None:
         """A new part; its first piece is the next one of its kind."""

@@ -128,6 +128,10 @@ class Fold:
     def called(self) -> bool:
         return bool(self._calls.all)
 
+    @property
+    def begun(self) -> int:
+        return 0 if self._blocks is None else self._blocks.begun
+
     # ── happenings ───────────────────────────────────────────────────────────
 
     def text(self, text: str) -> list[Event]:
@@ -182,14 +186,15 @@ class Fold:
     def block(self, kind: Literal["text", "thought"]) -> list[Event]:
         return self._begin(kind)
 
-    def seal(self, data: Any) -> None:
-        if self._blocks is not None and (last := self._blocks.last) is not None:
-            if last.kind == "call":
-                last.data.extra.update(_whole(data))
-            elif last.kind == "opaque":
-                last.data = _whole(data)
-            else:
-                last.seal = _whole(data)
+    def seal(self, data: Any, part: int | None = None) -> None:
+        if self._blocks is not None and (block := self._blocks.block(part)) is not None:
+            data = _whole(data)
+            if block.kind == "opaque":
+                block.data = data
+            elif block.kind != "call":
+                block.seal = data
+            elif type(data) is dict:
+                block.data.extra.update(data)
 
     def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
         return self._begin("media", Media(_whole(type), _whole(data), _whole(url)))

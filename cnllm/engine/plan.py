@@ -95,6 +95,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
+    if (over := _better(model, mode := _mode(asked, turns, model, stream))) is not None:
+        return _routed(model, over, mode, messages, stream, options)
     asked, spoken = _tools_possible(asked, model.flags, ledger)
     mode = _mode(asked, turns, model, stream)
     flags = model.under(mode)
@@ -103,8 +105,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     asked, tools = _chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
-    if model.over is not None and flags.protocol not in (None, model.protocol):
-        return _routed(model, model.over(str(flags.protocol)), mode, turns, stream, options)
+    if (over := _better(model, mode)) is not None:
+        return _routed(model, over, mode, turns, stream, options)
     if flags.call is not model.flags.call:
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
@@ -181,6 +183,12 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         prompted=spoken is not None,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _better(model: Model, mode: frozenset[str]) -> Model | None:
+    """The model over the wire that takes what this one refuses; None where the caller chose the wire."""
+    wanted = model.under(mode).protocol
+    return None if model.over is None or wanted in (None, model.protocol) else model.over(str(wanted))
 
 
 def _routed(

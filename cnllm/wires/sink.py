@@ -19,6 +19,8 @@ class Sink(Protocol):
     answered: bool
     refused: bool
     fault: Any
+    source: str | None
+    """The field in which thinking comes; the same in another field is taken for the same thinking."""
     state: dict[str, Any]
     """What the wire has to remember from one chunk to the next."""
 
@@ -29,6 +31,10 @@ class Sink(Protocol):
     @property
     def called(self) -> bool:
         """Has any call come?"""
+
+    @property
+    def begun(self) -> int:
+        """On an ordered wire: how many parts have begun."""
 
     def text(self, text: str) -> list[Event]:
         """More of the answer, as the wire has it."""
@@ -45,9 +51,11 @@ class Sink(Protocol):
     def block(self, kind: Literal["text", "thought"]) -> list[Event]:
         """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
 
-    def seal(self, data: Any) -> None:
-        """On an ordered wire: what the part that began last goes back with (of a call: keys beside it; a block nobody
-        understands: what it came to)."""
+    def seal(self, data: Any, part: int | None = None) -> None:
+        """On an ordered wire: what a part goes back with (a call: keys beside it; a block nobody understands: itself).
+
+        It is the part that began last, or one by its number, counted from 0 as they began.
+        """
 
     def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
         """On an ordered wire: a picture or a sound of the answer, whole."""

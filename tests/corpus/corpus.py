@@ -22,7 +22,7 @@ import pytest
 import cnllm
 from cnllm import Registry
 
-PROTOCOLS = ("openai-chat", "anthropic-messages", "gemini")
+PROTOCOLS = ("openai-chat", "anthropic-messages", "gemini", "openai-responses")
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 ABSENT = "The recorded traffic (../shared/wire) is not here."

@@ -352,7 +352,8 @@ def _ordered(body: str) -> str:
 
 def _shows_place(place: str, exchange: Exchange) -> bool:
     """Does the usage of this stream come there?"""
-    return exchange.stream and exchange.expected is not None and place == _place_of_usage(frames(exchange.content))
+    read = exchange.protocol == "openai-chat" and exchange.stream and exchange.expected is not None
+    return read and place == _place_of_usage(frames(exchange.content))
 
 
 def _place_of_usage(parts: Iterable[dict[str, Any]]) -> str:

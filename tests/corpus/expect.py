@@ -13,7 +13,7 @@ from typing import Any
 
 from cnllm import Reply
 
-from . import gemini, messages
+from . import gemini, messages, responses
 from .corpus import Exchange
 from .oracle import hear, split_think
 
@@ -25,6 +25,7 @@ FINISH = {
     "tool_call": "tool_calls",
     **messages.FINISH,
     **gemini.FINISH,
+    **responses.FINISH,
 }
 """The wire's words that occur in the corpus."""
 
@@ -36,6 +37,8 @@ def refusal(exchange: Exchange) -> str:
     if exchange.stream:
         heard = hear(exchange.protocol, exchange.content)
         return heard.text if heard.refused else ""
+    if exchange.protocol == "openai-responses":
+        return responses.refusal(json.loads(exchange.body))
     [choice, *_] = json.loads(exchange.body).get("choices") or [{}]
     message = choice.get("message") or {}
     return message.get("refusal") or ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import messages
+from . import messages, responses
 from .heard import Call, Heard
 
 LINE = re.compile(rb"\r\n|\n|\r")
@@ -142,6 +142,7 @@ ORACLES: Mapping[str, Callable[[Iterable[dict[str, Any]]], Heard]] = {
     "openai-chat": chat,
     "anthropic-messages": messages.hear,
     "gemini": gemini,
+    "openai-responses": responses.hear,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import cnllm
-from cnllm import BadKey, BadRequest, ContentFiltered, ContextTooLong, EndpointError
+from cnllm import BadKey, BadRequest, ContentFiltered, ContextTooLong, EndpointError, QuotaExceeded
 
 from .corpus import ABSENT, WIRE, Case, Exchange, cases, exchanges
 from .oracle import frames, hear
@@ -29,6 +29,8 @@ EXPECTED: dict[str, tuple[type[EndpointError], ...]] = {
     "anthropic/*_is_rejected_for_tool_input#0": (BadRequest,),
     "azure/*-chat_reasoning#[123]": UNCLEAR,
     "azure/*_raises_appropriate_auth_error#0": (BadKey,),
+    "chatgpt/*-nonstreaming_unauthorized_preserves_status_and_body#0": (BadKey,),
+    "deepseek/*-deepseek_responses_rejects_interleaved_function_calls#0": (BadRequest,),
     "deepseek/*-blocking_video_part_reaches_the_wire#0": (BadRequest,),
     "deepseek/*-chat_completion_rejects_a_bogus_key_with_the_provider_body#0": (BadKey,),
     "deepseek/*-forced_tool_choice_under_thinking_is_rejected_upstream#[01]": (BadRequest,),
@@ -45,11 +47,16 @@ EXPECTED: dict[str, tuple[type[EndpointError], ...]] = {
     "mistral/*raises_appropriate_auth_error#0": (BadKey,),
     "ollama/*_handles_context_length_exceeded_errors#0": (ContextTooLong,),
     "openai/*-agents_and_tools#2": UNCLEAR,
+    "openai/*-auth_rejection_carries_identity#0": (BadKey,),
+    "openai/*-model_call_with_tools#1": (BadRequest,),
+    "openai/*-openai_responses_model_http_error#0": (BadRequest,),
+    "openai/*-openai-error.1-stream#0": (QuotaExceeded,),
     "openai/reqllm-openai-gpt_5_chat_latest-multi_tool#0": UNCLEAR,
     # "Token limit reached" is the caller's own max_tokens: the prompt was not too long.
     "openrouter/*-openrouter_stream_error#0": UNCLEAR,
     "openrouter/*-x_ai_grok_3_mini-reasoning_basic#0": (ContentFiltered,),
     "openrouter/*_raises_appropriate_auth_error#0": (BadKey,),
+    "xai/*-provider_error_classifies_with_contract_but_reports_no_id#0": UNCLEAR,
     "xai/*-grok_code_fast_1-reasoning_basic#0": (BadRequest,),
 }
 """Exchange ids, as globs, and what their error may be."""

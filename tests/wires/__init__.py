@@ -1,1 +1,1 @@
-"""The wires beside chat completions: each read, written, served, and over a real socket."""
+"""The wires: both sides of each, apart and over a real socket."""

@@ -70,8 +70,8 @@ def conversations(draw: Any, model: Model) -> list[Message]:
                 ToolCall(
                     f"call_{called}", draw(st.sampled_from(["search", "weather"])), arguments, json.dumps(arguments)
                 )
-            called += 1
             )
+            called += 1
         out.append(Message("assistant", [*parts, *calls], model.name))
         if calls:
             out += [Message("tool", [ToolResult(c.id, draw(words), c.name)]) for c in calls]

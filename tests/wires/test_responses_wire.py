@@ -1,0 +1,384 @@
+"""OpenAI Responses: how a conversation is written, and what each kind of event comes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import cnllm
+from cnllm import Message, Model, Registry, engine
+from cnllm.types import BlockEnd, Media, Opaque, Reasoning, Seal, Text, TextDelta, ToolCall, ToolCallStart, ToolResult
+
+WIRE = "openai-responses"
+REGISTRY = Registry.load()
+MODEL = REGISTRY.resolve("openai/gpt-6.1-terra", protocol=WIRE)
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+
+def seal(data: Any, model: Model = MODEL) -> Seal:
+    return Seal(model.protocol, model.provider, model.id, data)
+
+
+def body(*messages: Any, model: Model = MODEL, **options: Any) -> dict[str, Any]:
+    return engine.build_request(model, list(messages), **options).body
+
+
+def by(*parts: Any) -> Message:
+    return Message("assistant", parts, MODEL.name)
+
+
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
+CALL = ToolCall("call_1", "f", {}, "{}", seal=seal({"id": "fc_1"}))
+DONE = Message("tool", (ToolResult("call_1", "done"),))
+
+
+# ── writing ──────────────────────────────────────────────────────────────────
+
+
+def test_a_plain_request() -> None:
+    sent = body({"role": "system", "content": "be brief"}, "hi", max_tokens=9)
+    assert sent == {
+        "model": "gpt-6.1-terra",
+        "input": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}],
+        "max_output_tokens": 9,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+
+
+def test_nothing_is_included_that_a_model_without_thinking_refuses() -> None:
+    assert "include" not in body("hi", model=REGISTRY.resolve("openai/gpt-4.1", protocol=WIRE))
+
+
+def test_tools_are_flat_and_not_strict_unless_asked() -> None:
+    strict = {"type": "function", "function": {"name": "g", "description": "d", "strict": True}}
+    own = {"type": "web_search"}
+    sent = body("hi", tools=[TOOL, strict, own], tool_choice="f", parallel_tool_calls=False)
+    empty = {"type": "object", "properties": {}}
+    assert sent["tools"] == [
+        {"type": "function", "name": "f", "parameters": empty, "strict": False},
+        {"type": "function", "name": "g", "description": "d", "parameters": empty, "strict": True},
+        own,
+    ]
+    assert sent["tool_choice"] == {"type": "function", "name": "f"}
+    assert sent["parallel_tool_calls"] is False
+
+
+def test_a_schema_is_a_format_of_the_text() -> None:
+    schema = {"type": "object", "title": "Point", "properties": {"x": {"type": "integer"}}}
+    said = body("hi", schema=schema)["text"]["format"]
+    assert (said["type"], said["name"]) == ("json_schema", "Point")
+    assert said["schema"]["properties"] == schema["properties"]
+
+
+def test_what_was_sealed_goes_back_as_it_was() -> None:
+    said = Text("so", seal({"item": {"id": "msg_1", "phase": "commentary"}, "part": {"annotations": []}}))
+    block = Opaque({"type": "web_search_call", "id": "ws_1"}, seal(None))
+    sent = body("hi", by(Reasoning("t", seal(THOUGHT)), said, block, CALL), DONE)
+    content = [{"type": "output_text", "text": "so", "annotations": []}]
+    assert sent["input"][1:] == [
+        THOUGHT,
+        {"type": "message", "role": "assistant", "id": "msg_1", "phase": "commentary", "content": content},
+        {"type": "web_search_call", "id": "ws_1"},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+    ]
+
+
+def test_texts_of_one_message_go_back_as_one() -> None:
+    item = {"id": "msg_1"}
+    first = Text("a", seal({"item": item, "part": {}}))
+    second = Text("b", seal({"item": item, "part": {"type": "refusal"}, "at": 1}))
+    [said] = body("hi", by(first, second), "so?")["input"][1:-1]
+    assert said["content"] == [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]
+
+
+def test_what_another_model_sealed_stays_at_home() -> None:
+    other = REGISTRY.resolve("openai/gpt-5.4", protocol=WIRE)
+    turn = Message(
+        "assistant", (Reasoning("t", seal(THOUGHT, other)), Text("so", seal({"item": {"id": "m"}}, other))), other.name
+    )
+    assert body("hi", turn, "and?")["input"][1] == {"role": "assistant", "content": "so"}
+    user = Message("user", (Text("see"), Opaque({"type": "input_file", "file_id": "f"}, seal(None, other))))
+    plan = engine.build_request(MODEL, [user])
+    assert plan.body["input"] == [{"role": "user", "content": "see"}]
+    assert [note.code for note in plan.notes] == ["block-foreign"]
+
+
+def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
+    sent = body("hi", by(Text("so"), Reasoning("t", seal(THOUGHT))), "go on")
+    assert [item.get("type") for item in sent["input"]] == [None, None, None]
+
+
+def test_what_lost_its_reasoning_loses_its_id() -> None:
+    edited = cnllm.Message.from_dict({**by(Reasoning("t", seal(THOUGHT)), CALL).to_dict(), "reasoning": "another"})
+    sent = body("hi", edited, DONE)
+    assert sent["input"][1] == {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+
+
+def test_pictures_stay_in_results() -> None:
+    result = Message("tool", (ToolResult("call_1", "see", media=(Media("image/png", "AAAA"),)),))
+    assert body("hi", by(CALL), result)["input"][2]["output"] == [
+        {"type": "input_text", "text": "see"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+    ]
+
+
+def test_instructions_stay_apart_at_home_only() -> None:
+    asked = {"model": "m", "input": "hi", "instructions": "be brief"}
+    read = engine.decode_request(WIRE, asked, origin=MODEL)
+    assert body(*read.messages)["instructions"] == "be brief"
+    elsewhere = engine.decode_request(WIRE, asked).messages
+    assert body(*elsewhere)["input"][0] == {"role": "system", "content": "be brief"}
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "sent"),
+    [
+        ("openai/gpt-6.1-sol", "max", {"effort": "max"}),
+        ("openai/gpt-5.5", "max", {"effort": "xhigh"}),
+        ("openai/gpt-5.4", "off", {"effort": "none"}),
+        ("openai/gpt-5.4-mini", "minimal", {"effort": "low"}),
+        ("openai/o3", "high", {"effort": "high"}),
+        ("azure/gpt-5-mini", "high", {"effort": "high"}),
+        ("deepseek/deepseek-flash", "off", {"effort": "none"}),
+        ("deepseek/deepseek-flash", "medium", {"effort": "high"}),
+        ("xai/grok-4.3", "off", {"effort": "none"}),
+        ("xai/grok-4.7", "xhigh", {"effort": "xhigh"}),
+        ("xai/grok-build-0.1", "high", None),
+        ("openrouter/any/model", "low", {"enabled": True, "effort": "low"}),
+        ("openrouter/any/model", "on", {"enabled": True}),
+        ("openai-compatible/any", "high", {"effort": "high"}),
+    ],
+)
+def test_levels_of_reasoning(name: str, level: str, sent: Any) -> None:
+    base_url = "http://127.0.0.1:9/v1" if name.startswith(("azure", "openai-compatible")) else None
+    model = REGISTRY.resolve(name, protocol=WIRE, base_url=base_url)
+    assert body("hi", model=model, reasoning=level).get("reasoning") == sent
+
+
+def test_an_endpoint_that_thinks_in_the_open_takes_it_so() -> None:
+    model = REGISTRY.resolve("deepseek/deepseek-flash", protocol=WIRE)
+    turn = Message("assistant", (Reasoning("t"), Text("so")), model.name)
+    sent = body({"role": "developer", "content": "d"}, "hi", turn, "and?", model=model)
+    assert sent["input"][0]["role"] == "system"
+    content = [{"type": "reasoning_text", "text": "t"}]
+    assert sent["input"][2] == {"type": "reasoning", "summary": [], "content": content}
+    assert model.flags.base_url == "https://api.deepseek.com"
+    assert model.flags.path == "/responses"
+
+
+def test_a_key_goes_where_the_endpoint_wants_it() -> None:
+    azure = REGISTRY.resolve("azure/d", protocol=WIRE, base_url="https://r.test/openai/v1")
+    plan = engine.build_request(azure, "hi")
+    assert plan.headers["api-key"] == "{key}"
+    assert plan.url == "https://r.test/openai/v1/responses"
+
+
+# ── the wire that takes it ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-6.1-sol", "openai/gpt-6-astra", "openai/gpt-5.6-luna", "openai/gpt-6-luna"]
+)
+def test_tools_with_reasoning_are_routed_and_the_note_says_so(name: str) -> None:
+    plan = engine.build_request(REGISTRY.resolve(name), "hi", tools=[TOOL])
+    assert plan.url.endswith("/responses")
+    [note] = plan.notes
+    assert (note.code, note.flag) == ("wire-routed", "protocol")
+    assert WIRE in note.did
+    assert note.where.startswith("providers.toml:")
+
+
+def test_who_names_the_wire_is_not_routed() -> None:
+    for name in ("openai/gpt-5.6-sol", "openai/gpt-6-astra"):
+        plan = engine.build_request(REGISTRY.resolve(name, protocol="openai-chat"), "hi", tools=[TOOL])
+        assert plan.url.endswith("/chat/completions")
+        assert "wire-routed" not in {note.code for note in plan.notes}
+
+
+def test_without_reasoning_or_tools_nothing_is_routed() -> None:
+    for options in ({"tools": [TOOL], "reasoning": "off"}, {"reasoning": "high"}, {}):
+        plan = engine.build_request(REGISTRY.resolve("openai/gpt-5.6-sol"), "hi", **options)
+        assert plan.url.endswith("/chat/completions")
+    assert engine.build_request(REGISTRY.resolve("openai/gpt-5.4"), "hi", tools=[TOOL]).url.endswith("/completions")
+
+
+# ── reading ──────────────────────────────────────────────────────────────────
+
+
+def read(*events: dict[str, Any], model: Model = MODEL) -> tuple[list[Any], cnllm.Reply]:
+    parser = engine.StreamParser(model)
+    out: list[Any] = []
+    for event in events:
+        out += parser.feed(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    out += parser.end()
+    return out, parser.close()
+
+
+def done(*items: Any, **more: Any) -> dict[str, Any]:
+    response = {"id": "resp_1", "model": "m", "status": "completed", "output": list(items), **more}
+    return {"type": f"response.{response['status']}", "response": response}
+
+
+def delta(text: str, place: int = 0, kind: str = "output_text", **more: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}.delta", "output_index": place, "item_id": f"i{place}", "delta": text, **more}
+
+
+def added(kind: str, place: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "response.output_item.added",
+        "output_index": place,
+        "item": {"type": kind, "id": f"i{place}", **more},
+    }
+
+
+def over(item: dict[str, Any], place: int = 0) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "output_index": place, "item": {"id": f"i{place}", **item}}
+
+
+def message(*texts: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
+    return {"type": "message", "role": "assistant", "content": content, **more}
+
+
+def test_what_only_the_last_event_has_is_not_lost() -> None:
+    _, reply = read(done({**message("all"), "id": "i0"}, usage={"input_tokens": 3, "output_tokens": 2}))
+    assert reply.text == "all"
+    assert (reply.usage.input, reply.usage.output, reply.usage.total) == (3, 2, 5)
+    assert reply.id == "resp_1"
+
+
+def test_what_came_in_pieces_counts_once() -> None:
+    item = message("all", phase="final_answer")
+    events, reply = read(added("message"), delta("a"), delta("ll"), over(item), done({"id": "other", **item}))
+    assert reply.text == "all"
+    assert [event.text for event in events if type(event) is TextDelta] == ["a", "ll"]
+    [part] = reply.message.parts
+    assert part.seal is not None
+    assert part.seal.data["item"] == {"id": "i0", "phase": "final_answer"}
+
+
+def test_a_part_that_was_not_sent_in_pieces() -> None:
+    whole = {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": "all"}
+    _, reply = read(added("message"), whole, over(message("all")), done({"id": "i0", **message("all")}))
+    assert reply.text == "all"
+
+
+def test_items_whose_pieces_are_mixed() -> None:
+    events = [
+        *(added("message", 0), added("message", 1), delta("a", 0), delta("x", 1), delta("b", 0), delta("y", 1)),
+        *(over(message("ab"), 0), over(message("xy"), 1), done()),
+    ]
+    _, reply = read(*events)
+    assert sorted(reply.text) == ["a", "b", "x", "y"]
+    assert [part.text for part in reply.message.parts if type(part) is Text] == ["a", "x", "b", "y"]
+
+
+def test_calls_whose_pieces_are_mixed() -> None:
+    first = {"type": "function_call", "call_id": "c0", "name": "f", "arguments": '{"a":1}'}
+    second = {"type": "function_call", "call_id": "c1", "name": "g", "arguments": '{"b":2}'}
+    kind = "function_call_arguments"
+    events, reply = read(
+        *(added("function_call", 0, call_id="c0", name="f"), added("function_call", 1, call_id="c1", name="g")),
+        *(delta('{"a"', 0, kind), delta('{"b"', 1, kind), delta(":1}", 0, kind), delta(":2}", 1, kind)),
+        *(over(first, 0), over(second, 1), done(first, second)),
+    )
+    assert [(c.id, c.arguments) for c in reply.tool_calls] == [("c0", {"a": 1}), ("c1", {"b": 2})]
+    assert [c.seal and c.seal.data for c in reply.tool_calls] == [{"id": "i0"}, {"id": "i1"}]
+    assert [event.name for event in events if type(event) is ToolCallStart] == ["f", "g"]
+    assert reply.finish == "tool_calls"
+    assert reply.notes == []
+
+
+def test_sealed_reasoning_that_only_the_last_event_has() -> None:
+    item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    late = {"id": "i0", **item, "encrypted_content": "e"}
+    _, reply = read(
+        added("reasoning"),
+        delta("hm", 0, "reasoning_summary_text", summary_index=0),
+        over(item),
+        delta("so", 1),
+        done(late),
+    )
+    thought = reply.message.parts[0]
+    assert thought == Reasoning("hm", seal(late))
+
+
+def test_reasoning_in_two_fields_counts_once() -> None:
+    item = {
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": "short"}],
+        "content": [{"type": "reasoning_text", "text": "long"}],
+    }
+    reply = engine.parse_response(MODEL, 200, {}, json.dumps(done(item)["response"]).encode())
+    assert reply.reasoning == "short"
+    _, reply = read(
+        *(delta(c, 0, "reasoning_text") for c in "long"),
+        *(delta(c, 0, "reasoning_summary_text") for c in "short"),
+        done(item),
+    )
+    assert reply.reasoning == "long"
+
+
+def test_encrypted_reasoning_without_text() -> None:
+    _, reply = read(over(THOUGHT), delta("so", 1), done())
+    assert reply.message.parts[0] == Reasoning("", seal(THOUGHT))
+
+
+def test_a_refusal_is_text() -> None:
+    _, reply = read(delta("I can", 0, "refusal"), delta("not", 0, "refusal"), done())
+    assert (reply.text, reply.finish) == ("I cannot", "content_filter")
+
+
+def test_an_items_own_tools_stay_as_they_are() -> None:
+    item = {"type": "mcp_call", "id": "m", "output": "x"}
+    events, reply = read(added("mcp_call"), over(item), delta("so", 1), done(item))
+    assert reply.message.parts[0] == Opaque(item, seal(None))
+    assert next(event.part for event in events if type(event) is BlockEnd) == Opaque(item, seal(None))
+
+
+@pytest.mark.parametrize(("why", "finish"), [("max_output_tokens", "length"), ("content_filter", "content_filter")])
+def test_incomplete(why: str, finish: str) -> None:
+    last = done(message("so f"), status="incomplete", incomplete_details={"reason": why})
+    _, reply = read(delta("so f"), last)
+    assert (reply.text, reply.finish, reply.raw_finish) == ("so f", finish, "incomplete")
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ({"type": "error", "code": "server_error", "message": "oh", "param": None}, cnllm.EndpointError),
+        ({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "oh"}}, cnllm.RateLimited),
+        (done(status="failed", error={"code": "context_length_exceeded", "message": "oh"}), cnllm.ContextTooLong),
+        ({"type": "odd", "error": {"code": "insufficient_quota", "message": "oh"}}, cnllm.QuotaExceeded),
+    ],
+)
+def test_failures_in_the_middle(event: dict[str, Any], kind: type[cnllm.EndpointError]) -> None:
+    with pytest.raises(cnllm.EndpointError, match="oh") as failed:
+        read(delta("so f"), event)
+    assert type(failed.value) is kind
+    assert failed.value.reply is not None
+    assert (failed.value.reply.text, failed.value.reply.finish) == ("so f", "error")
+
+
+def test_a_stream_without_its_end_is_cut() -> None:
+    with pytest.raises(cnllm.StreamCut) as cut:
+        read(delta("so f"), {"type": "response.output_text.done", "output_index": 0, "text": "so f"})
+    assert cut.value.reply is not None
+    assert cut.value.reply.text == "so f"
+
+
+def test_the_fast_way_says_the_same() -> None:
+    texts = [delta(str(n % 10), 1, content_index=0) for n in range(300)]
+    thoughts = [delta("t", 0, "reasoning_summary_text", summary_index=0) for _ in range(300)]
+    end = done(usage={"input_tokens": 1, "output_tokens": 2})
+    start = {"type": "response.created", "response": {"id": "r", "model": "m", "output": []}}
+    events = [start, *thoughts, *texts, end]
+    _, reply = read(*events)
+    slow = engine.StreamParser(MODEL, keep_raw=True)
+    slow.feed(b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
+    assert slow.close().message == reply.message
+    assert len(reply.text) == len(reply.reasoning) == 300
