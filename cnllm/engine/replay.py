@@ -79,7 +79,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         or (rules.replay == "since-user" and recent)
     )
     parts: list[Part] = []
-    has = changed = False
+    has = changed = broken = False
     for part in message.parts:
         kept: Part | None = part
         if part.seal is not None and not _home(part.seal, model):
@@ -88,6 +88,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         if type(kept) is Reasoning:
             if not own or (rules.replay_as == "seal" and kept.seal is None):
                 kept = _foreign(kept, index, own, rules, ledger)
+                broken = True
             elif carries and (kept.text or kept.seal is not None):
                 has = True
             else:
@@ -95,6 +96,8 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         elif type(part) is Opaque and (kept is None or (part.seal is None and not own)):
             kept = None
             _block_left_out(index, ledger)
+        elif broken and kept is part and part.seal is not None and type(part) in (Text, ToolCall):
+            kept = replace(part, seal=None)  # it was given together with a thought that does not go along
         changed = changed or kept is not part
         if kept is not None:
             parts.append(kept)

@@ -35,19 +35,19 @@ def bare(protocol: str) -> Model:
     return BUILTIN.resolve("openai-compatible/m", protocol=protocol, base_url="http://127.0.0.1:9/v1")
 
 
-SEALS: dict[str, Any] = {
-    "openai-chat": None,
-    "anthropic-messages": {"signature": "c2ln"},
-    "gemini": {"thoughtSignature": "c2ln"},
-    "openai-responses": {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"},
-}
-"""What each wire wants back with a thought."""
+def thought(model: Model, text: str) -> Reasoning:
+    """A thought as each wire wants it back."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text}]}
+    data = {
+        "openai-chat": None,
+        "anthropic-messages": {"signature": "c2ln"},
+        "gemini": {"thoughtSignature": "c2ln"},
+        "openai-responses": {**item, "encrypted_content": "c2ln"},
+    }[model.protocol]
+    return Reasoning(text, None if data is None else Seal(model.protocol, model.provider, model.id, data))
+
 
 words = st.sampled_from(["hi", "为什么？", "It is 20 °C.", 'say "yes"', "a\nb", "😀"])
-
-
-def sealed(model: Model, data: Any) -> Seal | None:
-    return None if data is None else Seal(model.protocol, model.provider, model.id, data)
 
 
 @st.composite
@@ -58,8 +58,8 @@ def conversations(draw: Any, model: Model) -> list[Message]:
     called = 0
     for _ in range(draw(st.integers(0, 3))):
         parts: list[Any] = []
-        if draw(st.booleans()) and SEALS[model.protocol] is not None:
-            parts.append(Reasoning(draw(words), sealed(model, SEALS[model.protocol])))
+        if draw(st.booleans()) and model.protocol != "openai-chat":
+            parts.append(thought(model, draw(words)))
         count = draw(st.integers(0, 2))
         if not count or draw(st.booleans()):
             parts.append(Text(draw(words)))
@@ -80,6 +80,14 @@ def conversations(draw: Any, model: Model) -> list[Message]:
     return out
 
 
+def signed(seal: Seal | None) -> str | None:
+    """What an endpoint looks at in what it gets back: ids are given anew by every server."""
+    for key in ("signature", "thoughtSignature", "encrypted_content"):
+        if seal is not None and key in seal.data:
+            return str(seal.data[key])
+    return None
+
+
 def essence(messages: list[Message]) -> list[Any]:
     """What was said, whichever way it was cut into messages; a seal that came by itself is that of what came before."""
     out: list[Any] = []
@@ -89,10 +97,10 @@ def essence(messages: list[Message]) -> list[Any]:
                 case Text() if part.text:
                     said: Any = ("text", part.text)
                 case Reasoning(text="") if out and out[-1][1] == "thought" and out[-1][3] is None and part.seal:
-                    out[-1] = (*out[-1][:3], json.dumps(part.seal.data, sort_keys=True))
+                    out[-1] = (*out[-1][:3], signed(part.seal))
                     continue
                 case Reasoning():
-                    said = ("thought", part.text, part.seal and json.dumps(part.seal.data, sort_keys=True))
+                    said = ("thought", part.text, signed(part.seal))
                 case ToolCall():
                     said = ("call", part.id, part.name, part.arguments)
                 case ToolResult():
@@ -107,10 +115,10 @@ def essence(messages: list[Message]) -> list[Any]:
 def replies(draw: Any, model: Model) -> Reply:
     """A whole reply with anything in it."""
     parts: list[Any] = []
-    thought = draw(st.sampled_from(["", "Let me see.", "想一想"]))
+    thoughts = draw(st.sampled_from(["", "Let me see.", "想一想"]))
     text = draw(st.sampled_from(["", "It rains.", "在下雨。"]))
-    if thought:
-        parts.append(Reasoning(thought, sealed(model, SEALS[model.protocol])))
+    if thoughts:
+        parts.append(thought(model, thoughts))
     if text:
         parts.append(Text(text))
     calls = [
@@ -125,7 +133,7 @@ def replies(draw: Any, model: Model) -> Reply:
     usage = Usage(input=20, output=9, total=29, reasoning=4, cached=5)
     return Reply(
         text=text,
-        reasoning=thought,
+        reasoning=thoughts,
         tool_calls=calls,
         finish=finish,
         raw_finish=None,

@@ -14,7 +14,7 @@ from cnllm.simulator.server import Server, running
 from cnllm.types import Reasoning, ToolCallStart
 
 WIRE = "openai-responses"
-WEATHER = {
+WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "weather",
@@ -22,7 +22,7 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     },
 }
-CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
+CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
 FLAT: list[Any] = [{"type": "function", "strict": False, **tool["function"]} for tool in (WEATHER, CLOCK)]
 
 
