@@ -58,7 +58,7 @@ OURS = {
 }
 # Words of a protocol itself that our tables for it need not say: the side that serves it has to know them.
 SERVED = {"reasoning_effort", "max_completion_tokens", "reasoning_content", "reasoning_details", "function_call"}
-SERVED |= {"between_tools", "adaptive", "summarized", "display"}
+SERVED |= {"between_tools", "adaptive"}
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
 
 
