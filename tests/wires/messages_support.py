@@ -54,7 +54,8 @@ def read(pieces: bytes | Iterable[bytes], of: Model | None = None) -> tuple[list
 
 def body(*content: dict[str, Any], reason: str = "end_turn", **more: Any) -> bytes:
     """A whole answer."""
-    said = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": list(content)}
+    said: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+    said["content"] = list(content)
     said |= {"stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 9}}
     return json.dumps(said | more).encode()
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Media, Message, Opaque, Plan, Reasoning, Seal, Text, ToolCall, ToolResult, engine
+from cnllm.types import Part
 from cnllm.wires import Ask, wire
 
 from .messages_support import MESSAGES, model
@@ -107,7 +108,7 @@ SEARCH = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input":
 
 
 def answer(of: str = OF) -> Message:
-    parts = [
+    parts: list[Part] = [
         Reasoning("Hm.", sealed({"signature": "c2ln"}, of)),
         Reasoning("", sealed(HIDDEN, of)),
         Opaque(SEARCH, sealed(None, of)),
