@@ -11,7 +11,7 @@ from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
 from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
-__all__ = ["replayed"]
+__all__ = ["lacking", "replayed"]
 
 _FILLERS = {"empty": "", "space": " "}
 
@@ -31,6 +31,18 @@ def replayed(messages: Sequence[Message], model: Model, rules: Rules, ledger: Le
             message = _unsealed(message, index, model, ledger)
         out.append(message)
     return out
+
+
+def lacking(messages: Sequence[Message], model: Model) -> int | None:
+    """Where the running turn begins, if it begins with calls and without sealed reasoning that may go back."""
+    for index in range(_last_user(messages) + 1, len(messages)):
+        message = messages[index]
+        if message.role == "assistant":
+            if not any(type(p) is ToolCall for p in message.parts):
+                return None
+            sealed = (p.seal for p in message.parts if type(p) is Reasoning and p.seal is not None)
+            return None if model.wrote(message.by) and any(_home(seal, model) for seal in sealed) else index
+    return None
 
 
 def _last_user(messages: Sequence[Message]) -> int:

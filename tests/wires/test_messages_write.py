@@ -327,3 +327,15 @@ def _bare(part: Any) -> Any:
 def test_a_turn_of_nothing_but_thinking_is_no_turn() -> None:
     said = Message("assistant", [Reasoning("Hm.", sealed({"signature": "s"}))], by=OF)
     assert [t["role"] for t in turns("Hi", said, "So?")] == ["user", "user"]
+
+
+def test_a_turn_that_began_elsewhere_goes_on_without_thinking() -> None:
+    begun = Message("assistant", [Reasoning("Hm."), ToolCall("a", "look_up", {})], by="openai/gpt-5")
+    found = plan("Hi", begun, RESULT, tools=[TOOL], reasoning=2000, temperature=0.3)
+    assert found.body["thinking"] == {"type": "disabled"}
+    assert found.body["temperature"] == 0.3
+    assert "reasoning-missing" in notes(found)
+    assert "thinking" in plan("Hi", begun, RESULT, "And now?", tools=[TOOL], reasoning=2000).body
+    assert plan("Hi", answer(), RESULT, tools=[TOOL], reasoning=2000).body["thinking"]["type"] == "enabled"
+    adaptive = plan("Hi", begun, RESULT, of="anthropic/claude-opus-5", tools=[TOOL], reasoning="high")
+    assert adaptive.body["thinking"]["type"] == "adaptive"
