@@ -146,7 +146,7 @@ class Reasoning(_Base, frozen=True):
     if_missing: Annotated[
         Literal["omit", "empty", "space", "reasoning-off", "error"] | None,
         _d(
-            "what a turn carries that must have it and has none; reasoning-off: nothing, the call goes without reasoning"
+            "what a turn carries that must have it and has none; reasoning-off: nothing, the call goes without"
         ),
     ] = None
     foreign: Annotated[Literal["drop", "text"] | None, _d("what becomes of reasoning another model wrote")] = None
