@@ -145,9 +145,7 @@ class Reasoning(_Base, frozen=True):
     replay_field: Annotated[str | None, _d("the field in which it goes back")] = None
     if_missing: Annotated[
         Literal["omit", "empty", "space", "reasoning-off", "error"] | None,
-        _d(
-            "what a turn carries that must have it and has none; reasoning-off: nothing, the call goes without"
-        ),
+        _d("what a turn carries that must have it and has none; reasoning-off: nothing, the call goes without"),
     ] = None
     foreign: Annotated[Literal["drop", "text"] | None, _d("what becomes of reasoning another model wrote")] = None
     keep: Annotated[Patch | None, _d("a switch that must go along when reasoning is sent back")] = None
