@@ -144,8 +144,11 @@ class Reasoning(_Base, frozen=True):
     ] = None
     replay_field: Annotated[str | None, _d("the field in which it goes back")] = None
     if_missing: Annotated[
-        Literal["omit", "empty", "space", "error"] | Patch | None,
-        _d("what a turn carries that must have it and has none; set: what its first call is sealed with instead"),
+        Literal["omit", "empty", "space", "reasoning-off", "error"] | Patch | None,
+        _d(
+            "what a turn carries that must have it and has none; reasoning-off: nothing, the call goes without; set: "
+            "what its first call is sealed with instead"
+        ),
     ] = None
     foreign: Annotated[Literal["drop", "text"] | None, _d("what becomes of reasoning another model wrote")] = None
     keep: Annotated[Patch | None, _d("a switch that must go along when reasoning is sent back")] = None

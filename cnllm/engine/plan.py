@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, params, prompted, structured, thinking
+from cnllm.engine import dialect, history, params, prompted, replay, structured, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
@@ -101,6 +101,10 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     mode = _mode(asked, turns, model, stream)
     flags = model.under(mode)
     ledger.mode = mode
+    if (thoughtless := _thoughtless(asked, turns, model, flags, mode, ledger)) is not asked:
+        asked = thoughtless
+        mode = _mode(asked, turns, model, stream)
+        flags, ledger.mode = model.under(mode), mode
     before = asked
     asked, tools = _chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
@@ -189,6 +193,20 @@ def _better(model: Model, mode: frozenset[str]) -> Model | None:
     """The model over the wire that takes what this one refuses; None where the caller chose the wire."""
     wanted = model.under(mode).protocol
     return None if model.over is None or wanted in (None, model.protocol) else model.over(str(wanted))
+
+
+def _thoughtless(
+    asked: Asked, turns: list[Message], model: Model, flags: Flags, mode: frozenset[str], ledger: Ledger
+) -> Asked:
+    """Without reasoning where the turn that goes on began without it, and the endpoint takes no such turn."""
+    rules = flags.reasoning
+    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in mode:
+        return asked
+    index = replay.lacking(turns, model)
+    said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
+    if index is None or not ledger.of("reasoning").may_change("reasoning-missing", "reasoning.if_missing", said, did):
+        return asked
+    return msgspec.structs.replace(asked, reasoning="off")
 
 
 def _routed(

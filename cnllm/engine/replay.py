@@ -13,7 +13,7 @@ from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
 from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
-__all__ = ["replayed", "unsealed"]
+__all__ = ["lacking", "replayed", "unsealed"]
 
 _FILLERS = {"empty": "", "space": " "}
 
@@ -68,6 +68,19 @@ def _foreign_seal(part: Part, model: Model) -> bool:
 
 def _block_left_out(index: int, ledger: Ledger) -> None:
     ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
+
+
+def lacking(messages: Sequence[Message], model: Model) -> int | None:
+    """Where the running turn begins, if it begins with calls and without sealed reasoning that may go back."""
+    user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), -1)
+    for index in range(user + 1, len(messages)):
+        message = messages[index]
+        if message.role == "assistant":
+            if not any(type(p) is ToolCall for p in message.parts):
+                return None
+            sealed = (p.seal for p in message.parts if type(p) is Reasoning and p.seal is not None)
+            return None if any(_home(seal, model) for seal in sealed) else index
+    return None
 
 
 def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, rules: Rules, ledger: Ledger) -> Message:

@@ -51,13 +51,13 @@ class Frames:
         if rest:
             self._line.append(rest)
         out: list[bytes] = []
-        data = self._data
+        data, event = self._data, self._event
         for line in lines:
             if not line:
                 if data is not None:
-                    out.append(self._event_data(data))
+                    out.append(data[0] if len(data) == 1 and not event else _event_data(data, event))
                     data = None
-                self._event = b""
+                event = b""
             elif line.startswith(b"data:"):
                 # Leading white space means nothing to JSON, so the one space after the colon may stay.
                 if data is None:
@@ -65,11 +65,11 @@ class Frames:
                 else:
                     data.append(line[5:])
             elif line.startswith(b"event:"):
-                self._event = line[6:].strip()
+                event = line[6:].strip() if b"error" in line else b""  # no other name says more than the data
             elif line == b"data":
                 data = data if data is not None else []
                 data.append(b"")
-        self._data = data
+        self._data, self._event = data, event
         return out
 
     def end(self) -> list[bytes]:
@@ -77,12 +77,6 @@ class Frames:
         last = self.feed(b"\n\n")
         self._line = []
         return last
-
-    def _event_data(self, data: list[bytes]) -> bytes:
-        joined = data[0] if len(data) == 1 else b"\n".join(data)
-        if self._event == b"error" and joined.lstrip()[:1] not in (b"{", b"["):
-            return msgspec.json.encode({"error": {"message": joined.strip().decode("utf-8", "replace")}})
-        return joined
 
     def _strip_bom(self, chunk: bytes) -> bytes:
         self._line.append(chunk)
@@ -102,3 +96,10 @@ class Frames:
         if chunk:
             self._was_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _event_data(data: list[bytes], event: bytes) -> bytes:
+    joined = data[0] if len(data) == 1 else b"\n".join(data)
+    if event == b"error" and joined.lstrip()[:1] not in (b"{", b"["):
+        return msgspec.json.encode({"error": {"message": joined.strip().decode("utf-8", "replace")}})
+    return joined

@@ -45,7 +45,8 @@ def _seals(case: Case) -> Iterator[Wrong]:
     for index, turn in enumerate(case.asked.turns if case.model.protocol != CHAT else ()):
         if not all(data == instead or genuine(case.model, data) for data in turn.wire.get(SEALS, ())):
             where = f"messages[{index}]"
-            yield Wrong("content", f"{where}: invalid signature in a block of reasoning", param=where, index=index)
+            message = f"{where}: invalid signature in a block of reasoning"
+            yield Wrong("reasoning-sent", message, param=where, index=index)
 
 
 def _roles(case: Case) -> Iterator[Wrong]:
@@ -215,7 +216,7 @@ def _reasoning(case: Case) -> Iterator[Wrong]:
 
 def _forbidden(rules: Reasoning) -> list[str]:
     """The fields that may hold reasoning and are not the one in which it goes back."""
-    goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details")
+    goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
     return [f for f in rules.fields or [] if not goes_back or f != _place(rules)]
 
 

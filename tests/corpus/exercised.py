@@ -27,13 +27,10 @@ from cnllm import CannotSend, Model, Plan, Registry, engine
 from cnllm.flags import ErrorRule, Flags, Patch
 from cnllm.registry.load import Document
 
-from .corpus import BASE_URL, HOMELESS, PROVIDERS, Exchange, exchanges
+from .corpus import BASE_URL, HOMELESS, PROTOCOLS, PROVIDERS, Exchange, described, exchanges
 from .oracle import content_of, frames
 from .reading import Outcome, fold, read_stream, read_whole, reply_dict
 from .rebuild import asked
-
-PROTOCOLS = ("openai-chat",)
-"""The wires whose values are asked about."""
 
 NO_DIALECT = {
     *("title", "protocol", "keys", "auth", "headers", "status", "limits", "price", "input", "call"),
@@ -126,7 +123,7 @@ def _of_table(table: Path, data: dict[str, Any]) -> Iterator[Value]:
 def _said(table: Path, data: dict[str, Any], prefix: Path) -> Iterator[Value]:
     unset = tuple(data.get("unset", ()))
     for place, path in enumerate(unset):
-        if _bare(tuple(path.split(".")))[0] not in NO_DIALECT:
+        if (_bare(tuple(path.split("."))) or ("when",))[0] not in NO_DIALECT:
             yield Value(table, (*prefix, "unset"), path, str, unset, place)
     for condition, inner in data.get("when", {}).items():
         yield from _said(table, inner, (*prefix, "when", condition))
@@ -147,7 +144,7 @@ def _leaves(table: Path, path: Path, value: Any, kind: Any) -> Iterator[Value]:
     elif isinstance(value, dict) and name in KEYED:
         for key, inner in value.items():
             yield from _leaves(table, (*path, key), inner, typing.get_args(kind)[1])
-    elif isinstance(value, list) and value and name not in WHOLE:
+    elif isinstance(value, list) and value and name not in WHOLE and typing.get_args(kind):
         for place, inner in enumerate(value):
             yield Value(table, path, inner, _kind(typing.get_args(kind)[0], inner), tuple(value), place)
     else:
@@ -305,6 +302,8 @@ class Exercise:
         for exchange in sorted(spoken_here, key=lambda one: (len(one.body), one.id)):
             spoken: set[Path] = set()
             for provider in (*PROVIDERS.get(exchange.folder, ()), *MORE.get(exchange.folder, ())):
+                if not described(provider, exchange.protocol):
+                    continue
                 replay = Replay(exchange, provider)
                 for table in replay.tables(self._registry) - spoken:
                     found.setdefault(table, []).append(replay)

@@ -22,7 +22,10 @@ WEATHER: dict[str, Any] = {
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     },
 }
-CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
+CLOCK: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}},
+}
 FLAT: list[Any] = [{"type": "function", "strict": False, **tool["function"]} for tool in (WEATHER, CLOCK)]
 
 

@@ -1,0 +1,329 @@
+"""Anthropic Messages, read: every block and event, and what goes back of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cnllm
+from cnllm import Opaque, Reasoning, Text, ToolCall, engine
+from cnllm.engine.fold import Fold
+from cnllm.wires import wire
+
+from .messages_support import MESSAGES, blocks_streamed, body, model, read, stream, whole
+
+TEXT = {"type": "text", "text": ""}
+THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+CITED = {"type": "char_location", "cited_text": "it is", "document_index": 0}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text_delta", "text": text}
+
+
+def thought(text: str) -> dict[str, Any]:
+    return {"type": "thinking_delta", "thinking": text}
+
+
+def given_input(text: str) -> dict[str, Any]:
+    return {"type": "input_json_delta", "partial_json": text}
+
+
+def parts(reply: cnllm.Reply) -> list[Any]:
+    """The parts without their seals' origin."""
+    return [(type(p).__name__, p.seal.data if p.seal is not None else None) for p in reply.message.parts]
+
+
+# ── blocks ───────────────────────────────────────────────────────────────────
+def test_thinking_is_sealed_with_its_signature() -> None:
+    signed = {"type": "signature_delta", "signature": "c2ln"}
+    _, reply = read(blocks_streamed((THOUGHT, [thought("Let "), thought("me."), signed]), (TEXT, [said("Yes.")])))
+    assert (reply.reasoning, reply.text) == ("Let me.", "Yes.")
+    assert parts(reply) == [("Reasoning", {"signature": "c2ln"}), ("Text", None)]
+    seal = reply.message.parts[0].seal
+    assert seal is not None
+    assert (seal.protocol, seal.provider, seal.model) == (MESSAGES, "anthropic", "claude-haiku-4-5")
+
+
+def test_thinking_that_is_hidden_is_kept_whole() -> None:
+    hidden = {"type": "redacted_thinking", "data": "AAAA"}
+    _, reply = read(blocks_streamed((hidden, []), (TEXT, [said("Yes.")])))
+    assert parts(reply) == [("Reasoning", hidden), ("Text", None)]
+    assert reply.reasoning == ""
+    assert parts(whole(body(hidden, {"type": "text", "text": "Yes."}))) == parts(reply)
+
+
+def test_thinking_of_which_only_the_signature_is_shown_is_kept() -> None:
+    _, reply = read(blocks_streamed((THOUGHT, [{"type": "signature_delta", "signature": "s"}]), (TEXT, [said("Hi")])))
+    assert parts(reply) == [("Reasoning", {"signature": "s"}), ("Text", None)]
+
+
+def test_blocks_of_one_kind_stay_apart() -> None:
+    _, reply = read(blocks_streamed((TEXT, [said("One.")]), (TEXT, [said("Two.")])))
+    assert [p.text for p in reply.message.parts if isinstance(p, Text)] == ["One.", "Two."]
+    assert reply.text == "One.Two."
+
+
+def test_calls_in_pieces_without_pieces_and_whole() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
+    pieces = [given_input(""), given_input('{"q": '), given_input('"x"}')]
+    bare = {"type": "tool_use", "id": "t2", "name": "now", "input": {}, "caller": {"type": "direct"}}
+    full = {"type": "tool_use", "id": "t3", "name": "look_up", "input": {"q": "y"}}
+    events, reply = read(blocks_streamed((call, pieces), (bare, []), (full, []), reason="tool_use"))
+    told = [(c.id, c.name, c.arguments) for c in reply.tool_calls]
+    assert told == [("t1", "look_up", {"q": "x"}), ("t2", "now", {}), ("t3", "look_up", {"q": "y"})]
+    assert [c.seal.data if c.seal else None for c in reply.tool_calls] == [None, {"caller": {"type": "direct"}}, None]
+    assert reply.finish == "tool_calls"
+    assert sum(isinstance(e, cnllm.ToolCallStart) for e in events) == 3
+
+
+def test_a_call_that_the_limit_cut_off_is_not_for_running() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
+    for pieces in ([], [given_input('{"q": "x')]):
+        _, reply = read(blocks_streamed((call, pieces), reason="max_tokens"))
+        assert reply.finish == "length"
+        assert reply.tool_calls == []
+        assert [c.name for c in reply.incomplete] == ["look_up"]
+    assert [c.name for c in whole(body(call, reason="max_tokens")).incomplete] == ["look_up"]
+
+
+def test_citations_are_sealed_to_their_text() -> None:
+    cited = [said("It is"), {"type": "citations_delta", "citation": CITED}, said(" so.")]
+    _, reply = read(blocks_streamed(({"type": "text", "text": "", "citations": []}, cited), (TEXT, [said(" Yes.")])))
+    assert parts(reply) == [("Text", {"citations": [CITED]}), ("Text", None)]
+    assert reply.text == "It is so. Yes."
+    told = whole(body({"type": "text", "text": "It is so.", "citations": [CITED]}, {"type": "text", "text": " Yes."}))
+    assert parts(told) == parts(reply)
+
+
+def test_blocks_nobody_knows_are_kept_in_their_place() -> None:
+    search = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"type": "web_search_result"}]}
+    _, reply = read(
+        blocks_streamed(
+            (TEXT, [said("Let me look.")]),
+            (search, [given_input('{"query":'), given_input(' "x"}')]),
+            (found, []),
+            ({"type": "compaction", "content": ""}, [{"type": "compaction_delta", "content": "All so "}]),
+            (TEXT, [said("Here.")]),
+        )
+    )
+    kept = [p.data for p in reply.message.parts if isinstance(p, Opaque)]
+    assert kept == [{**search, "input": {"query": "x"}}, found, {"type": "compaction", "content": "All so "}]
+    assert [type(p).__name__ for p in reply.message.parts] == ["Text", "Opaque", "Opaque", "Opaque", "Text"]
+
+
+def test_a_block_is_told_of_as_soon_as_it_is_over() -> None:
+    events, _ = read(
+        blocks_streamed(
+            (THOUGHT, [thought("Hm."), {"type": "signature_delta", "signature": "s"}]), (TEXT, [said("Yes.")])
+        )
+    )
+    names = [type(e).__name__ for e in events]
+    assert names.index("BlockEnd") < names.index("TextDelta")
+    ended = [e.part for e in events if isinstance(e, cnllm.BlockEnd)]
+    assert [type(p) for p in ended] == [Reasoning, Text]
+
+
+# ── the end ──────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("pause_turn", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+    ],
+)
+def test_why_it_ended(word: str, finish: str) -> None:
+    _, reply = read(blocks_streamed((TEXT, [said("Yes.")]), reason=word))
+    assert (reply.finish, reply.raw_finish) == (finish, word)
+    assert not [n for n in reply.notes if n.code.startswith("finish")]
+
+
+def test_counts_of_start_and_end_are_laid_together() -> None:
+    start = {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 1}
+    end = {"output_tokens": 30, "input_tokens": 0, "output_tokens_details": {"thinking_tokens": 20}}
+    content = stream(
+        {"type": "message_start", "message": {"id": "m", "model": "m", "content": [], "usage": start}},
+        {"type": "ping"},
+        {"type": "content_block_start", "index": 0, "content_block": TEXT},
+        {"type": "content_block_delta", "index": 0, "delta": said("Yes.")},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": end},
+        {"type": "message_stop"},
+    )
+    _, reply = read(content)
+    usage = reply.usage
+    assert (usage.input, usage.output, usage.total) == (17, 30, 47)
+    assert (usage.cached, usage.cache_write, usage.reasoning) == (5, 2, 20)
+
+
+def test_an_error_in_the_middle_keeps_what_came() -> None:
+    content = blocks_streamed((TEXT, [said("Yes, ")])).partition(b"event: content_block_stop")[0]
+    content += stream({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+    with pytest.raises(cnllm.Overloaded) as caught:
+        read(content)
+    assert caught.value.message == "Overloaded"
+    assert caught.value.retryable
+    assert caught.value.reply is not None
+    assert (caught.value.reply.text, caught.value.reply.finish) == ("Yes, ", "error")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said", "expected"),
+    [
+        (401, "authentication_error", "invalid x-api-key", cnllm.BadKey),
+        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", cnllm.ContextTooLong),
+        (400, "invalid_request_error", "Your credit balance is too low to access the API.", cnllm.QuotaExceeded),
+        (
+            400,
+            "invalid_request_error",
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            cnllm.ReplayMissing,
+        ),
+        (400, "invalid_request_error", "Output blocked by content filtering policy", cnllm.ContentFiltered),
+        (400, "invalid_request_error", "max_tokens: Field required", cnllm.BadRequest),
+        (404, "not_found_error", "model: nothing", cnllm.BadRequest),
+        (413, "request_too_large", "Request exceeds the maximum size", cnllm.ContextTooLong),
+        (429, "rate_limit_error", "This request would exceed your rate limit", cnllm.RateLimited),
+        (529, "overloaded_error", "Overloaded", cnllm.Overloaded),
+    ],
+)
+def test_errors(status: int, kind: str, said: str, expected: type[cnllm.EndpointError]) -> None:
+    content = engine.encode_error(MESSAGES, status, said)
+    content["error"]["type"] = kind
+    import json
+
+    with pytest.raises(expected) as caught:
+        engine.parse_response(model(), status, {}, json.dumps(content).encode())
+    assert (caught.value.message, caught.value.code) == (said, kind)
+
+
+def test_a_stream_without_its_end_is_cut() -> None:
+    content = blocks_streamed((TEXT, [said("Yes.")])).partition(b"event: message_delta")[0]
+    with pytest.raises(cnllm.StreamCut) as caught:
+        read(content)
+    assert caught.value.reply is not None
+    assert caught.value.reply.text == "Yes."
+
+
+# ── anything ─────────────────────────────────────────────────────────────────
+KEYS = st.sampled_from(
+    [
+        "type",
+        "index",
+        "delta",
+        "content_block",
+        "message",
+        "content",
+        "usage",
+        "error",
+        "text",
+        "thinking",
+        "signature",
+        "input",
+        "partial_json",
+        "id",
+        "name",
+        "stop_reason",
+        "citation",
+        "citations",
+        "data",
+        "model",
+        "code",
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "message",
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "error",
+        "ping",
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "server_tool_use",
+        "text_delta",
+        "thinking_delta",
+        "signature_delta",
+        "citations_delta",
+        "input_json_delta",
+        "end_turn",
+        "",
+        "�",
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=4)
+JSON = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=12
+)
+TYPED = st.builds(lambda kind, rest: {**rest, "type": kind}, WORDS, st.dictionaries(KEYS, JSON, max_size=5))
+
+
+@given(st.lists(TYPED | st.dictionaries(KEYS, JSON, max_size=5), max_size=6), st.booleans())
+def test_any_json_in_any_shape_never_raises(chunks: list[dict[str, Any]], at_once: bool) -> None:
+    of = model()
+    fold = Fold(of, of.flags, {}, None, True)
+    for chunk in chunks:
+        wire(MESSAGES).chunk(chunk, of.flags, fold, whole=at_once)
+    fold.end(proven=True)
+    fold.reply([])
+
+
+BLOCK = st.one_of(
+    st.tuples(st.just(TEXT), st.lists(st.text(min_size=1, max_size=40).map(said), max_size=5)),
+    st.tuples(st.just(THOUGHT), st.lists(st.text(min_size=1, max_size=40).map(thought), max_size=5)),
+    st.tuples(
+        st.just({"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+        st.sampled_from([[], [given_input('{"a": 1}')], [given_input('{"a"'), given_input(": 1}")]]),
+    ),
+    st.tuples(st.just({"type": "redacted_thinking", "data": "x"}), st.just([])),
+    st.tuples(st.just({"type": "strange", "n": 1}), st.just([])),
+)
+
+
+@given(st.lists(BLOCK, min_size=1, max_size=5), st.integers())
+def test_a_stream_is_the_whole_however_it_is_split(blocks: list[Any], seed: int) -> None:
+    full: list[dict[str, Any]] = []
+    for place, (block, deltas) in enumerate(blocks):
+        block = {**block, "id": f"t{place}"} if block["type"] == "tool_use" else dict(block)
+        blocks[place] = (block, deltas)
+        told = dict(block)
+        for delta in deltas:
+            for key in ("text", "thinking"):
+                if key in delta:
+                    told[key] = told[key] + delta[key]
+        if deltas and told["type"] == "tool_use":
+            told["input"] = {"a": 1}
+        full.append(told)
+    content = blocks_streamed(*blocks)
+    dice = random.Random(seed)
+    cuts = sorted(dice.randrange(len(content)) for _ in range(20))
+    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    try:
+        _, streamed = read(pieces)
+        told_whole = whole(body(*full))
+    except cnllm.EmptyReply:
+        with pytest.raises(cnllm.EmptyReply):
+            whole(body(*full))
+        return
+    assert (streamed.text, streamed.reasoning) == (told_whole.text, told_whole.reasoning)
+    assert [c.arguments for c in streamed.tool_calls] == [c.arguments for c in told_whole.tool_calls]
+    assert [_bare(p) for p in streamed.message.parts] == [_bare(p) for p in told_whole.message.parts]
+
+
+def _bare(part: Any) -> Any:
+    return (part.id, part.name, part.arguments) if isinstance(part, ToolCall) else part

@@ -1,0 +1,198 @@
+"""Anthropic Messages, served: requests read, replies and streams written, nothing lost on the way there and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import cnllm
+from cnllm import Message, Reply, engine
+
+from .messages_support import MESSAGES, blocks_streamed, model, read
+
+CALL = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
+
+
+# ── requests ─────────────────────────────────────────────────────────────────
+def request(**more: Any) -> cnllm.Request:
+    said = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
+    return engine.decode_request(MESSAGES, said | more)
+
+
+def test_options() -> None:
+    tool = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
+    search = {"type": "web_search_20260209", "name": "web_search"}
+    found = request(
+        stream=True,
+        system="Be short.",
+        temperature=0.5,
+        top_p=0.9,
+        top_k=4,
+        stop_sequences=["END"],
+        metadata={"user_id": "u"},
+        tools=[tool, search],
+        tool_choice={"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+        thinking={"type": "adaptive", "display": "omitted"},
+        output_config={"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+    )
+    assert (found.model, found.stream) == ("m", True)
+    assert [m.role for m in found.messages] == ["system", "user"]
+    function = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+    assert found.options == {
+        "max_tokens": 5,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "stop": ["END"],
+        "tools": [{"type": "function", "function": function, "cache_control": {"type": "ephemeral"}}, search],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": False,
+        "reasoning": "high",
+        "schema": {"json_schema": {"name": "answer", "schema": {"type": "object"}}},
+        "extra_body": {"top_k": 4, "metadata": {"user_id": "u"}, "thinking": {"display": "omitted"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("thinking", "expected"),
+    [
+        ({"type": "enabled", "budget_tokens": 2000}, 2000),
+        ({"type": "enabled"}, "on"),
+        ({"type": "adaptive"}, "on"),
+        ({"type": "disabled"}, "off"),
+        ({"type": "between_tools"}, "off"),
+    ],
+)
+def test_how_much_thinking(thinking: dict[str, Any], expected: Any) -> None:
+    assert request(thinking=thinking).options["reasoning"] == expected
+
+
+def test_an_effort_alone_asks_for_no_thinking() -> None:
+    found = request(output_config={"effort": "low"}).options
+    assert "reasoning" not in found
+    assert found["extra_body"] == {"output_config": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"messages": None}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": ["Hi"]}, "messages.0"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "tool_use_id"),
+        ({"messages": [{"role": "user", "content": [{**CALL}]}]}, "messages.0.content.0"),
+        ({"messages": [{"role": "assistant", "content": [{**CALL, "input": "x"}]}]}, "input"),
+        ({"max_tokens": None}, "max_tokens"),
+        ({"tools": [{"name": "f"}]}, "tools.0"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"system": 3}, "system"),
+    ],
+)
+def test_what_is_not_shaped_as_it_must_be_is_named(more: dict[str, Any], place: str) -> None:
+    with pytest.raises(ValueError, match=place.replace(".", r"\.")):
+        request(**more)
+
+
+def test_without_an_origin_nothing_sealed_goes_anywhere() -> None:
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [signed, {"type": "text", "text": "Yes."}]},
+    ]
+    found = request(messages=[*turns, {"role": "user", "content": "So?"}])
+    plan = engine.build_request(model(), found.messages, **found.options)
+    assert plan.body["messages"][1] == {"role": "assistant", "content": "Yes."}
+    own = engine.decode_request(MESSAGES, {"max_tokens": 1, "messages": turns}, origin=model())
+    assert engine.build_request(model(), own.messages).body["messages"] == turns
+
+
+# ── streams ──────────────────────────────────────────────────────────────────
+def _read(of: cnllm.Model, content: bytes) -> Reply:
+    parser = engine.StreamParser(of)
+    parser.feed(content)
+    return parser.close()
+
+
+def written(*events: Any) -> Reply:
+    writer = engine.StreamWriter(MESSAGES, id="msg", model="m")
+    return _read(model(), writer.begin() + b"".join(writer.feed(event) for event in events))
+
+
+def test_calls_that_grow_side_by_side_are_written_one_after_the_other() -> None:
+    reply = written(
+        cnllm.ToolCallStart(0, "a", "f"),
+        cnllm.ToolCallStart(1, "b", "g"),
+        cnllm.ToolCallDelta(1, '{"x":'),
+        cnllm.ToolCallDelta(0, '{"y": 1}'),
+        cnllm.ToolCallDelta(1, " 2}"),
+        cnllm.ToolCallEnd(0, cnllm.ToolCall("a", "f", {"y": 1})),
+        cnllm.ToolCallEnd(1, cnllm.ToolCall("b", "g", {"x": 2})),
+        cnllm.Finished("tool_calls"),
+    )
+    assert [(c.name, c.arguments) for c in reply.tool_calls] == [("f", {"y": 1}), ("g", {"x": 2})]
+    assert reply.raw_finish == "tool_use"
+
+
+def test_thinking_from_another_protocol_is_written_unsigned() -> None:
+    seal = cnllm.Seal("gemini", "google", "m", {"thoughtSignature": "x"})
+    reply = written(
+        cnllm.ReasoningDelta("Hm."),
+        cnllm.TextDelta("Yes."),
+        cnllm.BlockEnd(0, cnllm.Reasoning("Hm.", seal)),
+        cnllm.BlockEnd(1, cnllm.Text("Yes.", seal)),
+        cnllm.Finished("stop"),
+    )
+    assert (reply.reasoning, reply.text, reply.finish) == ("Hm.", "Yes.", "stop")
+    assert all(p.seal is None for p in reply.message.parts)
+
+
+def test_what_breaks_off_has_no_closing_word() -> None:
+    with pytest.raises(cnllm.StreamCut):
+        written(cnllm.TextDelta("Yes"), cnllm.Finished("cut"))
+    writer = engine.StreamWriter(MESSAGES)
+    content = writer.begin() + writer.feed(cnllm.TextDelta("Yes")) + writer.error(529, "Overloaded")
+    with pytest.raises(cnllm.Overloaded):
+        _read(model(), content)
+
+
+def test_a_reply_of_another_protocol() -> None:
+    of = cnllm.Registry.load().resolve("deepseek/deepseek-flash")
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    message = {"role": "assistant", "content": "Look.", "reasoning_content": "Hm.", "tool_calls": [call]}
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 3}
+    said = {"id": "x", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    reply = engine.parse_response(of, 200, {}, json.dumps({**said, "usage": usage}).encode())
+    body = engine.encode_reply(MESSAGES, reply)
+    assert body["content"] == [
+        {"type": "thinking", "thinking": "Hm.", "signature": ""},
+        {"type": "text", "text": "Look."},
+        {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}},
+    ]
+    assert body["stop_reason"] == "tool_use"
+    assert body["usage"] == {"input_tokens": 6, "cache_read_input_tokens": 3, "output_tokens": 4}
+
+
+def test_everything_of_an_answer_goes_back_through_a_gateway() -> None:
+    """Answer → neutral → answer for a client → that client's next request → neutral → the endpoint."""
+    search = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {"query": "x"}}
+    hidden = {"type": "redacted_thinking", "data": "AAAA"}
+    signed = {"type": "thinking_delta", "thinking": "Hm."}
+    content = blocks_streamed(
+        (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            [signed, {"type": "signature_delta", "signature": "s"}],
+        ),
+        (hidden, []),
+        (search, []),
+        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Yes."}]),
+    )
+    _, reply = read(content)
+    body = engine.encode_reply(MESSAGES, reply)
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": body["content"]}]
+    again = engine.decode_request(MESSAGES, {"max_tokens": 1, "messages": turns}, origin=model())
+    assert again.messages[1] == Message("assistant", reply.message.parts, model().name)
+    assert engine.build_request(model(), again.messages).body["messages"][1]["content"] == body["content"]
