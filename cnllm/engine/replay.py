@@ -11,7 +11,7 @@ from cnllm.engine.repair import Turn, says
 from cnllm.flags import Patch
 from cnllm.flags import Reasoning as Rules
 from cnllm.model import Model
-from cnllm.types import Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
 __all__ = ["lacking", "replayed", "unsealed"]
 
@@ -106,6 +106,10 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
                 has = True
             else:
                 kept = None
+        elif type(kept) is Media and not own:
+            said, did = f"messages[{index}]: a picture that another model made", "words in its place"
+            ledger.note("media-foreign", "messages", said, did)
+            kept = Text("[image left out]")  # wires take pictures from users
         elif type(part) is Opaque and (kept is None or (part.seal is None and not own)):
             kept = None
             _block_left_out(index, ledger)

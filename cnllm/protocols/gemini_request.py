@@ -200,7 +200,7 @@ def _part(part: dict[str, Any], by_model: bool, stamp: Stamp) -> Part:
         for key, place in (("inlineData", "data"), ("fileData", "fileUri")):
             said = _camel(beside.get(key))
             if isinstance(where := said.pop(place, None), str):
-                kind = said.pop("mimeType", "file")
+                kind = str(said.pop("mimeType", "file"))
                 del beside[key]
                 seal = _seal(beside, key, said, stamp)
                 return Media(kind, where, None, seal) if place == "data" else Media(kind, None, where, seal)
@@ -277,7 +277,7 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
     calling = _camel(config.get("functionCallingConfig"))
     mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
     taken: set[str] = set()
-    if mode == "ANY" and isinstance(names, list) and len(names) == 1:
+    if mode == "ANY" and isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
         options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         taken = {"mode", "allowedFunctionNames"}
     elif mode == "VALIDATED" and not names:
@@ -285,7 +285,7 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
         for function in functions:
             function["strict"] = True
         taken = {"mode"} if functions else set()
-    elif mode in _CHOICES and not names:
+    elif isinstance(mode, str) and mode in _CHOICES and not names:
         options["tool_choice"] = _CHOICES[mode]
         taken = {"mode"}
     if rest := {k: v for k, v in calling.items() if k not in taken}:

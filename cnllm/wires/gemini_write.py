@@ -16,7 +16,7 @@ from cnllm.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
 from cnllm.wires.calls import decode_arguments
-from cnllm.wires.paths import blend
+from cnllm.wires.paths import at, blend
 
 __all__ = ["write"]
 
@@ -91,6 +91,8 @@ def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
         case ToolResult():
             return {"functionResponse": _result(part, names)}
         case Opaque():
+            if part.seal is None and (file := _file(part.data)) is not None:
+                return file
             own = part.seal is None or part.seal.protocol == _PROTOCOL
             return dict(part.data) if own and type(part.data) is dict else None
 
@@ -100,6 +102,15 @@ def _media(media: Media) -> dict[str, Any]:
         return {"inlineData": {"mimeType": media.type, "data": media.data}}
     kind = {"mimeType": media.type} if "/" in media.type else {}  # a bare kind ("image") is no MIME type
     return {"fileData": {**kind, "fileUri": media.url}}
+
+
+def _file(data: Any) -> dict[str, Any] | None:
+    """A file as chat completions have it, its content in the part; None for anything else."""
+    url = at(data, "file.file_data")
+    head, comma, content = url.partition(",") if type(url) is str else ("", "", "")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return {"inlineData": {"mimeType": head[5:-7], "data": content}}
 
 
 def _call(call: ToolCall, names: Mapping[str, str]) -> dict[str, Any]:

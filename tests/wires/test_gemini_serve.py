@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -328,3 +329,32 @@ def test_a_conversation_is_the_same_after_it_was_written_and_read(messages: list
     assert plan.notes == []
     assert plain(read(plan.body).messages) == plain(as_messages(messages))
     assert again(plan.body) == plan.body
+
+
+KEYS = [
+    *("contents", "role", "parts", "text", "thought", "functionCall", "functionResponse", "name", "args", "response"),
+    *("id", "inlineData", "data", "mimeType", "tools", "functionDeclarations", "parameters", "type", "toolConfig"),
+    *("functionCallingConfig", "mode", "allowedFunctionNames", "generationConfig", "thinkingConfig", "thinkingLevel"),
+    *("thinkingBudget", "responseMimeType", "responseSchema", "title", "anyOf", "properties", "systemInstruction"),
+]
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "model", "user", "ANY", "application/json"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=20,
+)
+BODIES = st.fixed_dictionaries(
+    {"contents": st.lists(st.fixed_dictionaries({"parts": st.lists(ODD, max_size=2)}) | ODD, max_size=3)},
+    optional=dict.fromkeys(("tools", "toolConfig", "generationConfig", "systemInstruction", "other"), ODD),
+)
+
+
+@given(BODIES | st.dictionaries(st.sampled_from(KEYS), ODD))
+def test_any_body_is_read_or_refused(body: Json) -> None:
+    with contextlib.suppress(ValueError):
+        read(body)
+
+
+def test_a_file_of_openais_shape_is_understood() -> None:
+    file = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,eA=="}}
+    body = engine.build_request(model(), [{"role": "user", "content": [{"type": "text", "text": "?"}, file]}]).body
+    assert body["contents"][0]["parts"][1] == {"inlineData": {"mimeType": "application/pdf", "data": "eA=="}}

@@ -251,3 +251,28 @@ def test_the_vendors_client_gets_errors(genai: Any, server: Server) -> None:
     faulty = {"headers": {"x-cnllm-fault": "status=503"}, "retry_options": {"attempts": 1}}
     with pytest.raises(errors.ServerError):
         genai.models.generate_content(model=NAME, contents="x", config=config(http_options=faulty))
+
+
+# ── from one wire to the other ───────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("name", ["gemini-3.8-flash", "gemini-2.5-flash"])
+def test_a_conversation_moves_between_the_wires(client: Client, server: Server, name: str, back: bool) -> None:
+    native = at(server, name)
+    chat = registry().resolve("glm-4.7", base_url=f"{server.url}/zai")
+    first, second = (native, chat) if back else (chat, native)
+    history: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "in parallel, please"},
+    ]
+    reply = client.call(first, history, reasoning="on", tools=[WEATHER, CLOCK])
+    assert len(reply.tool_calls) == 2
+    picture = cnllm.Media("image/png", "aGk=")
+    history.append(reply.message)
+    history += [Message("tool", [ToolResult(c.id, "21", c.name, media=(picture,))]) for c in reply.tool_calls]
+    history += [{"role": "system", "content": "Be kind."}]
+    reply = client.call(second, history, reasoning="on", tools=[WEATHER, CLOCK])
+    history += [reply.message, {"role": "user", "content": "And?"}]
+    assert client.call(first, history, tools=[WEATHER, CLOCK]).finish in ("stop", "tool_calls")
+    assert client.call(second, history, tools=[WEATHER, CLOCK]).finish in ("stop", "tool_calls")

@@ -279,6 +279,17 @@ def test_signatures_go_to_the_model_that_gave_them_alone() -> None:
     assert "thoughtSignature" not in str(engine.build_request(other, history).body)
 
 
+def test_a_picture_goes_back_to_who_made_it() -> None:
+    history = [USER, turn(Text("Here:"), Media("image/png", "aGk=", None, seal({"thoughtSignature": "s"}))), "And?"]
+    assert plan(history).body["contents"][1]["parts"][1] == {
+        "inlineData": {"mimeType": "image/png", "data": "aGk="},
+        "thoughtSignature": "s",
+    }
+    other = engine.build_request(registry().resolve("glm-4.7"), history)
+    assert "aGk=" not in str(other.body)
+    assert "media-foreign" in codes(other)
+
+
 def test_the_other_door_still_sends_its_own_signatures_back() -> None:
     shim = registry().resolve("google/gemini-3.8-flash")
     extra = {"extra_content": {"google": {"thought_signature": "abc"}}}
