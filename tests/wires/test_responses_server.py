@@ -14,7 +14,7 @@ from cnllm.simulator.server import Server, running
 from cnllm.types import Reasoning, ToolCallStart
 
 WIRE = "openai-responses"
-WEATHER = {
+WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "weather",
@@ -22,7 +22,10 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     },
 }
-CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
+CLOCK: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}},
+}
 FLAT: list[Any] = [{"type": "function", "strict": False, **tool["function"]} for tool in (WEATHER, CLOCK)]
 
 
@@ -105,6 +108,7 @@ def test_a_limit_makes_it_incomplete(client: Client, model: Model) -> None:
 def test_another_endpoints_reasoning_is_refused(client: Client, model: Model) -> None:
     reply = client.call(model, "Hello", reasoning="low")
     [thought, text] = reply.message.parts
+    assert type(thought) is Reasoning
     assert thought.seal is not None
     changed = {**thought.seal.data, "encrypted_content": "made up"}
     with pytest.raises(cnllm.BadRequest):
