@@ -145,6 +145,18 @@ def test_tools_with_reasoning_take_this_wire_of_themselves(client: Client, serve
     assert "wire-routed" not in {note.code for note in plan.notes}
 
 
+def test_a_tool_loop_over_this_wire(client: Client, server: Server) -> None:
+    def weather(place: str) -> str:
+        """The weather of a place."""
+        return f"rain in {place}"
+
+    chat = Registry.load().resolve("openai/gpt-5.6-sol", base_url=f"{server.url}/openai")
+    run = client.run(chat, "weather?", tools=[weather], reasoning="high")
+    assert run.stopped == "done"
+    assert "rain in" in run.reply.text
+    assert [message.role for message in run.messages] == ["user", "assistant", "tool", "assistant"]
+
+
 def said(client: Client, model: Model, messages: Any, streams: bool, **options: Any) -> cnllm.Reply:
     if not streams:
         return client.call(model, messages, **options)
