@@ -144,7 +144,7 @@ def _item(item: dict[str, Any], stamp: Stamp, called: set[str], kept: bool) -> M
             call = _call(item, stamp)
             called.add(call.id)
             return [call]
-        case "function_call_output" if item.get("call_id") in called or not kept:
+        case "function_call_output" if not kept or str(item.get("call_id")) in called:
             return Message("tool", (_result(item, stamp),))
     return [Opaque(item, stamp(None))]
 

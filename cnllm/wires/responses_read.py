@@ -327,7 +327,9 @@ def _call(item: dict[str, Any], record: Item, sink: Sink, arguments: Any) -> lis
         record.raw = [arguments] if piece else record.raw
     else:
         piece = None if before else arguments
-    out = _call_piece(record, piece, sink, None if record.named else item.get("name"), item.get("call_id"))
+    out = _call_piece(
+        record, piece, sink, None if record.named else item.get("name"), item.get("call_id") or item.get("id")
+    )
     beside = {k: v for k, v in item.items() if k not in ("type", "call_id", "name", "arguments") and v is not None}
     if beside and 0 in record.parts:
         sink.seal(beside, record.parts[0][0])

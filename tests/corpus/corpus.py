@@ -35,6 +35,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("azure",),
     "bytedance": ("volcengine",),
     "cerebras": ("cerebras",),
+    "chatgpt": ("chatgpt",),
     "deepseek": ("deepseek",),
     "google": ("google",),
     "groq": ("groq",),

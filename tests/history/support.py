@@ -62,8 +62,9 @@ def distinct() -> tuple[Model, ...]:
     found: dict[bytes, Model] = {}
     for name in BUILTIN.names():
         model = BUILTIN.resolve(name)
-        if model.protocol == "openai-chat":
-            found.setdefault(signature(model), model)
+        if model.protocol == "openai-chat":  # and stays on it, whatever is asked for
+            chosen = BUILTIN.resolve(name, protocol="openai-chat")
+            found.setdefault(signature(chosen), chosen)
     return tuple(found.values())
 
 

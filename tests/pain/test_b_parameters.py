@@ -496,8 +496,8 @@ def test_B17_tool_schemas_are_brought_into_the_declared_dialect(name: str) -> No
 
 @pytest.mark.parametrize("name", ["deepseek/deepseek-flash", "openai/gpt-6-sol"])
 def test_B17_where_no_dialect_is_declared_the_schema_goes_out_as_it_came(name: str) -> None:
-    sent = plan(name, tools=[tool("look", SCHEMA)]).body["tools"][0]["function"]["parameters"]
-    assert sent == SCHEMA
+    sent = plan(name, tools=[tool("look", SCHEMA)]).body["tools"][0]
+    assert sent.get("function", sent)["parameters"] == SCHEMA
 
 
 # ── B18 ──────────────────────────────────────────────────────────────────────

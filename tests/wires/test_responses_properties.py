@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -96,6 +97,22 @@ def test_no_stream_raises(events: list[dict[str, Any]]) -> None:
     for event in events:
         parser.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
     parser.end()
+
+
+KEYS = ["input", "instructions", "tools", "tool_choice", "reasoning", "text", "model", "stream", "conversation"]
+KINDS = ["message", "reasoning", "function_call", "function_call_output", "item_reference", "input_text", "input_image"]
+ODD_ITEMS = st.dictionaries(st.sampled_from([*WORDS, "role", "output", "image_url"]), ANY).flatmap(
+    lambda item: st.sampled_from([*KINDS, None]).map(lambda kind: {**item, "role": "assistant", "type": kind})
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ANY), st.lists(ODD_ITEMS | ANY, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_no_request_raises_anything_but_what_is_wrong_with_it(body: dict[str, Any], items: list[Any]) -> None:
+    with contextlib.suppress(ValueError):
+        engine.decode_request(WIRE, {**body, "input": items}, origin=MODEL)
+    with contextlib.suppress(ValueError):
+        engine.decode_request(WIRE, body, origin=MODEL)
 
 
 # ── replies ──────────────────────────────────────────────────────────────────

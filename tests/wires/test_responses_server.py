@@ -108,6 +108,7 @@ def test_a_limit_makes_it_incomplete(client: Client, model: Model) -> None:
 def test_another_endpoints_reasoning_is_refused(client: Client, model: Model) -> None:
     reply = client.call(model, "Hello", reasoning="low")
     [thought, text] = reply.message.parts
+    assert type(thought) is Reasoning
     assert thought.seal is not None
     changed = {**thought.seal.data, "encrypted_content": "made up"}
     with pytest.raises(cnllm.BadRequest):
@@ -142,6 +143,18 @@ def test_tools_with_reasoning_take_this_wire_of_themselves(client: Client, serve
     plan = client.plan(chosen, "weather?", tools=[WEATHER])
     assert plan.url.endswith("/chat/completions")
     assert "wire-routed" not in {note.code for note in plan.notes}
+
+
+def test_a_tool_loop_over_this_wire(client: Client, server: Server) -> None:
+    def weather(place: str) -> str:
+        """The weather of a place."""
+        return f"rain in {place}"
+
+    chat = Registry.load().resolve("openai/gpt-5.6-sol", base_url=f"{server.url}/openai")
+    run = client.run(chat, "weather?", tools=[weather], reasoning="high")
+    assert run.stopped == "done"
+    assert "rain in" in run.reply.text
+    assert [message.role for message in run.messages] == ["user", "assistant", "tool", "assistant"]
 
 
 def said(client: Client, model: Model, messages: Any, streams: bool, **options: Any) -> cnllm.Reply:

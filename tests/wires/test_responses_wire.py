@@ -170,6 +170,17 @@ def test_an_endpoint_that_thinks_in_the_open_takes_it_so() -> None:
     assert model.flags.path == "/responses"
 
 
+def test_what_an_unknown_server_may_not_take_is_not_sent() -> None:
+    model = REGISTRY.resolve("openai-compatible/m", protocol=WIRE, base_url="http://127.0.0.1:9/v1")
+    turn = Message("assistant", (ToolCall("call_1", "f", {}, "{}"),), model.name)
+    result = Message("tool", (ToolResult("call_1", "see", media=(Media("image/png", "AAAA"),)),))
+    sent = body({"role": "developer", "content": "d"}, "hi", turn, result, model=model)["input"]
+    assert sent[0]["role"] == "system"
+    assert sent[3]["output"] == "see"
+    assert sent[4]["role"] == "user"
+    assert sent[4]["content"][-1]["type"] == "input_image"
+
+
 def test_a_key_goes_where_the_endpoint_wants_it() -> None:
     azure = REGISTRY.resolve("azure/d", protocol=WIRE, base_url="https://r.test/openai/v1")
     plan = engine.build_request(azure, "hi")
