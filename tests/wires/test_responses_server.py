@@ -108,7 +108,7 @@ def test_a_limit_makes_it_incomplete(client: Client, model: Model) -> None:
 def test_another_endpoints_reasoning_is_refused(client: Client, model: Model) -> None:
     reply = client.call(model, "Hello", reasoning="low")
     [thought, text] = reply.message.parts
-    assert type(thought) is Reasoning
+    assert isinstance(thought, Reasoning)
     assert thought.seal is not None
     changed = {**thought.seal.data, "encrypted_content": "made up"}
     with pytest.raises(cnllm.BadRequest):
