@@ -256,6 +256,8 @@ def test_where_and_with_what_it_is_sent() -> None:
     assert found.headers["x-api-key"] == "{key}"
     assert found.headers["anthropic-version"] == "2023-06-01"
     assert found.body["stream"] is True
+    assert "anthropic-beta" not in found.headers
+    assert "interleaved" in plan("Hi", tools=[TOOL], reasoning=2000).headers["anthropic-beta"]
     assert plan("Hi", of="minimax-cn/MiniMax-M3").url == "https://api.minimax.cn/anthropic/v1/messages"
 
 
