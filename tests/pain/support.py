@@ -27,7 +27,8 @@ BUILT_IN = re.compile(r"(^|[/\\])providers\.toml:\d+$")
 
 # ── registry and request ─────────────────────────────────────────────────────
 def model(name: str, **options: Any) -> cnllm.Model:
-    return cnllm.Registry.load().resolve(name, **options)
+    """A model over chat completions, also where what is asked for would be routed to another wire."""
+    return cnllm.Registry.load().resolve(name, **{"protocol": "openai-chat", **options})
 
 
 def anywhere(url: str = "http://127.0.0.1:9/v1") -> cnllm.Model:
