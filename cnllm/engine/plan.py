@@ -96,7 +96,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         raise ValueError("messages is empty; there is nothing to send")
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     if (over := _better(model, mode := _mode(asked, turns, model, stream))) is not None:
-        return _routed(model, over, mode, messages, stream, options)
+        return _routed(model, over, mode, turns, stream, options)
     asked, spoken = _tools_possible(asked, model.flags, ledger)
     mode = _mode(asked, turns, model, stream)
     flags = model.under(mode)

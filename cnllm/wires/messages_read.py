@@ -180,8 +180,6 @@ def _added(delta: dict[str, Any], place: Any, sink: Sink) -> list[Event]:
         _gathered(opened.beside, delta)
     if opened.kind in (_TEXT, _THOUGHT, _CALL):
         _sealed(opened, sink)
-    else:
-        sink.seal(_whole(opened))
     return []
 
 
@@ -204,6 +202,8 @@ def _close(sink: Sink) -> list[Event]:
     out: list[Event] = []
     if opened.kind == _CALL and not any(opened.pieces) and opened.given not in (None, {}):
         out += sink.call_pieces([{"index": opened.place, "function": {"arguments": opened.given}}], False)
+    if opened.kind not in (_TEXT, _THOUGHT, _CALL):
+        sink.seal(_whole(opened))  # once, not with every piece: a program to run may come in thousands
     return out + sink.end_block()
 
 
