@@ -81,6 +81,17 @@ def test_the_root_imports_no_command(machine: Machine) -> None:
     assert "msgspec" not in loaded
 
 
+@pytest.mark.parametrize(("how", "own"), [("program()", True), ("main(['--version'])", False)])
+def test_only_the_program_tunes_the_collector_of_its_process(machine: Machine, how: str, own: bool) -> None:
+    code = (
+        "import gc, sys; before = gc.get_threshold(); sys.argv = ['cnllm', '--version']\n"
+        f"from cnllm.cli import main, program; {how}\n"
+        "print(gc.get_threshold() != before, gc.get_freeze_count() > 0, gc.isenabled(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
+    assert done.stderr == f"{own} {own} True\n"
+
+
 def test_version(machine: Machine) -> None:
     done = machine.run("--version")
     assert done.out.startswith("cnllm ")

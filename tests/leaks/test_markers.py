@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.leaks import markers
 from cnllm.leaks.markers import Markers
 
 SPELT = ("<tool_call>", "[TOOL_CALLS]", "<|tool_calls_section_begin|>", "<｜DSML｜function_calls>")
@@ -26,7 +25,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(pattern)
         return real(pattern, *more)
 
-    monkeypatch.setattr(markers.re, "compile", compile_)
+    monkeypatch.setattr(f"{Markers.__module__}.re.compile", compile_)
     return seen
 
 
