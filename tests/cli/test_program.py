@@ -99,7 +99,7 @@ SIMULATES = ["call", "--model", "glm-4.7", "--simulate", "--no-log", "Hi"]
         ([], COMPLETES | {"COMP_WORDS": "cnllm models list --provider z", "COMP_CWORD": "4"}, LISTS),
         (["call", "--help"], {}, LISTS),
         (SIMULATES, {}, CALLS),
-        (SIMULATES, {"CNLLM_TIMEOUT": ""}, CALLS),
+        (SIMULATES, {"CNLLM_TIMEOUT": "30", "CNLLM_ATTEMPTS": "2"}, CALLS),
     ],
 )
 def test_what_a_command_has_no_use_for_is_not_imported(
