@@ -73,6 +73,13 @@ def test_J1_help_imports_nothing_heavy(machine: Machine, args: list[str]) -> Non
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+def test_importing_cnllm_imports_next_to_nothing() -> None:
+    code = "import sys; sys.path += {!r}; before = set(sys.modules); import cnllm; print(*set(sys.modules) - before)"
+    command = [sys.executable, "-S", "-c", code.format(sys.path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(out.split()) == {"__future__", "cnllm"}
+
+
 def test_the_root_imports_no_command(machine: Machine) -> None:
     code = "import sys; from cnllm.cli import main; main(['--help']); print(list(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
