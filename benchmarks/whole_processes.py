@@ -20,6 +20,17 @@ with httpx.stream("POST", "BASE/chat/completions", json=body, headers=headers) a
             for choice in json.loads(line[6:])["choices"]:
                 print(choice["delta"].get("content") or "", end="", flush=True)
 """
+_STDLIB = """import http.client, json, os, urllib.parse
+url = urllib.parse.urlsplit("BASE/chat/completions")
+body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+headers = {"authorization": "Bearer " + os.environ["BENCH_KEY"], "content-type": "application/json"}
+connection = http.client.HTTPConnection(url.netloc)
+connection.request("POST", url.path, json.dumps(body), headers)
+for line in connection.getresponse():
+    if line.startswith(b"data: {"):
+        for choice in json.loads(line[6:])["choices"]:
+            print(choice["delta"].get("content") or "", end="", flush=True)
+"""
 _SDK = """import os, openai
 client = openai.OpenAI(api_key=os.environ["BENCH_KEY"], base_url="BASE")
 body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "stream": True}
@@ -27,6 +38,7 @@ for chunk in client.chat.completions.create(**body):
     for choice in chunk.choices:
         print(choice.delta.content or "", end="", flush=True)
 """
+_TAB = ("_CNLLM_COMPLETE=bash_complete", "COMP_CWORD=3", "COMP_WORDS=cnllm call --model glm")
 _LOAD = """import json, sys, time
 from cnllm import Registry
 name, base_url, *paths = sys.argv[1:]
@@ -73,10 +85,11 @@ def _milliseconds(section: Section, measured: Measured) -> dict[str, list[float]
 
 
 def cold(bench: Bench) -> Section:
-    """Target 5: import, --help, and one whole call from the shell."""
+    """Target 5: import, --help, one whole call from the shell, the list of all models, and a name completed."""
     python, cnllm = venvs.binary(), venvs.binary("cnllm")
     base, text = f"http://127.0.0.1:{bench.port}/m200t/v1", "".join(texts(200)[1]).strip()
-    for name, script in {"bare_click.py": _CLICK, "hand.py": _HAND, "sdk.py": _SDK}.items():
+    scripts = {"bare_click.py": _CLICK, "hand.py": _HAND, "stdlib.py": _STDLIB, "sdk.py": _SDK}
+    for name, script in scripts.items():
         (bench.home / name).write_text(script.replace("BASE", base))
     options = ["--model", "openai-compatible/x", "--base-url", base, "--key-env", "BENCH_KEY"]
     commands: dict[str, Command] = {
@@ -85,21 +98,26 @@ def cold(bench: Bench) -> Section:
         "bare click --help": [python, "bare_click.py", "--help"],
         "cnllm --help": [cnllm, "--help"],
         "httpx script, one streamed call": [python, "hand.py"],
+        "http.client script, the same": [python, "stdlib.py"],
         "cnllm call, the same": [cnllm, "call", *options, "hi"],
         "openai SDK script, the same": [python, "sdk.py"],
         "cnllm models list": [cnllm, "models", "list"],
+        "cnllm call --model glm<Tab>": ["env", *_TAB, cnllm],
         "cnllm call --simulate --no-log": [cnllm, "call", "--model", "glm-4.7", "--simulate", "--no-log", "hi"],
         "cnllm call --simulate": [cnllm, "call", "--model", "glm-4.7", "--simulate", "hi"],
     }
-    bare, imported, click, helped, hand, called, sdk, listed, unkept, kept = commands
-    checks = {click: "Usage", helped: "Usage", hand: text, called: text, sdk: text, listed: "glm-4.7"}
+    bare, imported, click, helped, hand, stdlib, called, sdk, listed, completed, unkept, kept = commands
+    checks = {click: "Usage", helped: "Usage", listed: "glm-4.7", completed: "plain,glm-4.7\n"}
+    checks |= dict.fromkeys((hand, stdlib, called, sdk), text)
     section = Section("cold: whole processes", f"process | wall ms | CPU ms | wall, x {bare}")
     wall = _milliseconds(section, bench.processes(commands, checks))
     section.goals = [
         Goal("import cnllm: wall beyond `python -c pass`", beyond(wall[imported], wall[bare]), 15, "ms"),
-        Goal("cnllm --help: wall against a bare click program", ratio(wall[helped], wall[click]), 1.3),
-        Goal("cnllm call, whole process: wall against an httpx script", ratio(wall[called], wall[hand]), 1.3),
-        Goal("cnllm models list: wall beyond `python -c pass`", beyond(wall[listed], wall[bare]), 150, "ms"),
+        Goal("cnllm --help: wall against a bare click program", ratio(wall[helped], wall[click]), 1.2),
+        Goal("cnllm call, whole process: wall against an httpx script", ratio(wall[called], wall[hand]), 1.15),
+        Goal("cnllm call, whole process: wall against an http.client script", ratio(wall[called], wall[stdlib]), 2),
+        Goal("cnllm models list: wall against cnllm --help", ratio(wall[listed], wall[helped]), 1.5),
+        Goal("a model's name completed: wall of the whole process", spread(wall[completed]), 60, "ms"),
         Goal("a call kept on disk: wall beyond one with --no-log", beyond(wall[kept], wall[unkept]), 15, "ms"),
     ]
     return section

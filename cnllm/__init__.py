@@ -10,10 +10,10 @@ Names are imported when they are first used, so that `import cnllm` costs next t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know the name; importing typing for it would be half of what all this costs
 if TYPE_CHECKING:
+    from typing import Any
+
     from cnllm import engine as engine
     from cnllm.client import AsyncClient, AsyncStream, Client, Stream
     from cnllm.engine.plan import Plan
@@ -179,6 +179,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name == "engine":
         return importlib.import_module("cnllm.engine")
     if name not in _HOME:

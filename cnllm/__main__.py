@@ -2,7 +2,7 @@
 
 import sys
 
-from cnllm.cli import main
+from cnllm.cli import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

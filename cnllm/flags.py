@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from cnllm.levels import LEVELS
+
 __all__ = [
     "LEVELS",
     "Auth",
@@ -38,9 +40,6 @@ __all__ = [
     "Tools",
     "UsagePaths",
 ]
-
-LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""The levels of reasoning a caller may name, weakest first."""
 
 
 def _d(text: str) -> Meta:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -116,6 +114,8 @@ def _repair(file: Path, descriptor: int) -> None:
             f"other users can open the keys file {file} (mode {stat.S_IMODE(mode):04o})",
             hint=f"chmod 600 {file}, and consider its keys as known to others",
         ) from error
+    import logging
+
     logging.getLogger(__name__).warning(
         "cnllm: other users could open the keys file %s (mode %04o); it is 0600 now", file, stat.S_IMODE(mode)
     )
@@ -148,6 +148,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write(target: Path, kept: dict[str, str]) -> None:
+    import tempfile
+
     descriptor, temporary = tempfile.mkstemp(prefix=".keys-", dir=target.parent)  # mkstemp makes it 0600
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:

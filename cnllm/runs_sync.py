@@ -9,9 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cnllm.engine.loop import Loop
 from cnllm.engine.todo import Approve, Ask, Execute, Report
@@ -20,6 +19,9 @@ from cnllm.jobs import Job, at_once, failure, outlasted, result
 from cnllm.model import Model
 from cnllm.runs import Rules, Told, ended_early, prepared
 from cnllm.types import Event, Finished
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 __all__ = ["Run", "Runs"]
 
@@ -93,6 +95,8 @@ class Run(Told):
 
     def __init__(self, loop: Loop, rules: Rules, toolbox: Any, opened: Callable[[Ask], Any]) -> None:
         super().__init__(loop, rules, toolbox, opened)
+        from queue import SimpleQueue
+
         self._mail: SimpleQueue[Any] = SimpleQueue()  # all that this thread waits for comes here
         self._events = self._drive()
 
@@ -228,6 +232,8 @@ class Run(Told):
         """The next one to end; None when the time of one of them is up."""
         ends = [until for _, until in running.values() if until is not None]
         wait = min(max(0.0, min(ends) - time.monotonic()), threading.TIMEOUT_MAX) if ends else None
+        from queue import Empty
+
         try:
             return self._mail.get(timeout=wait)[0]
         except Empty:

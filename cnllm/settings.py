@@ -1,6 +1,7 @@
 """Settings from the environment: how long to wait and how often to try, for clients that are not told otherwise.
 
-pydantic-settings reads and checks them; it is imported only when one is set.
+pydantic-settings reads and checks them. It takes longer to import than a short call takes, so plain numbers are read
+without it; whatever else is said is its business.
 """
 
 from __future__ import annotations
@@ -36,13 +37,27 @@ def from_environment() -> Settings:
     """The settings in force. Raises `CnllmError` naming a variable whose value is no number or out of range."""
     if not any(os.environ.get(name) for name in _VARIABLES):
         return Settings()
-    read = _read()
+    read = _plain() or _read()
     base = Timeouts.of(read["timeout"])
     waits = {name: read[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
     return Settings(
         timeouts=Timeouts(**{name: getattr(base, name) if value is None else value for name, value in waits.items()}),
         retry=Retry() if read["attempts"] is None else Retry(attempts=read["attempts"]),
     )
+
+
+def _plain() -> dict[str, Any] | None:
+    """The same as `_read` where there is nothing but plain numbers under these very names; None where there is more."""
+    given = {name: value for name, value in os.environ.items() if name.upper() in _VARIABLES and value}
+    read: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in _VARIABLES}
+    for name, value in given.items():
+        whole, _, part = value.partition(".")
+        digits = whole + part if name != "CNLLM_ATTEMPTS" else value
+        plain = name in _VARIABLES and digits.isascii() and digits.isdigit() and len(whole) > 0 and len(digits) < 10
+        if not plain or not int(digits) or value.endswith("."):
+            return None
+        read[name.removeprefix("CNLLM_").lower()] = int(value) if name == "CNLLM_ATTEMPTS" else float(value)
+    return read
 
 
 def _read() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from platformdirs import PlatformDirs
 
 from cnllm import keys, paths
 from cnllm.errors import CnllmError
@@ -169,6 +170,20 @@ def test_folders_can_be_moved_and_are_not_made(tmp_path: Path, monkeypatch: pyte
         assert not folder().exists()
         monkeypatch.setenv(variable, "")
         assert folder().name == "cnllm"
+
+
+@pytest.mark.parametrize("home", ["/home/someone", "/home/someone/", "relative", "", None])
+@pytest.mark.parametrize("base", ["/somewhere", "/some where/", "relative", "~/mine", " ", "", None])
+def test_folders_are_those_of_platformdirs(home: str | None, base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"HOME": home, **{f"XDG_{kind}_HOME": base for kind in ("CONFIG", "DATA", "CACHE")}}
+    for variable, value in given.items():
+        monkeypatch.delenv(variable, raising=False)
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+    dirs = PlatformDirs("cnllm", appauthor=False)
+    for kind, folder in (("CONFIG", paths.config_dir), ("DATA", paths.data_dir), ("CACHE", paths.cache_dir)):
+        monkeypatch.delenv(f"CNLLM_{kind}_DIR", raising=False)
+        assert str(folder()) == str(Path(getattr(dirs, f"user_{kind.lower()}_dir")))
 
 
 def test_importing_paths_and_keys_brings_no_platformdirs() -> None:

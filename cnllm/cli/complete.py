@@ -12,10 +12,10 @@ SHELLS = ("bash", "zsh", "fish")
 def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Short names and PROVIDER/ID that begin so; none where the registry is broken, for `check` says so."""
     from cnllm.errors import CnllmError
-    from cnllm.registry import Registry
+    from cnllm.registry import summary
 
     try:
-        return Registry.load().complete(incomplete)
+        return summary.names().complete(incomplete)
     except CnllmError:
         return []
 
@@ -24,10 +24,10 @@ def key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     """Providers that begin so, and names that are kept."""
     from cnllm import keys
     from cnllm.errors import CnllmError
-    from cnllm.registry import Registry
+    from cnllm.registry import summary
 
     try:
-        return [name for name in [*Registry.load().providers, *keys.names()] if name.startswith(incomplete)]
+        return [name for name in [*summary.names().providers, *keys.names()] if name.startswith(incomplete)]
     except CnllmError:
         return []
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import errors, options, render, rows, streams, terminal
-from cnllm.cli.table import table
+from cnllm.cli import errors, options, out, rows, streams, terminal
 
 if TYPE_CHECKING:
-    from cnllm.model import Model
+    from cnllm.registry.summary import Listing
 
 __all__ = ["list_"]
 
@@ -26,7 +25,7 @@ EXAMPLES = options.examples(
 HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (IN / OUT)")
 
 
-class Listing(options.Command):
+class Described(options.Command):
     """A command whose help says what each capability means."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -47,15 +46,15 @@ def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from cnllm.errors import CnllmError
-    from cnllm.registry import Registry
+    from cnllm.registry import summary
 
     try:
-        return [name for name in Registry.load().providers if name.startswith(incomplete)]
+        return [name for name in summary.names().providers if name.startswith(incomplete)]
     except CnllmError:
         return []
 
 
-@click.command("list", cls=Listing, epilog=EXAMPLES)
+@click.command("list", cls=Described, epilog=EXAMPLES)
 @click.argument("part", required=False)
 @click.option(
     "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Of P. Repeatable."
@@ -78,21 +77,23 @@ def list_(part: str | None, as_json: bool, **filters: Any) -> None:
 
 
 def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
-    from cnllm.registry import Registry
+    from cnllm.registry import summary
 
-    registry = Registry.load()
-    short = rows.short_names(registry)
-    asked = _Asked(registry.providers, **filters)
+    known = summary.listing()
+    short = summary.short_names(known.aliases)
+    asked = _Asked(known, **filters)
     part_ = (part or "").casefold()
-    names = [n for n in registry.names() if any(part_ in x.casefold() for x in (n, *short.get(n, [])))]
-    judged = [(model, asked.fits(model)) for model in map(registry.resolve, names) if asked.is_of(model)]
-    chosen = [model for model, fits in judged if fits or (fits is None and asked.maybe)]
+    names = [n for n in known.models if any(part_ in x.casefold() for x in (n, *short.get(n, ())))]
+    judged = [(row, asked.fits(row)) for row in map(known.row, names) if asked.is_of(row)]
+    chosen = [row for row, fits in judged if fits or (fits is None and asked.maybe)]
     unknown = 0 if asked.maybe else sum(fits is None for _, fits in judged)
     if as_json:
-        render.dump([rows.row(model, short.get(model.name, [])) for model in chosen])
+        out.dump(chosen)
     elif chosen:
+        from cnllm.cli.table import table
+
         heads = (*HEADS, *(word.upper() for word in asked.wanted))
-        render.emit(table(heads, [_cells(model, short, asked.wanted) for model in chosen], frozenset({2, 3})))
+        out.emit(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
     elif not asked.filters:
         streams.say(f"no model is called anything like {terminal.escape(part or '')}")
     if asked.filters:
@@ -117,7 +118,7 @@ class _Asked:
 
     def __init__(
         self,
-        known: list[str],
+        known: Listing,
         *,
         providers: tuple[str, ...],
         wanted: tuple[str, ...],
@@ -126,43 +127,44 @@ class _Asked:
         context: int | None,
         maybe: bool,
     ) -> None:
-        self.providers = {_one_of(p.casefold(), known, "provider", "cnllm models list lists them") for p in providers}
-        self.wanted = tuple(dict.fromkeys(_capability(word) for word in ",".join(wanted).split(",") if word.strip()))
+        listed = "cnllm models list lists them"
+        self.providers = {_one_of(p.casefold(), known.providers, "provider", listed) for p in providers}
+        words = [word for word in ",".join(wanted).split(",") if word.strip()]
+        self.wanted = tuple(dict.fromkeys(_capability(word, known.kinds) for word in words))
         self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
         self.filters = bool(providers or self.wanted or currency) or max_price is not None or context is not None
 
-    def is_of(self, model: Model) -> bool:
+    def is_of(self, row: dict[str, Any]) -> bool:
         """Is it of one of the providers?"""
-        return not self.providers or model.provider in self.providers
+        return not self.providers or row["provider"] in self.providers
 
-    def fits(self, model: Model) -> bool | None:
+    def fits(self, row: dict[str, Any]) -> bool | None:
         """Does a model have all that is asked for? None where that is not known."""
-        states = [self._context(model), self._price(model), self._currency(model), *_states(model, self.wanted)]
+        if not self.filters:
+            return True
+        states = [self._context(row), self._price(row), self._currency(row), *_states(row, self.wanted)]
         return False if False in states else None if None in states else True
 
-    def _context(self, model: Model) -> bool | None:
+    def _context(self, row: dict[str, Any]) -> bool | None:
         if self.context is None:
             return True
-        limits = model.flags.limits
-        return None if limits is None or limits.context is None else limits.context >= self.context
+        return None if row["context"] is None else row["context"] >= self.context
 
-    def _price(self, model: Model) -> bool | None:
+    def _price(self, row: dict[str, Any]) -> bool | None:
         if self.max_price is None:
             return True
-        price = model.flags.price
-        return None if price is None or price.output is None else price.output <= self.max_price
+        price = (row["price"] or {}).get("output")
+        return None if price is None else price <= self.max_price
 
-    def _currency(self, model: Model) -> bool | None:
+    def _currency(self, row: dict[str, Any]) -> bool | None:
         if not self.currency:
             return True
-        price = model.flags.price
-        return None if price is None or price.currency is None else price.currency == self.currency
+        currency = (row["price"] or {}).get("currency")
+        return None if currency is None else currency == self.currency
 
 
-def _capability(word: str) -> str:
-    from cnllm.registry.capabilities import KINDS
-
-    return _one_of(word.strip().casefold(), list(KINDS), "capability", f"--can takes {', '.join(KINDS)}")
+def _capability(word: str, kinds: list[str]) -> str:
+    return _one_of(word.strip().casefold(), kinds, "capability", f"--can takes {', '.join(kinds)}")
 
 
 def _one_of(word: str, known: list[str], what: str, hint: str) -> str:
@@ -175,25 +177,18 @@ def _one_of(word: str, known: list[str], what: str, hint: str) -> str:
     return found
 
 
-def _states(model: Model, wanted: tuple[str, ...]) -> list[bool | None]:
-    if not wanted:
-        return []
-    from cnllm.registry.capabilities import capabilities
-
-    found = capabilities(model)
-    return [found[word].value for word in wanted]
+def _states(row: dict[str, Any], wanted: tuple[str, ...]) -> list[bool | None]:
+    return [row["capabilities"][word] for word in wanted]
 
 
-def _cells(model: Model, short: dict[str, list[str]], wanted: tuple[str, ...]) -> tuple[str, ...]:
-    flags = model.flags
-    limits, status = flags.limits, flags.status
+def _cells(row: dict[str, Any], wanted: tuple[str, ...]) -> tuple[str, ...]:
     return (
-        model.name + (" (retired)" if status and status.is_ == "retired" else ""),
-        ", ".join(short.get(model.name, [])),
-        rows.count(limits.context if limits else None),
-        rows.count(limits.output if limits else None),
-        ", ".join(flags.input or [rows.UNKNOWN]),
-        (flags.reasoning.mode if flags.reasoning else None) or rows.UNKNOWN,
-        rows.price(flags.price),
-        *(rows.state(value) for value in _states(model, wanted)),
+        row["name"] + (" (retired)" if row["status"] == "retired" else ""),
+        ", ".join(row["short"]),
+        rows.count(row["context"]),
+        rows.count(row["output"]),
+        ", ".join(row["input"] or [rows.UNKNOWN]),
+        row["reasoning"] or rows.UNKNOWN,
+        rows.price(row["price"]),
+        *(rows.state(value) for value in _states(row, wanted)),
     )

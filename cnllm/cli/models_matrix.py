@@ -24,12 +24,12 @@ def matrix(file: str) -> None:
     The page needs nothing else. It is searched, filtered and sorted in the browser, and tells the source of each cell.
     """
     from cnllm.cli.matrix_page import page
-    from cnllm.cli.rows import short_names
     from cnllm.registry import Registry
+    from cnllm.registry.summary import short_names
 
     registry = Registry.load()
     names = registry.names()
-    text = page([registry.resolve(name) for name in names], short_names(registry))
+    text = page([registry.resolve(name) for name in names], short_names(registry.aliases))
     if file == "-":
         render.emit(text)
         return

@@ -44,8 +44,12 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
 
         render.emit(explained(found))
     elif as_json:
-        short = rows.short_names(registry).get(found.name, [])
-        render.dump(rows.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)})
+        from cnllm.registry import summary
+
+        short = summary.short_names(registry.aliases).get(found.name, [])
+        render.dump(
+            summary.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)}
+        )
     else:
         render.emit(_card(found, registry.wires(model)))
 

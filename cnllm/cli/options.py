@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import complete, errors
-from cnllm.flags import LEVELS
+from cnllm.levels import LEVELS
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str | int]

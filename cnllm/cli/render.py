@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
 
 from cnllm.cli import streams, terminal
 from cnllm.cli.errors import hide
+from cnllm.cli.out import dump, emit
 from cnllm.redact import redact
 from cnllm.types import (
     Event,
@@ -36,18 +37,6 @@ __all__ = ["Line", "Lines", "Returned", "Screen", "Silent", "View", "dump", "emi
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 _SHORT = 300  # characters of a tool's result
-
-
-def dump(value: Any) -> None:
-    """One JSON value on stdout: on a line of its own, or laid out for a terminal."""
-    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
-    emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
-
-
-def emit(text: str) -> None:
-    """A line on stdout, at once."""
-    sys.stdout.write(redact(text, hide()) + "\n")
-    sys.stdout.flush()
 
 
 class View(Protocol):

@@ -1,16 +1,10 @@
-"""What the listings say of a model, as data and in words."""
+"""What the listings say of a model, in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cnllm.cli.shapes import Row
-    from cnllm.flags import Price
-    from cnllm.model import Model
-    from cnllm.registry import Registry
-
-__all__ = ["UNKNOWN", "amount", "builtin", "count", "price", "row", "short_names", "state"]
+__all__ = ["UNKNOWN", "amount", "builtin", "count", "price", "state"]
 
 UNKNOWN = "?"
 
@@ -22,38 +16,6 @@ def builtin(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
-def short_names(registry: Registry) -> dict[str, list[str]]:
-    """The aliases of each model, by its name."""
-    short: dict[str, list[str]] = {}
-    for alias, name in registry.aliases.items():
-        short.setdefault(name, []).append(alias)
-    return {name: sorted(aliases) for name, aliases in short.items()}
-
-
-def row(model: Model, short: list[str]) -> Row:
-    """What `--json` says of a model; null is unknown."""
-    from cnllm.registry.capabilities import capabilities
-
-    flags = model.flags
-    limits, status = flags.limits, flags.status
-    return {
-        "name": model.name,
-        "id": model.id,
-        "provider": model.provider,
-        "protocol": model.protocol,
-        "short": short,
-        "title": flags.title,
-        "context": limits.context if limits else None,
-        "output": limits.output if limits else None,
-        "input": flags.input,
-        "reasoning": flags.reasoning.mode if flags.reasoning else None,
-        "price": builtin(flags.price) if flags.price else None,
-        "status": status.is_ if status else None,
-        "capabilities": {name: found.value for name, found in capabilities(model).items()},
-    }
-
-
-# ── in words ─────────────────────────────────────────────────────────────────
 def state(value: bool | None) -> str:
     """yes, no or ?."""
     return UNKNOWN if value is None else "yes" if value else "no"
@@ -69,8 +31,10 @@ def amount(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.10g}"
 
 
-def price(said: Price | None) -> str:
+def price(said: dict[str, Any] | None) -> str:
     """ "0.6 / 2.2 USD": a million tokens in and out."""
-    if said is None or (said.input is None and said.output is None):
+    said = said or {}
+    given, taken = said.get("input"), said.get("output")
+    if given is None and taken is None:
         return UNKNOWN
-    return f"{amount(said.input)} / {amount(said.output)} {said.currency or ''}".rstrip()
+    return f"{amount(given)} / {amount(taken)} {said.get('currency') or ''}".rstrip()

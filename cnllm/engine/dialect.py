@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["adapted"]
+import msgspec
+
+__all__ = ["adapted", "changed"]
 
 Schema = dict[str, Any]
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -18,7 +21,31 @@ _KINDS = {
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
+_KEPT = 65_536  # bytes of a schema that is kept
 _EXPANSIONS = 500  # references written out in full; what is meant more often than this ends as its bare type
+
+
+def changed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
+    """As `adapted`, or None where that changes nothing. A loop offers the same tools again and again: each is adapted
+    once, and what is kept of it is bytes, so that no request shares a schema with another.
+    """
+    try:
+        said = msgspec.json.encode(schema)
+        same = len(said) <= _KEPT and msgspec.json.decode(said) == schema
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        same = False
+    if not same:  # it holds what JSON would not give back
+        out = adapted(schema, rules, drop)
+        return None if out == schema else out
+    kept = _kept(said, tuple(rules), tuple(drop))
+    return None if kept is None else msgspec.json.decode(kept)
+
+
+@lru_cache(maxsize=256)
+def _kept(said: bytes, rules: tuple[str, ...], drop: tuple[str, ...]) -> bytes | None:
+    schema = msgspec.json.decode(said)
+    out = adapted(schema, rules, drop)
+    return None if out == schema else msgspec.json.encode(out)
 
 
 def adapted(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema:

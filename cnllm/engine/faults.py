@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from msgspec import Struct
@@ -178,6 +177,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
     if said.isascii() and said.replace(".", "", 1).isdigit():
         return float(said)
+    from email.utils import parsedate_to_datetime  # a call that goes well has no time for it
+
     try:
         then = parsedate_to_datetime(said).timestamp()
         now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()

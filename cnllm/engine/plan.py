@@ -372,8 +372,8 @@ def _offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple
 def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     if not tool.parameters:
         return tool
-    schema = dialect.adapted(tool.parameters, rules.schema or (), rules.schema_drop or ())
-    if schema == tool.parameters:
+    schema = dialect.changed(tool.parameters, rules.schema or (), rules.schema_drop or ())
+    if schema is None:
         return tool
     did = "put into the subset of JSON Schema that the endpoint takes"
     flag = "tools.schema" if rules.schema else "tools.schema_drop"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 __all__ = ["BARS", "Markers", "loose"]
 
@@ -83,19 +83,18 @@ def _alternation(markers: tuple[str, ...]) -> str:
 
 
 class Markers:
-    """Some markers at once. Immutable; the same markers share one (`Markers.of`)."""
+    """Some markers at once. Immutable; the same markers share one (`Markers.of`).
 
-    __slots__ = ("_any", "_beginning", "_cores", "_each", "_first", "_heads", "_needles", "longest", "markers")
+    Compiling them takes as long as a short call, and most replies hold nothing with which a marker begins: the patterns
+    of whole markers and of their beginnings are compiled when a text first asks for them.
+    """
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self.markers = markers
-        self._each = [re.compile(loose(marker)) for marker in markers]
-        self._any = re.compile(_alternation(markers))
         self._cores = tuple(map(_core, markers))
         self._needles: dict[str, list[str]] = {}
         for marker, core in zip(markers, self._cores, strict=True):
             self._needles.setdefault(_needle(marker), []).append(core)
-        self._beginning = re.compile("|".join(_beginnings(marker) for marker in markers))
         starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
         self._first = re.compile("|".join(sorted(starts)))
         # Where no marker has its first character a second time, only the last one in a text can begin one at its end.
@@ -109,10 +108,24 @@ class Markers:
         """The same for the same markers."""
         return Markers(markers)
 
+    @cached_property
+    def _each(self) -> list[re.Pattern[str]]:
+        return [re.compile(loose(marker)) for marker in self.markers]
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return re.compile(_alternation(self.markers))
+
+    @cached_property
+    def _beginning(self) -> re.Pattern[str]:
+        return re.compile("|".join(_beginnings(marker) for marker in self.markers))
+
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
         """(start, end, which) of the first marker at or after `start`; of several there, the longest."""
         if len(text) - start > _LONG and not self._may_hold(text, start):
             return None
+        if "_any" not in self.__dict__ and self._first.search(text, start) is None:
+            return None  # not worth compiling what finds more than a first character
         found = self._any.search(text, start)
         if found is None:
             return None

@@ -7,6 +7,7 @@ accepted, and only looks for the places where keys are set.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 __all__ = ["Lines", "key_lines", "line_of"]
 
@@ -57,7 +58,7 @@ def line_of(text: str, path: list[str]) -> int | None:
         if len(keys) > len(path):
             best = max(best or (0, False, 0), (shared, False, -start - 1))
             continue
-        inside = key_lines(text[header.start() :], first=True)
+        inside = key_lines(text, header.start(), first=True)
         for length in range(len(path), len(keys) - 1, -1):
             line = inside.get("\0".join(path[:length]))
             if line is not None:
@@ -75,6 +76,14 @@ def _long(text: str) -> bool:
     return '\\"""' in text or any("\n" in part for part in between)
 
 
+def _lines(text: str, at: int) -> Iterator[str]:
+    """One by one, for a table is a few lines of thousands."""
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
+
+
 def _closed(text: str, number: int) -> bool:
     """Does a line set a key to what nothing can be added to elsewhere, an inline table or array?"""
     line = text.split("\n", number)[number - 1]
@@ -82,10 +91,11 @@ def _closed(text: str, number: int) -> bool:
     return line[at : at + 1] == "=" and line[at + 1 :].lstrip()[:1] in ("{", "[")
 
 
-def key_lines(text: str, *, first: bool = False) -> Lines:
+def key_lines(text: str, begin: int = 0, *, first: bool = False) -> Lines:
     """Where each table and key of a valid TOML text stands; tables in an array have their number in the path.
 
-    A table that no line names itself stands where it is first needed. `first`: only the table at the start of the text.
+    A table that no line names itself stands where it is first needed. `begin`: from this character on, whose line
+    is the first. `first`: only the table that stands there.
     """
     lines: Lines = {}
     implied: Lines = {}
@@ -93,7 +103,7 @@ def key_lines(text: str, *, first: bool = False) -> Lines:
     table: list[str] = []
     depth = 0
     quote = ""
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text, begin), 1):
         at = 0
         if not quote and depth == 0:
             stripped = line.lstrip()

@@ -1,15 +1,11 @@
 """Registry files: found, read, checked, and kept parsed in a cache.
 
-The cache is plain data keyed by the file's content, so an edited file never meets an old entry; an entry that is
-damaged is read as absent. It only saves time: everything works without it.
+The cache (see `kept`) is plain data keyed by the file's content, so an edited file never meets an old entry. It only
+saves time: everything works without it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from cnllm import paths
 from cnllm.errors import RegistryError
+from cnllm.registry import kept
+from cnllm.registry.files import builtin_file, overlay_files
 from cnllm.registry.lines import Lines, key_lines, line_of
 
 __all__ = ["Document", "builtin_path", "overlay_paths", "read"]
@@ -26,7 +23,6 @@ __all__ = ["Document", "builtin_path", "overlay_paths", "read"]
 _SECTIONS = ("protocols", "families", "providers", "models")
 _FORMAT = b"cnllm-registry-14"  # a change of what is cached, or of what the checks accept, changes this
 _FEW = 8  # so many lines are looked for one by one; for more, all are found at once
-_log = logging.getLogger("cnllm.registry")
 
 
 class Document:
@@ -52,6 +48,8 @@ class Document:
     @cached_property
     def digest(self) -> str:
         """Names this very content (for trust)."""
+        import hashlib
+
         return hashlib.blake2b(self.text, digest_size=32).hexdigest()
 
     def line(self, path: list[str]) -> int | None:
@@ -91,17 +89,12 @@ class Tables(Mapping[str, Any]):
 
 def builtin_path() -> Path:
     """The providers.toml that came with the package: inside it, or beside it in a checkout."""
-    inside = Path(__file__).parent.parent / "providers.toml"
-    return inside if inside.exists() else Path(__file__).parent.parent.parent / "providers.toml"
+    return Path(builtin_file())
 
 
 def overlay_paths() -> list[Path]:
     """The user's registry files: those CNLLM_PROVIDERS lists, else providers.toml in the config folder if it exists."""
-    named = os.environ.get("CNLLM_PROVIDERS")
-    if named is not None:
-        return [Path(p) for p in named.split(os.pathsep) if p]
-    own = paths.config_dir() / "providers.toml"
-    return [own] if own.exists() else []
+    return [Path(place) for place in overlay_files()]
 
 
 def read(path: Path, *, builtin: bool = False) -> Document:
@@ -121,7 +114,7 @@ def read(path: Path, *, builtin: bool = False) -> Document:
             from cnllm.registry.check import demand_valid
 
             demand_valid(Document(path, shown, text, data, builtin=False))
-        _remember(entry, data)
+        kept.remember(entry, msgspec.msgpack.encode(data))
     return Document(path, shown, text, data, builtin=builtin)
 
 
@@ -156,50 +149,19 @@ def _line_of(error: Exception, source: str) -> int:
     return int(found[1]) if found else source.count("\n") + 1
 
 
-def _entry(text: bytes, builtin: bool) -> Path | None:
+def _entry(text: bytes, builtin: bool) -> str | None:
     """Where a file of this content is kept; apart for the built-in one, which nobody checked."""
-    try:
-        folder = paths.cache_dir()
-    except OSError as error:
-        _log.debug("no cache folder: %s", error)
+    return kept.entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
+
+
+def _recall(entry: str | None) -> dict[str, Any] | None:
+    payload = kept.recall(entry)
+    if payload is None:
         return None
-    name = hashlib.blake2b(text, digest_size=16, key=_FORMAT, person=b"built-in" if builtin else b"").hexdigest()
-    return folder / f"registry-{name}.bin"
-
-
-def _seal(entry: Path, payload: bytes | memoryview) -> bytes:
-    """A digest of an entry that is that of no other."""
-    return hashlib.blake2b(payload, digest_size=32, key=entry.name.encode()).digest()
-
-
-def _recall(entry: Path | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    try:
-        blob = entry.read_bytes()
-    except OSError:
-        return None  # the usual first time
-    if _seal(entry, memoryview(blob)[32:]) != blob[:32]:
-        _log.debug("damaged cache entry %s", entry)
-        return None
-    top = msgspec.msgpack.decode(memoryview(blob)[32:], type=dict[str, msgspec.Raw])
+    top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
     return {
         key: Tables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
         if key in _SECTIONS
         else msgspec.msgpack.decode(packed)
         for key, packed in top.items()
     }
-
-
-def _remember(entry: Path | None, data: dict[str, Any]) -> None:
-    if entry is None:
-        return
-    payload = msgspec.msgpack.encode(data)
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=entry.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(_seal(entry, payload) + payload)
-        os.replace(name, entry)
-    except OSError as error:
-        _log.debug("cache entry %s not written: %s", entry, error)

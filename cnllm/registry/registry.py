@@ -91,6 +91,10 @@ class Registry:
         self._refresh()
         return [str(d.path) for d in self._documents]
 
+    def contents(self) -> list[bytes]:
+        """What the files in force held when they were read, the built-in one first."""
+        return [document.text for document in self._documents]
+
     @property
     def providers(self) -> list[str]:
         """The ids of all providers, sorted."""

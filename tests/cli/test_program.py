@@ -73,12 +73,73 @@ def test_J1_help_imports_nothing_heavy(machine: Machine, args: list[str]) -> Non
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+def test_importing_cnllm_imports_next_to_nothing() -> None:
+    code = "import sys; sys.path += {!r}; before = set(sys.modules); import cnllm; print(*set(sys.modules) - before)"
+    command = [sys.executable, "-S", "-c", code.format(sys.path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(out.split()) == {"__future__", "cnllm"}
+
+
 def test_the_root_imports_no_command(machine: Machine) -> None:
     code = "import sys; from cnllm.cli import main; main(['--help']); print(list(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
     loaded = out.stdout.splitlines()[-1]
     assert "cnllm.cli.call" not in loaded
     assert "msgspec" not in loaded
+
+
+COMPLETES = {"_CNLLM_COMPLETE": "bash_complete", "COMP_WORDS": "cnllm call --model glm", "COMP_CWORD": "3"}
+LISTS = {"msgspec", "pathlib", "logging", "tempfile", "hashlib", "platformdirs", "cnllm.flags", "cnllm.redact"}
+LISTS |= {"cnllm.registry.load", "cnllm.registry.registry", "cnllm.registry.capabilities", "cnllm.cli.render"}
+CALLS = {"httpx", "anyio", "asyncio", "ssl", "pydantic", "pydantic_settings", "jsonschema", "rich", "platformdirs"}
+CALLS |= {"tomllib", "logging", "tempfile", "html", "queue", "email", "cnllm.store", "sqlite3", "cnllm.cassette"}
+SIMULATES = ["call", "--model", "glm-4.7", "--simulate", "--no-log", "Hi"]
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "without"),
+    [
+        (["models", "list"], {}, LISTS),
+        (["models", "list", "glm", "--json"], {}, LISTS),
+        (["models", "list", "--can", "tools", "--max-price", "3"], {}, LISTS),
+        ([], COMPLETES, LISTS),
+        ([], COMPLETES | {"COMP_WORDS": "cnllm models list --provider z", "COMP_CWORD": "4"}, LISTS),
+        (["call", "--help"], {}, LISTS),
+        (SIMULATES, {}, CALLS),
+        (SIMULATES, {"CNLLM_TIMEOUT": "30", "CNLLM_ATTEMPTS": "2"}, CALLS),
+    ],
+)
+def test_what_a_command_has_no_use_for_is_not_imported(
+    machine: Machine, args: list[str], env: dict[str, str], without: set[str]
+) -> None:
+    code = (
+        f"import sys, atexit; sys.argv[1:] = {args!r}; before = set(sys.modules); "
+        "atexit.register(lambda: print(sorted(set(sys.modules) - before), file=sys.stderr)); "
+        "from cnllm.cli import program; sys.exit(program())"
+    )
+    for _ in range(2):  # what the first one works out is kept for the second
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}; {code}"],
+            env={**machine.env, **env},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout
+    loaded = set(ast.literal_eval(done.stderr.splitlines()[-1]))
+    assert "cnllm.cli.app" in loaded
+    assert loaded & without == set()
+
+
+@pytest.mark.parametrize(("how", "own"), [("program()", True), ("main(['--version'])", False)])
+def test_only_the_program_tunes_the_collector_of_its_process(machine: Machine, how: str, own: bool) -> None:
+    code = (
+        "import gc, sys; before = gc.get_threshold(); sys.argv = ['cnllm', '--version']\n"
+        f"from cnllm.cli import main, program; {how}\n"
+        "print(gc.get_threshold() != before, gc.get_freeze_count() > 0, gc.isenabled(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=machine.env, capture_output=True, text=True, check=True)
+    assert done.stderr == f"{own} {own} True\n"
 
 
 def test_version(machine: Machine) -> None:

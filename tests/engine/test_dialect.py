@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.dialect import adapted
+from cnllm.engine import dialect
+from cnllm.engine.dialect import adapted, changed
 
 from .support import Json, times
 
@@ -156,6 +157,55 @@ def test_the_callers_schema_stays_and_the_same_comes_each_time(pair: Pair, rules
     assert schema == before
     assert json.dumps(adapted(schema, rules, drop)) == json.dumps(out)
     assert adapted(schema, [], []) == before
+
+
+@times(40)
+@given(pairs(), rules, drops)
+def test_what_is_kept_of_a_schema_is_what_would_be_worked_out_and_shared_by_none(
+    pair: Pair, rules: list[str], drop: list[str]
+) -> None:
+    schema, _ = pair
+    before, out = copy.deepcopy(schema), adapted(schema, rules, drop)
+    expected = None if out == schema else out
+    for _ in range(2):
+        found = changed(schema, rules, drop)
+        assert json.dumps(found) == json.dumps(expected)
+        if found is not None:
+            found.clear()
+        assert schema == before
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [(1, 2), float("nan"), 2**70, {1: "one"}, "\ud800", {"not", "json"}, object(), 1.0, True],
+    ids=["tuple", "nan", "big", "key", "surrogate", "set", "object", "float", "bool"],
+)
+def test_what_json_would_not_give_back_is_adapted_as_it_is(odd: Any) -> None:
+    for default in (1, odd, 1, odd):
+        schema = {"title": "T", "type": "string", "default": default}
+        found = changed(schema, ["typed"], ["title"])
+        assert found is not None
+        assert (list(found), type(found["default"])) == (["type", "default"], type(default))
+        assert found["default"] is default or found["default"] == default
+
+
+def test_a_schema_is_adapted_once_and_a_huge_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Json] = []
+    real = adapted
+
+    def adapting(schema: Json, rules: Any, drop: Any) -> Json:
+        seen.append(schema)
+        return real(schema, rules, drop)
+
+    monkeypatch.setattr(dialect, "adapted", adapting)
+    for _ in range(3):
+        changed({"type": "string", "title": "only once, please"}, [], ["title"])
+    assert len(seen) == 1
+    changed({"type": "string", "title": "only once, please"}, [], [])
+    assert len(seen) == 2
+    for _ in range(2):
+        changed({"type": "string", "description": "x" * 100_000}, [], ["title"])
+    assert len(seen) == 4
 
 
 @times(120)

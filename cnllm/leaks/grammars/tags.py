@@ -6,7 +6,6 @@ block may follow a prefix, which its opener shows. What is decorated otherwise t
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -79,7 +78,7 @@ def found(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False
         this = _NOISE.sub("", match["decoration"] or "")
         closes = match["closes"] is not None
         says = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
-        says = {key: html.unescape(value[1:-1]) for key, value in says.items()}
+        says = {key: _unescaped(value[1:-1]) for key, value in says.items()}
         name = (match["set"] or "").strip().strip("\"'") or says.get("name", "")
         if decoration is None and not closes and name:
             decoration = this
@@ -89,6 +88,15 @@ def found(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False
             which = words.index(match["word"])
             out.append(Tag(match.start(), match.end(), which, closes, match["empty"] is not None, name, says))
     return out
+
+
+def _unescaped(value: str) -> str:
+    """Without entities, whose names are read when one may be there."""
+    if "&" not in value:
+        return value
+    import html
+
+    return html.unescape(value)
 
 
 def head(text: str, word: str, prefix: str) -> int | None:

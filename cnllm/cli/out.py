@@ -1,0 +1,30 @@
+"""Lines and JSON on stdout."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from cnllm.cli import terminal
+from cnllm.cli.errors import hide
+
+__all__ = ["dump", "emit"]
+
+
+def dump(value: Any) -> None:
+    """One JSON value on stdout: on a line of its own, or laid out for a terminal."""
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
+
+
+def emit(text: str) -> None:
+    """A line on stdout, at once, without secrets."""
+    secrets = hide()
+    if secrets:
+        from cnllm.redact import redact  # a listing has nothing to hide, and is fast
+
+        text = redact(text, secrets)
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,48 @@
+"""Markers are compiled when a text holds something with which one begins, and not for every short call."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm.leaks.markers import Markers
+
+SPELT = ("<tool_call>", "[TOOL_CALLS]", "<|tool_calls_section_begin|>", "<｜DSML｜function_calls>")
+TEXT = st.lists(st.sampled_from([*SPELT, "<", "[", "|", "｜", "tool", "_", " ", "word"])).map("".join)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The patterns that are compiled from now on."""
+    seen: list[str] = []
+    real = re.compile
+
+    def compile_(pattern: str, *more: Any) -> re.Pattern[str]:
+        seen.append(pattern)
+        return real(pattern, *more)
+
+    monkeypatch.setattr(f"{Markers.__module__}.re.compile", compile_)
+    return seen
+
+
+def test_a_reply_without_a_first_character_compiles_no_marker(compiled: list[str]) -> None:
+    found = Markers(SPELT)
+    ready = len(compiled)
+    for text in ("", "It is blue.", "It is blue because of how air scatters light. " * 20):
+        assert (found.find(text), found.pending(text)) == (None, 0)
+    assert len(compiled) == ready <= 1
+    assert found.find("so: <tool_call>{") == (4, 15, 0)
+    assert len(compiled) > ready
+
+
+@given(TEXT, st.integers(0, 20))
+def test_what_is_found_does_not_depend_on_what_was_asked_before(text: str, start: int) -> None:
+    fresh, used = Markers(SPELT), Markers(SPELT)
+    used.find("<tool_call>")
+    used.pending("<tool_c")
+    assert fresh.find(text, start) == used.find(text, start)
+    assert fresh.pending(text) == used.pending(text)
