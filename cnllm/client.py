@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from msgspec.structs import replace
 
-from cnllm import tiers
+from cnllm import secrets, tiers
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
@@ -18,7 +18,6 @@ from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
-from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
 from cnllm.types import Event, Message, Note, Reply
@@ -59,6 +58,9 @@ class _Base:
             f"<{type(self).__name__} {'simulated, ' if self.simulate else ''}{len(self.registry.providers)} providers>"
         )
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client holds a key and connections, which do not travel; make one where it is needed")
+
     def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
         """The request that would be sent, with every change to what was asked. No key is needed."""
         notes: list[Note] = []
@@ -81,7 +83,7 @@ class _Base:
             messages = list(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
         given = options.get("api_key") or self._key
-        key = given or _NO_KEY if self.simulate else key_for(plan, given, self.registry)
+        key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
         call = Call(
             plan,
             retry=self._retry,
@@ -165,6 +167,7 @@ class _Run:
         self._transport = transport
         self._steps = steps
         self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
         self._body: Any = None
         self._left = False
         self.finished: Reply | None = None
@@ -187,7 +190,7 @@ class _Run:
         except StopIteration as stop:
             self.finished = stop.value
         except CnllmError as error:
-            raise cleaned(error, self.key) from error.__cause__
+            raise secrets.cleaned(error, self._secrets) from error.__cause__
         finally:
             self.close()
 
@@ -218,8 +221,10 @@ class _Run:
 
     def _send(self, plan: Plan) -> Any:
         self.close()
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
         try:
-            status, headers, body = self._transport.send(sealed(plan, self.key))
+            status, headers, body = self._transport.send(sent)
         except TransportError as error:
             return error
         self._body = iter(body)
@@ -231,13 +236,14 @@ class _Run:
         if self._left:
             raise TransportError("the call was left before its end")
         try:
-            return next(self._body, None) if self._body is not None else None
+            chunk = next(self._body, None) if self._body is not None else None
+            return chunk if chunk is None else secrets.without(self._secrets, chunk)
         except TransportError as error:
             return error
 
     def _read_all(self) -> Any:
         try:
-            return without(self.key, b"".join(self._body))
+            return secrets.without(self._secrets, b"".join(self._body))
         except TransportError as error:
             return error
         finally:
@@ -375,6 +381,7 @@ class _AsyncRun:
         self._transport = transport
         self._steps = steps
         self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
         self._body: Any = None
         self.finished: Reply | None = None
 
@@ -400,7 +407,7 @@ class _AsyncRun:
                 else:
                     done = await self._do(step)
         except CnllmError as error:
-            raise cleaned(error, self.key) from error.__cause__
+            raise secrets.cleaned(error, self._secrets) from error.__cause__
         finally:
             await self.close()
 
@@ -422,8 +429,10 @@ class _AsyncRun:
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
         try:
-            status, headers, body = await self._transport.send(sealed(plan, self.key))
+            status, headers, body = await self._transport.send(sent)
         except TransportError as error:
             return error
         self._body = body.__aiter__()
@@ -431,7 +440,9 @@ class _AsyncRun:
 
     async def _next(self) -> Any:
         try:
-            return await self._body.__anext__() if self._body is not None else None
+            if self._body is None:
+                return None
+            return secrets.without(self._secrets, await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:
@@ -439,7 +450,7 @@ class _AsyncRun:
 
     async def _read_all(self) -> Any:
         try:
-            return without(self.key, b"".join([chunk async for chunk in self._body]))
+            return secrets.without(self._secrets, b"".join([chunk async for chunk in self._body]))
         except TransportError as error:
             return error
         finally:

@@ -372,7 +372,7 @@ class Leak(_Base, frozen=True):
 
 
 class Flags(_Base, frozen=True):
-    """What one (endpoint, model, mode) does."""
+    """What one (endpoint, model, mode) does. Its repr names the flags that are set; a value may be a password."""
 
     title: Annotated[str | None, _d("who answers, in words")] = None
     protocol: Annotated[str | None, _d("the wire protocol spoken unless another is asked for")] = None
@@ -416,6 +416,10 @@ class Flags(_Base, frozen=True):
         _d("what a tool loop says, as the last resort, where a reply keeps breaking off; by script as `fallback`"),
     ] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
+
+    def __repr__(self) -> str:
+        said = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"<{type(self).__name__} {', '.join(said)}>"
 
 
 class Source(_Base, frozen=True):

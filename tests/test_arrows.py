@@ -27,7 +27,7 @@ MAY: dict[str, set[str]] = {
     "protocols": VALUES,
     "tools": VALUES | {"validation"},
     "validation": set(),
-    "engine": VALUES | {"wires", "protocols", "leaks", "tools", "validation"},
+    "engine": VALUES | {"redact", "wires", "protocols", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry", "protocols"},
     "tiers": VALUES | {"keys", "registry"},

@@ -99,7 +99,7 @@ def traceback(error: Exception) -> None:
     """The whole traceback, for `--debug`."""
     from traceback import format_exception
 
-    streams.tell(_redacted("".join(format_exception(error))))
+    streams.tell(terminal.escape(_redacted("".join(format_exception(error)))))
 
 
 def _redacted(text: str) -> str:

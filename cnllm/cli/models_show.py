@@ -45,7 +45,7 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
         render.emit(explained(found))
     elif as_json:
         short = rows.short_names(registry).get(found.name, [])
-        render.dump(rows.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)})
+        render.dump(rows.row(found, short) | {"flags": rows.flags(found.flags), "notes": rows.builtin(found.notes)})
     else:
         render.emit(_card(found))
 
@@ -65,6 +65,8 @@ def fact_row(fact: Fact) -> dict[str, Any]:
 
 # ── one model in short ───────────────────────────────────────────────────────
 def _card(model: Model) -> str:
+    from cnllm import redact
+
     flags = model.flags
     limits = flags.limits
     url = f"{(flags.base_url or '').rstrip('/')}{flags.path or ''}".replace("{model}", model.id)
@@ -73,7 +75,7 @@ def _card(model: Model) -> str:
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
     pairs = [
-        ("endpoint", url),
+        ("endpoint", redact.url(url)),
         ("wire", model.protocol),
         ("keys", _keys(flags.keys)),
         ("context", rows.count(limits.context if limits else None)),

@@ -44,9 +44,10 @@ def dump(value: Any) -> None:
     emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
 
-def emit(text: str) -> None:
-    """A line on stdout, at once."""
-    sys.stdout.write(redact(text, hide()) + "\n")
+def emit(text: str, *, raw: bool = False) -> None:
+    """A line on stdout, at once; a terminal gets nothing that it would obey, unless that is wanted (`raw`)."""
+    text = redact(text, hide())
+    sys.stdout.write((terminal.escape(text) if sys.stdout.isatty() and not raw else text) + "\n")
     sys.stdout.flush()
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cnllm.cli.shapes import Row
-    from cnllm.flags import Price
+    from cnllm.flags import Flags, Price
     from cnllm.model import Model
     from cnllm.registry import Registry
 
-__all__ = ["UNKNOWN", "amount", "builtin", "count", "price", "row", "short_names", "state"]
+__all__ = ["UNKNOWN", "amount", "builtin", "count", "flags", "price", "row", "short_names", "state"]
 
 UNKNOWN = "?"
 
@@ -20,6 +20,20 @@ def builtin(value: object) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
+
+
+def flags(said: Flags) -> Any:
+    """Flags as plain data, without the passwords that may stand in an address or a header."""
+    from cnllm import redact
+
+    plain = builtin(said)
+    if plain.get("base_url"):
+        plain["base_url"] = redact.url(plain["base_url"])
+    if plain.get("headers"):
+        plain["headers"] = redact.sent_headers(plain["headers"])
+    if (auth := plain.get("auth")) and "{key}" not in auth.get("value", "{key}"):
+        auth["value"] = redact.MARK
+    return plain
 
 
 def short_names(registry: Registry) -> dict[str, list[str]]:
