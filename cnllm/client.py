@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from msgspec.structs import replace
 
-from cnllm import secrets, tiers
+from cnllm import secrets, tiers, veil
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
@@ -223,6 +223,7 @@ class _Run:
         self.close()
         sent = secrets.sealed(plan, self.key)
         self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
         try:
             status, headers, body = self._transport.send(sent)
         except TransportError as error:
@@ -431,6 +432,7 @@ class _AsyncRun:
         await self.close()
         sent = secrets.sealed(plan, self.key)
         self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
         try:
             status, headers, body = await self._transport.send(sent)
         except TransportError as error:

@@ -21,7 +21,7 @@ _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
 _QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
-_USERINFO = re.compile(r"(?<=://)[^/?#]+@")
+_USERINFO = re.compile(r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@")
 _PLAIN = {"accept", "accept-encoding", "accept-language", "content-length", "content-type", "host", "user-agent"}
 _PLAIN_ENDS = ("-version", "-beta")
 _LIKE_A_KEY = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")

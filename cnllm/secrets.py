@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.model import Model
 from cnllm.registry.registry import Registry, origin_of
 
-__all__ = ["cleaned", "key_for", "of", "sealed", "without"]
+__all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without"]
 
 _SHORTEST = 8
 
@@ -101,8 +102,15 @@ def of(plan: Plan, key: str | None) -> tuple[str, ...]:
     return found if key is None or key in found else (key, *found)
 
 
+def of_proxies() -> tuple[str, ...]:
+    """The passwords in the addresses of the proxies that the environment names."""
+    named = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
+    return tuple(secret for address in named for secret in redact.carried(address, {}))
+
+
 def cleaned(error: CnllmError, secrets: tuple[str, ...]) -> CnllmError:
     """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one."""
+    secrets = (*secrets, *of_proxies())
     todo: list[BaseException | None] = [error]
     seen: list[BaseException] = []
     while todo and secrets:

@@ -20,6 +20,7 @@ MAY: dict[str, set[str]] = {
     "messages": VALUES | {"wires"},  # arguments are decoded in one place
     "paths": set(),
     "redact": set(),
+    "veil": {"redact"},
     "keys": VALUES | HELPERS,
     "settings": VALUES,
     "wires": VALUES,
@@ -54,6 +55,7 @@ MAY: dict[str, set[str]] = {
         "simulator",
         "tiers",
         "transport",
+        "veil",
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES

@@ -45,24 +45,17 @@ def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None
     Whatever keys there are for the model will be shown by nothing from here on.
     """
     from cnllm import keys, redact
+    from cnllm.secrets import of_proxies
 
     if key_env is not None and not keys.NAME.fullmatch(key_env):
         raise errors.Wrong("--key-env takes the name of a variable, not a key", f"for example: --key-env {_NAME}")
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide(*[value for name in names if (value := keys.find([name]))])
-    errors.hide(*redact.carried(model.flags.base_url or "", model.flags.headers or {}), *_of_proxies())
+    errors.hide(*redact.carried(model.flags.base_url or "", model.flags.headers or {}), *of_proxies())
     found = keys.find([key_env]) if key_env is not None else None
     if found is None and key_env is not None and needed:
         raise KeyMissing(f"{key_env} holds no key", env=[key_env])
     return found
-
-
-def _of_proxies() -> list[str]:
-    """The passwords in the addresses of proxies."""
-    from cnllm import redact
-
-    named = (value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value)
-    return [secret for value in named for secret in redact.carried(value if "://" in value else f"http://{value}", {})]
 
 
 def environment_name(model: Model, key_env: str | None) -> str | None:

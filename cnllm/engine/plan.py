@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -22,7 +20,6 @@ from cnllm.flags import Flags, Tools
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.redact import MARK, is_plain
 from cnllm.types import Media, Message, Note, Reasoning, ToolResult
 from cnllm.wires import Ask, wire
 from cnllm.wires.paths import blend, cut, put
@@ -30,7 +27,6 @@ from cnllm.wires.paths import blend, cut, put
 __all__ = ["Plan", "build_request"]
 
 _encode = msgspec.json.Encoder().encode
-_USERINFO = re.compile(r"(?<=://)([^/?#]*)@")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -74,6 +70,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put there is not for show, whatever its name."""
+        from cnllm.redact import MARK, is_plain
+
         return {name: value if is_plain(name, value) else MARK for name, value in self.headers.items()}
 
     def __repr__(self) -> str:
@@ -444,8 +442,12 @@ def _address_ok(base: str) -> bool:
 @lru_cache(maxsize=256)
 def _address(base: str, path: str, id: str) -> tuple[str, str]:
     whole = base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
-    found = _USERINFO.search(whole) if "@" in whole else None
-    return (whole, "") if found is None else (whole[: found.start()] + whole[found.end() :], found[1])
+    if "@" not in whole:
+        return whole, ""
+    scheme, _, rest = whole.partition("://")
+    end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
+    userinfo, _, host = rest[:end].rpartition("@")
+    return f"{scheme}://{host}{rest[end:]}", userinfo
 
 
 def _basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
@@ -457,6 +459,8 @@ def _basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
         ledger.note("address-password", "base_url", said, "left out: the key goes into the same header")
         return None
     ledger.note("address-password", "base_url", said, "sent as `authorization: Basic`")
+    import base64
+
     name, _, password = userinfo.partition(":")
     return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from cnllm import redact
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.flags import Flags
 from cnllm.model import Fact, Model
@@ -543,6 +542,10 @@ def _facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> 
 
 def _shown(path: list[str], value: object) -> object:
     """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
+    if not {"base_url", "headers", "auth"} & set(path):
+        return value
+    from cnllm import redact
+
     if path[-1] == "base_url" and isinstance(value, str):
         return redact.url(value)
     if path[-1] == "headers" and isinstance(value, dict):
