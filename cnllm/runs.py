@@ -16,6 +16,7 @@ from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
 from cnllm.types import Cost, Event, Message, Reply, ToolCall, Usage
+from cnllm.watch import loop_ended
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
@@ -33,6 +34,7 @@ class Rules(Struct, frozen=True):
     on_step: Callable[..., Any] | None
     approve: Callable[..., Any] | None
     by: str | None = None
+    on_event: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
@@ -105,6 +107,7 @@ class Told:
         self._toolbox = toolbox
         self._opened = opened
         self._key: str | None = None
+        self._ended = False
         self._whole: BySentence | None = None
         if rules.by is not None:
             from cnllm.sentences import BySentence
@@ -119,6 +122,13 @@ class Told:
     def _held(self) -> Sequence[Event]:
         """What was held for the rest of its sentence, which will not come."""
         return [] if self._whole is None else self._whole.close()
+
+    def _end(self) -> None:
+        """Tells whoever watches that it is over, once."""
+        if self._loop.stopped is not None and not self._ended:
+            self._ended = True
+            model = "" if self._loop.plan is None else self._loop.plan.model.name
+            loop_ended(self._rules.on_event, model, self._loop.stopped, self.steps, self.usage, self.cost)
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key

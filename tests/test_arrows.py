@@ -14,12 +14,13 @@ PACKAGE = Path(__file__).parent.parent / "cnllm"
 
 # What each room may import of the others. Values are the modules at the bottom, which import one another at most.
 VALUES = {"types", "errors", "flags", "model", "policy", "messages"}
-HELPERS = {"paths", "redact"}
+HELPERS = {"paths", "private", "redact"}
 MAY: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "messages": VALUES | {"wires"},  # arguments are decoded in one place
     "paths": set(),
     "redact": set(),
+    "private": set(),
     "veil": {"redact"},
     "keys": VALUES | HELPERS,
     "settings": VALUES,
@@ -34,13 +35,15 @@ MAY: dict[str, set[str]] = {
     "tiers": VALUES | {"keys", "registry"},
     "sentences": VALUES,
     "watchdog": set(),
+    "watch": VALUES,
+    "otel": {"watch"},
     "transport": VALUES | {"engine", "watchdog"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
-    "runs": VALUES | {"engine", "sentences", "tools"},
+    "runs": VALUES | {"engine", "sentences", "tools", "watch"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS
@@ -56,6 +59,7 @@ MAY: dict[str, set[str]] = {
         "tiers",
         "transport",
         "veil",
+        "watch",
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES

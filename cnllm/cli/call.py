@@ -210,7 +210,7 @@ class _Call:
         shown = {
             "method": plan.method,
             "url": redact.url(plan.url, secrets),
-            "headers": redact.sent_headers(plan.headers, secrets),
+            "headers": redact.headers(redact.sent_headers(plan.headers, secrets)),
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }

@@ -204,7 +204,9 @@ def _remember(entry: Path | None, data: dict[str, Any]) -> None:
         return
     payload = msgspec.msgpack.encode(data)
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        from cnllm import private
+
+        private.folder(entry.parent)
         handle, name = tempfile.mkstemp(dir=entry.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(_seal(entry, payload) + payload)
