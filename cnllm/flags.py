@@ -372,7 +372,7 @@ class Leak(_Base, frozen=True):
 
 
 class Flags(_Base, frozen=True):
-    """What one (endpoint, model, mode) does. Its repr names the flags that are set; a value may be a password."""
+    """What one (endpoint, model, mode) does."""
 
     title: Annotated[str | None, _d("who answers, in words")] = None
     protocol: Annotated[str | None, _d("the wire protocol spoken unless another is asked for")] = None
@@ -417,7 +417,7 @@ class Flags(_Base, frozen=True):
     ] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # names alone: a value may be a password
         said = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
         return f"<{type(self).__name__} {', '.join(said)}>"
 
