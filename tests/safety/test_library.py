@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import cnllm
-from cnllm import Registry, Retry
-from cnllm.cassette import Player, Recorder
-from cnllm.transport import default_transport
-from tests.client.peer import (
+from client.peer import (
     DONE,
     JSON,
     SSE,
@@ -33,7 +28,12 @@ from tests.client.peer import (
     said,
     whole,
 )
-from tests.client.support import Backend, Driver
+from client.support import Backend, Driver
+
+import cnllm
+from cnllm import Registry, Retry
+from cnllm.cassette import Player, Recorder
+from cnllm.transport import Httpx
 
 from .canaries import EXTRA, HEADER, KEY, PASSWORD, PROXY, clean, found, shown, told
 
@@ -160,7 +160,7 @@ def test_a_retry_and_what_comes_of_it(tmp_path: Path, backend: Backend) -> None:
 
 
 def test_a_cut_that_is_taken_again(tmp_path: Path, backend: Backend) -> None:
-    cut = [chunked(delta("The sky "), end=False), Reset()]
+    cut: Script = [chunked(delta("The sky "), end=False), Reset()]
     with Peer(cut, ERRORS["503"], WHOLE["call"]) as peer:
         held = registry(tmp_path, peer.url)
         with Driver(backend, registry=held, api_key=KEY, retry=QUICK) as client:
@@ -220,9 +220,7 @@ def test_a_cassette_and_its_replay(tmp_path: Path) -> None:
     tape = tmp_path / "tape.jsonl"
     with Peer(WHOLE["call"], WHOLE["stream"], ERRORS["401"], ERRORS["no HTTP"]) as peer:
         held = registry(tmp_path, peer.url)
-        with Driver(
-            "sync", registry=held, api_key=KEY, retry=ONCE, transport=Recorder(default_transport(), tape)
-        ) as client:
+        with Driver("sync", registry=held, api_key=KEY, retry=ONCE, transport=Recorder(Httpx(), tape)) as client:
             for verb in ("call", "stream", "call", "call"):
                 with contextlib.suppress(cnllm.CnllmError):
                     ask(client, verb)

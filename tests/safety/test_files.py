@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli.support import ANSWER, Machine, Server
 
 from cnllm import Registry, RegistryError, keys, private
 from cnllm.registry.trust import trust
 from cnllm.store import Store
-from tests.cli.support import ANSWER, Machine, Server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX")
 CALL = ("call", "-m", "home/m", "hi")

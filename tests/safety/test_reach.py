@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.support import ANSWER, KEY, Machine, Server
+from client.peer import JSON, Peer, answer, reply, whole
+from client.support import at
 from pydantic import BaseModel, FilePath
 
 import cnllm
 from cnllm.cli import safe_tools
 from cnllm.tools import as_tools, problem_with
-from tests.cli.support import ANSWER, KEY, Machine, Server
-from tests.client.peer import JSON, Peer, answer, reply, whole
-from tests.client.support import at
 
 TOUCHED: list[str] = []
 _REACHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "glob.", "pathlib.", "import", "exec", "compile")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.peer import JSON, Peer, Reset, Script, answer, chunked, delta, refused, reply, said, stream, whole
+from client.support import Backend, Driver, at, drained
 
 import cnllm
 from cnllm import Retry, watch
-from tests.client.peer import JSON, Peer, Reset, Script, answer, chunked, delta, refused, reply, said, stream, whole
-from tests.client.support import Backend, Driver, at, drained
 
 from .canaries import KEY, clean
 
@@ -174,16 +174,20 @@ def test_the_loggers(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixt
 
 
 def test_spans(tmp_path: Path) -> None:
-    trace = pytest.importorskip("opentelemetry.trace")
+    pytest.importorskip("opentelemetry.trace")
+    from opentelemetry import trace
+
     from cnllm.otel import Spans
 
     made: list[Any] = []
 
-    class Span(trace.NonRecordingSpan):  # type: ignore[misc]
+    class Span(trace.NonRecordingSpan):
         def __init__(self, name: str, kind: Any, attributes: dict[str, Any]) -> None:
             super().__init__(trace.INVALID_SPAN_CONTEXT)
-            self.name, self.kind, self.said, self.events = name, kind, dict(attributes), []
-            self.status, self.ends = None, 0
+            self.name, self.kind, self.said = name, kind, dict(attributes)
+            self.events: list[str] = []
+            self.status: Any = None
+            self.ends = 0
 
         def set_attribute(self, key: str, value: Any) -> None:
             self.said[key] = value
@@ -197,7 +201,7 @@ def test_spans(tmp_path: Path) -> None:
         def end(self, end_time: Any = None) -> None:
             self.ends += 1
 
-    class Tracer(trace.NoOpTracer):  # type: ignore[misc]
+    class Tracer(trace.NoOpTracer):
         def start_span(self, name: str, *args: Any, **more: Any) -> Span:
             made.append(Span(name, more["kind"], more["attributes"]))
             return made[-1]  # type: ignore[no-any-return]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from tests.cli.support import DONE, HEAD, Done, Machine, Reset, Server, chunk, http, texts, whole
+from cli.support import DONE, HEAD, Done, Machine, Reset, Server, chunk, http, texts, whole
 
 from .canaries import HEADER, KEY, PASSWORD, PROXY, clean
 

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from tests.cli.support import DONE, HEAD, Machine, Server, chunk, http, read_terminal, terminal, texts
+from cli.support import DONE, HEAD, Machine, Server, chunk, http, read_terminal, terminal, texts
 
 EVIL = (
     "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;Y2F0\x07d\x1b]8;;http://evil.example\x1b\\e\x9b31mf\x9d52;c;Y2F0\x9cg"
@@ -66,7 +65,7 @@ def test_a_chat(machine: Machine) -> None:
         talk.expect("m>")
         talk.send("hello\r")
         talk.expect("12 in")
-        said = talk.before
+        said = str(talk.before)
         talk.close(force=True)
     for evil in ("\x1b[2J", "\x1b]0;", "\x1b]52", "\x1b]8", "\x9b", "\x9d", "\u202e", "\u2066"):
         assert evil not in said

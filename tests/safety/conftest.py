@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-
-from tests.cli.support import Machine
+from cli.support import Machine
 
 
 @pytest.fixture(autouse=True)

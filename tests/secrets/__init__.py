@@ -1,1 +1,0 @@
-"""Secrets and reach."""
