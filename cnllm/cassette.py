@@ -7,8 +7,8 @@ A cassette is a text file of one JSON object a line, each a request with what ca
 
 `chunks` are the pieces as they arrived, so that a replay is split as the original was: text, or {"base64": …}
 where a piece is not UTF-8 by itself. `ended` is "whole", "abandoned" (nobody read on) or "failed", then with
-`error`. No secret is in it: the values known to the recorder are taken out, and whatever stands under an
-auth-like name.
+`error`. No secret is in it: the values known to the recorder are taken out, those that the request carried, and
+whatever stands under an auth-like name.
 """
 
 from __future__ import annotations
@@ -123,15 +123,15 @@ class _Tape:
         return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
-        return _Entry(
-            self,
-            {
-                "method": plan.method,
-                "url": redact.url(plan.url, self.secrets),
-                "headers": redact.headers(plan.headers, self.secrets),
-                "body": redact.data(plan.body, self.secrets),
-            },
-        )
+        carried = redact.carried(plan.url, plan.headers)
+        secrets = tuple(dict.fromkeys((*self.secrets, *carried)))
+        request = {
+            "method": plan.method,
+            "url": redact.url(plan.url, secrets),
+            "headers": redact.sent_headers(plan.headers, secrets),
+            "body": redact.data(plan.body, secrets),
+        }
+        return _Entry(self, request, carried)
 
 
 def _tape(place: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
@@ -170,8 +170,9 @@ class _File:
 class _Entry:
     """One exchange while it happens, written once: by the first of `whole`, `failed` and `abandoned`."""
 
-    def __init__(self, tape: _Tape, request: Json) -> None:
+    def __init__(self, tape: _Tape, request: Json, carried: tuple[str, ...]) -> None:
         self._tape: _Tape | None = tape
+        self._carried = carried
         self._when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._request = request
         self._response: Json | None = None
@@ -208,16 +209,17 @@ class _Entry:
         tape, self._tape = self._tape, None
         if tape is None:
             return
+        secrets = tuple(dict.fromkeys((*tape.secrets, *self._carried)))
         entry: Json = {"when": self._when, "request": self._request}
         if self._response is not None:
             entry["response"] = {
                 "status": self._response["status"],
-                "headers": redact.headers(self._headers, tape.secrets),
-                "chunks": [_as_json(chunk) for chunk in _without(self.chunks, tape.secrets)],
+                "headers": redact.headers(self._headers, secrets),
+                "chunks": [_as_json(chunk) for chunk in _without(self.chunks, secrets)],
             }
         entry["ended"] = ended
         if error is not None:
-            entry["error"] = redact.data(error, tape.secrets)
+            entry["error"] = redact.data(error, secrets)
         tape.write(entry)
 
 
@@ -341,10 +343,11 @@ class _Shelf:
 
     def take(self, plan: Request) -> Json:
         """The first exchange left whose method, URL path and body are those of the plan."""
+        secrets = (*self._secrets, *redact.carried(plan.url, plan.headers))
         asked = (
             plan.method,
-            _path(redact.url(plan.url, self._secrets)),
-            redact.data(_plain(plan.body), self._secrets),
+            _path(redact.url(plan.url, secrets)),
+            redact.data(_plain(plan.body), secrets),
         )
         for index, (_, entry) in enumerate(self._left):
             if _asked(entry) == asked:

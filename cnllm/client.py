@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from msgspec.structs import replace
 
-from cnllm import tiers
+from cnllm import redact, secrets, tiers, veil
 from cnllm.engine.plan import Plan, build_request
-from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Send, Sleep
+from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.messages import as_messages
 from cnllm.model import Model
@@ -18,10 +18,10 @@ from cnllm.policy import Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
-from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
 from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
 from cnllm.types import Event, Message, Note, Reply
+from cnllm.watch import OnEvent, Recovered, Watch, checked, watching
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +46,9 @@ class _Base:
         api_key: str | None,
         timeout: float | Timeouts | None,
         retry: Retry | None,
+        on_event: OnEvent | None,
     ) -> None:
+        self._on_event = checked(on_event)
         self.registry = registry or Registry.load()
         self.simulate = simulate
         self._key = api_key
@@ -58,6 +60,9 @@ class _Base:
         return (
             f"<{type(self).__name__} {'simulated, ' if self.simulate else ''}{len(self.registry.providers)} providers>"
         )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client holds a key and connections, which do not travel; make one where it is needed")
 
     def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
         """The request that would be sent, with every change to what was asked. No key is needed."""
@@ -81,7 +86,7 @@ class _Base:
             messages = list(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
         given = options.get("api_key") or self._key
-        key = given or _NO_KEY if self.simulate else key_for(plan, given, self.registry)
+        key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
         call = Call(
             plan,
             retry=self._retry,
@@ -99,7 +104,7 @@ class Client(_Base, Runs):
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
     the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
     from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`; what is not given comes from
-    CNLLM_TIMEOUT, CNLLM_ATTEMPTS and the like (see `cnllm.settings`).
+    CNLLM_TIMEOUT, CNLLM_ATTEMPTS and the like (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`).
     """
 
     def __init__(
@@ -111,8 +116,9 @@ class Client(_Base, Runs):
         *,
         timeout: float | Timeouts | None = None,
         retry: Retry | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry)
+        super().__init__(registry, simulate, api_key, timeout, retry, on_event)
         if simulate and transport is None:
             from cnllm.simulator.transport import SimTransport
 
@@ -141,7 +147,7 @@ class Client(_Base, Runs):
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
         call, key = self._begin(model, messages, stream, options)
-        return call, _Run(self._transport, call.stream() if stream else call.whole(), key)
+        return call, _Run(self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event))
 
     def close(self) -> None:
         """Close the connections."""
@@ -161,10 +167,12 @@ class Client(_Base, Runs):
 class _Run:
     """Does what a call's steps ask for, one after another."""
 
-    def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
+    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+        self._watch = watch
         self._transport = transport
         self._steps = steps
         self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
         self._body: Any = None
         self._left = False
         self.finished: Reply | None = None
@@ -187,9 +195,14 @@ class _Run:
         except StopIteration as stop:
             self.finished = stop.value
         except CnllmError as error:
-            raise cleaned(error, self.key) from error.__cause__
+            error = secrets.cleaned(error, self._secrets)
+            if self._watch is not None:
+                self._watch.failed(error)
+            raise error from error.__cause__
         finally:
             self.close()
+            if self._watch is not None:
+                self._watch.over(self.finished)
 
     def leave(self) -> None:
         """From another thread: end it wherever it is, as soon as that can be done. Nothing is sent any more."""
@@ -210,18 +223,28 @@ class _Run:
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
                 self._body.drain()
+            case Saw() if self._watch is not None:
+                _saw(self._watch, step, self._secrets)
             case Sleep():
                 import time
 
+                _retries(self._watch, step, self._secrets)
                 time.sleep(step.seconds)
         return None
 
     def _send(self, plan: Plan) -> Any:
         self.close()
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
+        if self._watch is not None:
+            self._watch.sent(plan)
         try:
-            status, headers, body = self._transport.send(sealed(plan, self.key))
+            status, headers, body = self._transport.send(sent)
         except TransportError as error:
             return error
+        if self._watch is not None:
+            self._watch.begun(status)
         self._body = iter(body)
         if self._left:  # while it was being sent
             self.leave()
@@ -231,13 +254,14 @@ class _Run:
         if self._left:
             raise TransportError("the call was left before its end")
         try:
-            return next(self._body, None) if self._body is not None else None
+            chunk = next(self._body, None) if self._body is not None else None
+            return chunk if chunk is None else secrets.without(self._secrets, chunk)
         except TransportError as error:
             return error
 
     def _read_all(self) -> Any:
         try:
-            return without(self.key, b"".join(self._body))
+            return secrets.without(self._secrets, b"".join(self._body))
         except TransportError as error:
             return error
         finally:
@@ -247,6 +271,18 @@ class _Run:
         body, self._body = self._body, None
         if hasattr(body, "close"):
             body.close()
+
+
+def _retries(watch: Watch | None, step: Sleep, hidden: tuple[str, ...]) -> None:
+    if watch is not None and step.why is not None:
+        watch.retrying(secrets.cleaned(step.why, hidden), step.seconds)
+
+
+def _saw(watch: Watch, step: Saw, hidden: tuple[str, ...]) -> None:
+    if step.what == "cut":
+        watch.cut(redact.redact(step.why, hidden))
+    else:
+        watch.tell(Recovered)
 
 
 def _check(by: str | None) -> None:
@@ -320,8 +356,9 @@ class AsyncClient(_Base, AsyncRuns):
         *,
         timeout: float | Timeouts | None = None,
         retry: Retry | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry)
+        super().__init__(registry, simulate, api_key, timeout, retry, on_event)
         if simulate and transport is None:
             from cnllm.simulator.transport import AsyncSimTransport
 
@@ -349,7 +386,9 @@ class AsyncClient(_Base, AsyncRuns):
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _AsyncRun]:
         call, key = self._begin(model, messages, stream, options)
-        return call, _AsyncRun(self._transport, call.stream() if stream else call.whole(), key)
+        return call, _AsyncRun(
+            self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event)
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -371,10 +410,12 @@ class AsyncClient(_Base, AsyncRuns):
 class _AsyncRun:
     """Does what a call's steps ask for, awaiting."""
 
-    def __init__(self, transport: Any, steps: Any, key: str | None) -> None:
+    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+        self._watch = watch
         self._transport = transport
         self._steps = steps
         self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
         self._body: Any = None
         self.finished: Reply | None = None
 
@@ -400,9 +441,14 @@ class _AsyncRun:
                 else:
                     done = await self._do(step)
         except CnllmError as error:
-            raise cleaned(error, self.key) from error.__cause__
+            error = secrets.cleaned(error, self._secrets)
+            if self._watch is not None:
+                self._watch.failed(error)
+            raise error from error.__cause__
         finally:
             await self.close()
+            if self._watch is not None:
+                self._watch.over(self.finished)
 
     async def _do(self, step: Any) -> Any:
         match step:
@@ -414,24 +460,36 @@ class _AsyncRun:
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
                 await self._body.drain()
+            case Saw() if self._watch is not None:
+                _saw(self._watch, step, self._secrets)
             case Sleep():
                 import anyio
 
+                _retries(self._watch, step, self._secrets)
                 await anyio.sleep(step.seconds)
         return None
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
+        if self._watch is not None:
+            self._watch.sent(plan)
         try:
-            status, headers, body = await self._transport.send(sealed(plan, self.key))
+            status, headers, body = await self._transport.send(sent)
         except TransportError as error:
             return error
+        if self._watch is not None:
+            self._watch.begun(status)
         self._body = body.__aiter__()
         return status, headers
 
     async def _next(self) -> Any:
         try:
-            return await self._body.__anext__() if self._body is not None else None
+            if self._body is None:
+                return None
+            return secrets.without(self._secrets, await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:
@@ -439,7 +497,7 @@ class _AsyncRun:
 
     async def _read_all(self) -> Any:
         try:
-            return without(self.key, b"".join([chunk async for chunk in self._body]))
+            return secrets.without(self._secrets, b"".join([chunk async for chunk in self._body]))
         except TransportError as error:
             return error
         finally:

@@ -422,6 +422,10 @@ class Flags(_Base, frozen=True):
     ] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
+    def __repr__(self) -> str:  # names alone: a value may be a password
+        said = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"<{type(self).__name__} {', '.join(said)}>"
+
 
 class Source(_Base, frozen=True):
     """Where facts of the same table come from."""

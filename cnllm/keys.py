@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cnllm import paths
+from cnllm import paths, private
 from cnllm.errors import CnllmError
 
 __all__ = ["find", "names", "path", "set", "where"]
@@ -72,7 +72,7 @@ def set(name: str, value: str) -> Path:
     if not USABLE.fullmatch(value):
         raise ValueError("the key holds a space, a control character or a letter outside ASCII")
     target = Path(os.path.realpath(path()))  # a linked file is written where it lies
-    _private_folder(target.parent)
+    private.folder(target.parent)
     with _locked(target.parent):
         _write(target, {**_read(), name: value})
     return path()
@@ -119,16 +119,6 @@ def _repair(file: Path, descriptor: int) -> None:
     logging.getLogger(__name__).warning(
         "cnllm: other users could open the keys file %s (mode %04o); it is 0600 now", file, stat.S_IMODE(mode)
     )
-
-
-def _private_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name == "nt":
-        return
-    found = folder.stat()
-    shared = found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid() or folder == Path.home()
-    if found.st_mode & OTHERS and not shared:  # a home or a /tmp keeps its mode: the file itself is 0600
-        folder.chmod(0o700)
 
 
 @contextlib.contextmanager

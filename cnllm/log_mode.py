@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal, get_args
 
-from cnllm import paths
+from cnllm import paths, private
 from cnllm.errors import CnllmError
 
 __all__ = ["Mode", "keep", "mode"]
@@ -33,8 +33,9 @@ def keep(chosen: Mode) -> None:
     """From now on it is so, unless the environment says otherwise."""
     file = _file()
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text(f"{chosen}\n")
+        private.folder(file.parent)
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(f"{chosen}\n")
     except OSError as error:
         raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
 

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["MARK", "data", "headers", "redact", "spans", "url"]
+__all__ = ["MARK", "carried", "data", "headers", "redact", "sent_headers", "spans", "url"]
 
 MARK = "[redacted]"
 SHORTEST = 4
@@ -21,7 +21,10 @@ _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
 _QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
-_USERINFO = re.compile(r"(?<=://)[^/?#@]+@")
+_USERINFO = re.compile(r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@")
+_PLAIN = {"accept", "accept-encoding", "accept-language", "content-length", "content-type", "host", "user-agent"}
+_PLAIN_ENDS = ("-version", "-beta")
+_LIKE_A_KEY = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
@@ -69,6 +72,70 @@ def headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str,
     return {
         name: _hidden_value(value) if is_secret_name(name) else redact(value, hidden) for name, value in fields.items()
     }
+
+
+def sent_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+    """A request's headers with every value hidden but those that say nothing, and those that hold only `{key}`.
+
+    What a header of the caller's own carries is unknown: `x-team` may be a password. Its name is shown.
+    """
+    hidden = tuple(secrets)
+    return {
+        name: redact(value, hidden) if is_plain(name, value) else _hidden_value(value) for name, value in fields.items()
+    }
+
+
+def is_plain(name: str, value: str) -> bool:
+    """Does a request's header hold nothing that anybody would hide?"""
+    if "{key}" in value:
+        return value.partition("{key}")[::2] in (("", ""), ("Bearer ", ""), ("Key ", ""), ("Token ", ""))
+    return name.lower() in _PLAIN or name.lower().endswith(_PLAIN_ENDS)
+
+
+def carried(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets that go with a request: in headers, before the host, and in auth-like parameters of the query.
+
+    A header that is not named like a secret counts where its value looks like one: hiding every word that some
+    header holds would tear up what an endpoint says.
+    """
+    found: list[str] = []
+    for name, value in fields.items():
+        if "{key}" in value or is_plain(name, value):
+            continue
+        if is_secret_name(name):
+            found += _said(value)
+        elif looks_secret(value):
+            found.append(value)
+    if "@" in address and (before := _USERINFO.search(address)):
+        found += _passwords(before[0][:-1])
+    if "?" in address:
+        found += [each for m in _QUERY.finditer(address) if is_secret_name(m[2]) for each in (m[3], unquote(m[3]))]
+    return tuple(dict.fromkeys(secret for secret in found if len(secret) >= SHORTEST))
+
+
+def looks_secret(value: str) -> bool:
+    """Is it long and without a space, of letters and digits, and no address?"""
+    return _LIKE_A_KEY.fullmatch(value) is not None
+
+
+def _said(value: str) -> list[str]:
+    """What a header of authorization says, without its scheme; of a name and password, the password."""
+    scheme, _, rest = value.partition(" ")
+    bare = rest.strip() if rest and scheme.isalpha() else value
+    if scheme.lower() != "basic":
+        return [bare]
+    try:
+        decoded = base64.b64decode(bare, validate=True).decode()
+    except ValueError:
+        return [bare]
+    return [bare, *_passwords(decoded)]
+
+
+def _passwords(userinfo: str) -> list[str]:
+    """The password of `name:password`; where there is none, the name may be a token."""
+    name, colon, password = userinfo.partition(":")
+    told = password if colon and password else name
+    return [told, unquote(told)]
 
 
 def url(address: str, secrets: Iterable[str] = ()) -> str:

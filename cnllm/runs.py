@@ -15,7 +15,8 @@ from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
-from cnllm.types import Cost, Event, Message, Reply, ToolCall, Usage
+from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage
+from cnllm.watch import loop_ended
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
@@ -33,6 +34,7 @@ class Rules(Struct, frozen=True):
     on_step: Callable[..., Any] | None
     approve: Callable[..., Any] | None
     by: str | None = None
+    on_event: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
@@ -59,7 +61,8 @@ def _seconds(name: str, value: Any) -> None:
 class Toolbox:
     """The tools of a run by their names. Raises `ValueError` for one that nobody could execute or check."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
+        self._approves = approves
         self._tools: dict[str, Tool] = {}
         for index, tool in enumerate(tools):
             if tool.definition is not None:
@@ -79,7 +82,7 @@ class Toolbox:
         tool = self._tools.get(call.name)
         if tool is None:
             return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
-        return problem_with(tool, call)
+        return problem_with(tool, call, built=not self._approves)
 
     def meant(self, call: ToolCall) -> ToolCall:
         """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
@@ -93,6 +96,8 @@ class Toolbox:
     def value(self, call: ToolCall) -> Any:
         """What the function of the tool returns for a call, which may be something to await. Raises what it raises."""
         tool = self._tools[call.name]
+        if self._approves and (problem := problem_with(tool, call)) is not None:  # what only an approved call may ask
+            return ToolResult(call.id, problem, call.name, error=True)
         return tool(**bound(tool, call.arguments or {}))
 
 
@@ -105,6 +110,7 @@ class Told:
         self._toolbox = toolbox
         self._opened = opened
         self._key: str | None = None
+        self._ended = False
         self._whole: BySentence | None = None
         if rules.by is not None:
             from cnllm.sentences import BySentence
@@ -119,6 +125,13 @@ class Told:
     def _held(self) -> Sequence[Event]:
         """What was held for the rest of its sentence, which will not come."""
         return [] if self._whole is None else self._whole.close()
+
+    def _end(self) -> None:
+        """Tells whoever watches that it is over, once."""
+        if self._loop.stopped is not None and not self._ended:
+            self._ended = True
+            model = "" if self._loop.plan is None else self._loop.plan.model.name
+            loop_ended(self._rules.on_event, model, self._loop.stopped, self.steps, self.usage, self.cost)
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
@@ -175,7 +188,7 @@ def prepared(
 ) -> tuple[Loop, Rules, Toolbox, Callable[[Ask], Any]]:
     """A loop that has not begun. What is wrong with the options, the messages or the tools is raised here."""
     offered = as_tools(tools or [])
-    toolbox = Toolbox(offered)
+    toolbox = Toolbox(offered, rules.approve is not None)
     said = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
     if offered:
         said["tools"] = offered

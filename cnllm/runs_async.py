@@ -26,6 +26,7 @@ class AsyncRuns:
     """The loop's verbs of `AsyncClient`."""
 
     _opened: Callable[..., Any]
+    _on_event: Callable[..., Any] | None
 
     async def run(
         self,
@@ -42,7 +43,7 @@ class AsyncRuns:
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run`. Tools, `approve` and `on_step` may be async functions."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event)
         async with AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=False)) as run:
             async for _ in run:
                 pass
@@ -66,7 +67,7 @@ class AsyncRuns:
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run_stream`, with `async with` and `async for`."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
         return AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -122,6 +123,7 @@ class AsyncRun(Told):
             if inspect.getgeneratorstate(self._effects) != inspect.GEN_RUNNING:
                 self._effects.close()
             self._loop.end()
+            self._end()
 
     def __aiter__(self) -> Self:
         return self
@@ -181,6 +183,7 @@ class AsyncRun(Told):
             effect = self._effects.send(outcome)
         except StopIteration:
             self._over = True
+            self._end()
             return
         match effect:
             case Ask():

@@ -30,6 +30,7 @@ class Runs:
     """The loop's verbs of `Client`."""
 
     _opened: Callable[..., Any]
+    _on_event: Callable[..., Any] | None
 
     def run(
         self,
@@ -57,7 +58,7 @@ class Runs:
         for. Whatever goes wrong with a call is told to the model as its result. `approve(call)` is asked before a tool
         runs: True, or False, or in words why not. `on_step(step)` is told of each step. The rest is as for `call`.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event)
         with Run(*prepared(self._opened, rules, model, messages, tools, options, stream=False)) as run:
             for _ in run:
                 pass
@@ -86,7 +87,7 @@ class Runs:
         anywhere; so does leaving the `with` block. A step whose stream is cut is taken again without streaming, and
         what was delivered already is not delivered again. With `by="sentence"` its text comes in whole sentences.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by)
+        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
         return Run(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
 
 
@@ -113,6 +114,7 @@ class Run(Told):
         if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
             self._events.close()
             self._loop.end()
+            self._end()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -158,6 +160,7 @@ class Run(Told):
             raise
         finally:
             effects.close()
+            self._end()
 
     def _while_wanted(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.model import Model
 from cnllm.registry.registry import Registry, origin_of
 
-__all__ = ["cleaned", "key_for", "sealed", "without"]
+__all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without"]
 
 _SHORTEST = 8
 
@@ -95,28 +96,49 @@ def sealed(plan: Plan, key: str | None) -> Plan:
     return replace(plan, headers=headers)
 
 
-def cleaned(error: CnllmError, key: str | None) -> CnllmError:
-    """An error, and those behind it, without the key, should the endpoint have echoed it."""
-    seen: BaseException | None = error
-    while key and seen is not None:
-        for name in ("message", "body", "hint"):
-            said: Any = getattr(seen, name, None)
-            if isinstance(said, str) and key in said:
-                setattr(seen, name, redact.redact(said, [key]))
-        reply = getattr(seen, "reply", None)
+def of(plan: Plan, key: str | None) -> tuple[str, ...]:
+    """Everything that goes with a sealed plan and is for its endpoint's eyes alone."""
+    found = redact.carried(plan.url, plan.headers)
+    return found if key is None or key in found else (key, *found)
+
+
+def of_proxies() -> tuple[str, ...]:
+    """The passwords in the addresses of the proxies that the environment names."""
+    named = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
+    return tuple(secret for address in named for secret in redact.carried(address, {}))
+
+
+def cleaned(error: CnllmError, secrets: tuple[str, ...]) -> CnllmError:
+    """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one."""
+    secrets = (*secrets, *of_proxies())
+    todo: list[BaseException | None] = [error]
+    seen: list[BaseException] = []
+    while todo and secrets:
+        one = todo.pop()
+        if one is None or one in seen:
+            continue
+        seen.append(one)
+        for name in ("message", "body", "hint", "code", "reason", "__notes__"):
+            said: Any = getattr(one, name, None)
+            if said and isinstance(said, str | list) and (clean := redact.data(said, secrets)) != said:
+                setattr(one, name, clean)
+        reply = getattr(one, "reply", None)
         if reply is not None and reply.raw is not None:
-            seen.reply = replace(reply, raw=_cleaned_data(reply.raw, key))  # type: ignore[attr-defined]
-        seen.args = tuple(redact.redact(a, [key]) if isinstance(a, str) else a for a in seen.args)
-        seen = seen.__cause__ or seen.__context__
+            one.reply = replace(reply, raw=_cleaned_data(reply.raw, secrets))  # type: ignore[attr-defined]
+        one.args = tuple(redact.redact(a, secrets) if isinstance(a, str) else a for a in one.args)
+        todo += [one.__cause__, one.__context__]
     return error
 
 
-def without(key: str | None, body: bytes) -> bytes:
-    """A body without the key, should the endpoint have echoed it; a key too short to be one is left alone."""
-    return body.replace(key.encode(), redact.MARK.encode()) if key and len(key) >= _SHORTEST else body
+def without(secrets: tuple[str, ...], body: bytes) -> bytes:
+    """A body without the secrets, should the endpoint have echoed one; what is too short to be one is left alone."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST and (said := secret.encode("utf-8", "surrogatepass")) in body:
+            body = body.replace(said, redact.MARK.encode())
+    return body
 
 
-def _cleaned_data(data: Any, key: str) -> Any:
+def _cleaned_data(data: Any, secrets: tuple[str, ...]) -> Any:
     encoded = msgspec.json.encode(data)
-    cleaned = without(key, encoded)
+    cleaned = without(secrets, encoded)
     return data if cleaned == encoded else msgspec.json.decode(cleaned)

@@ -74,9 +74,11 @@ class Httpx:
         try:
             response = self._transport(httpx, request.url).handle_request(request)
         except httpx.LocalProtocolError:
-            raise _unsendable(plan) from None  # its message shows the header, and that may hold the key
+            response = None
         except (httpx.HTTPError, UnicodeError) as error:
             raise _before(error, plan) from error
+        if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
+            raise _unsendable(plan)
         waits["read"] = idle = _idle(plan)  # httpcore reads it when it begins with the body
         return response.status_code, dict(response.headers.items()), _Body(httpx, response, idle, self._watchdog)
 
@@ -86,7 +88,8 @@ class Httpx:
         key = (url.scheme == "https", _proxy(url, self._proxies))
         found = self._made.get(key)
         if found is None:
-            found = self._made.setdefault(key, httpx.HTTPTransport(**_settings(httpx, *key)))  # threads agree on one
+            made = _made(httpx, httpx.HTTPTransport, *key)
+            found = self._made.setdefault(key, made)  # threads agree on one
         return found
 
     def close(self) -> None:
@@ -169,9 +172,11 @@ class AsyncHttpx:
         try:
             response = await self._transport(httpx, request.url).handle_async_request(request)
         except httpx.LocalProtocolError:
-            raise _unsendable(plan) from None  # its message shows the header, and that may hold the key
+            response = None
         except (httpx.HTTPError, UnicodeError) as error:
             raise _before(error, plan) from error
+        if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
+            raise _unsendable(plan)
         waits["read"] = idle = _idle(plan)
         return response.status_code, dict(response.headers.items()), _AsyncBody(httpx, response, idle)
 
@@ -181,7 +186,7 @@ class AsyncHttpx:
         key = (url.scheme == "https", _proxy(url, self._proxies))
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = httpx.AsyncHTTPTransport(**_settings(httpx, *key))
+            found = self._made[key] = _made(httpx, httpx.AsyncHTTPTransport, *key)
         return found
 
     async def aclose(self) -> None:
@@ -246,6 +251,15 @@ def _proxy(url: httpx.URL, known: dict[str, str | None]) -> str | None:
         found = None if not named or proxy_bypass(url.host) else named.get(url.scheme) or named.get("all")
         known[place] = found if found is None or "://" in found else f"http://{found}"
     return known[place]
+
+
+def _made(httpx: Any, kind: Any, encrypted: bool, proxy: str | None) -> Any:
+    """A transport of httpx. What it finds wrong with a proxy is not repeated: a password may stand in its address."""
+    with contextlib.suppress(ValueError, ImportError, httpx.InvalidURL):
+        return kind(**_settings(httpx, encrypted, proxy))
+    raise TransportError(
+        "the proxy that the environment names cannot be used", hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+    )
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:

@@ -14,12 +14,14 @@ PACKAGE = Path(__file__).parent.parent / "cnllm"
 
 # What each room may import of the others. Values are the modules at the bottom, which import one another at most.
 VALUES = {"types", "errors", "flags", "levels", "model", "policy", "messages"}
-HELPERS = {"paths", "redact"}
+HELPERS = {"paths", "private", "redact"}
 MAY: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "messages": VALUES | {"wires"},  # arguments are decoded in one place
     "paths": set(),
     "redact": set(),
+    "private": set(),
+    "veil": {"redact"},
     "keys": VALUES | HELPERS,
     "settings": VALUES,
     "wires": VALUES,
@@ -27,19 +29,21 @@ MAY: dict[str, set[str]] = {
     "protocols": VALUES,
     "tools": VALUES | {"validation"},
     "validation": set(),
-    "engine": VALUES | {"wires", "protocols", "leaks", "tools", "validation"},
+    "engine": VALUES | {"redact", "wires", "protocols", "leaks", "tools", "validation"},
     "registry": VALUES | HELPERS,
     "simulator": VALUES | {"registry", "protocols"},
     "tiers": VALUES | {"keys", "registry"},
     "sentences": VALUES,
     "watchdog": set(),
+    "watch": VALUES,
+    "otel": {"watch"},
     "transport": VALUES | {"engine", "watchdog"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},
     "log_mode": VALUES | HELPERS,
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
-    "runs": VALUES | {"engine", "sentences", "tools"},
+    "runs": VALUES | {"engine", "sentences", "tools", "watch"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client": VALUES
     | HELPERS
@@ -54,6 +58,8 @@ MAY: dict[str, set[str]] = {
         "simulator",
         "tiers",
         "transport",
+        "veil",
+        "watch",
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES

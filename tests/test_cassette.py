@@ -83,7 +83,7 @@ def test_an_exchange_is_one_private_line(tmp_path: Path) -> None:
     assert first["request"] == {
         "method": "POST",
         "url": "https://api.example/v1/chat",
-        "headers": {"Authorization": "Bearer [redacted]", "X-Plain": "a"},
+        "headers": {"Authorization": "Bearer [redacted]", "X-Plain": "[redacted]"},
         "body": Plan().body,
     }
     assert first["response"]["status"] == 200

@@ -159,6 +159,7 @@ def test_no_module_knows_a_word_of_a_dialect(path: Path) -> None:
     compound = {w for w in words if "_" in w}
     found = []
     for line, said, is_text in spoken(path):
+        said = re.sub(r"^gen_ai(\.\w+)+$", "", said)  # an attribute of OpenTelemetry's is no endpoint's word
         parts = set(re.findall(r"[$\w-]+", said))
         hit = (parts & compound) or (words & {said} if is_text else set())
         if hit:

@@ -138,7 +138,7 @@ class Calling:
         shown = {
             "method": plan.method,
             "url": redact.url(plan.url, secrets),
-            "headers": redact.headers(plan.headers, secrets),
+            "headers": redact.headers(redact.sent_headers(plan.headers, secrets)),
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }
@@ -146,17 +146,19 @@ class Calling:
         return errors.WHOLE
 
     def _show_curl(self) -> int:
+        from cnllm import redact
         from cnllm.cli import curl
 
         plan, variable = self.plan, session.environment_name(self.model, self.given["key_env"])
-        headers = plan.headers
+        headers = redact.sent_headers(plan.headers)
+        if hidden := [name for name, value in headers.items() if redact.MARK in value]:
+            errors.say(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")
         if variable is None:  # no key is known to be needed
             headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
         elif not session.is_set(variable):
             errors.say(f"{variable} is not set in this shell", f"export {variable} before you paste this")
-        render.emit(
-            curl.command(plan.method, plan.url, headers, plan.body, placeholder=PLACEHOLDER, env=variable or "")
-        )
+        place, name = redact.url(plan.url), variable or ""
+        render.emit(curl.command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
         return errors.WHOLE
 
     # ── sending ──────────────────────────────────────────────────────────────

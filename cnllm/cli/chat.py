@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, errors, options, streams
+from cnllm.cli import complete, errors, options, streams, terminal
 
 if TYPE_CHECKING:
     from cnllm.cli.kept import Log
@@ -122,7 +122,7 @@ def _turns(talk: Talk, turns: Typed) -> int:
     """One turn after another until there are no more."""
     while True:
         try:
-            said = turns.turn(f"{talk.model.id}> ")
+            said = turns.turn(f"{terminal.escape(talk.model.id)}> ")
         except EOFError:
             return errors.WHOLE
         except KeyboardInterrupt:

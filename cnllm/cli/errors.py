@@ -99,13 +99,23 @@ def traceback(error: Exception) -> None:
     """The whole traceback, for `--debug`."""
     from traceback import format_exception
 
-    streams.tell(_redacted("".join(format_exception(error))))
+    streams.tell(terminal.escape(_redacted("".join(format_exception(error)))))
 
 
 def _redacted(text: str) -> str:
     from cnllm.redact import redact  # a listing of commands has nothing to hide, and is fast
 
-    return redact(text, _State.secrets)
+    return redact(text, (*_State.secrets, *_exported()))
+
+
+def _exported() -> list[str]:
+    """What the environment holds under the names of secrets: something may fail before it is known which key it is."""
+    import os
+
+    from cnllm.redact import is_secret_name, looks_secret
+
+    found = [value for name, value in os.environ.items() if is_secret_name(name)]
+    return [value for value in found if looks_secret(value) and not value.startswith("/")]
 
 
 def _line(text: str) -> str:

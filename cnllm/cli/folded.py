@@ -23,7 +23,10 @@ _MESSAGE = re.compile(r"messages\[\d+\]")
 
 def dim(line: str) -> None:
     """A line on stderr that is less important than the answer."""
-    streams.say(f"{render.DIM}{line}{render.PLAIN}" if terminal.dims(sys.stderr) else line)
+    if terminal.dims(sys.stderr):
+        streams.tell(f"{render.DIM}{terminal.escape(line)}{render.PLAIN}\n")
+    else:
+        streams.say(line)
 
 
 def tell(notes: Iterable[Note], told: set[str]) -> None:

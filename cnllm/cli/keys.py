@@ -84,8 +84,10 @@ def _variable(name: str) -> str:
 
         if NAME.fullmatch(name) and name == name.upper():
             return name
+        from cnllm.redact import looks_secret
+
         raise errors.Wrong(
-            f"{name} is neither a variable's name nor a provider",
+            f"{'that' if looks_secret(name) else name} is neither a variable's name nor a provider",
             f"providers: {', '.join(registry.providers)}",
         )
     names = registry.resolve(f"{name}/any").flags.keys

@@ -47,9 +47,7 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
         from cnllm.registry import summary
 
         short = summary.short_names(registry.aliases).get(found.name, [])
-        render.dump(
-            summary.row(found, short) | {"flags": rows.builtin(found.flags), "notes": rows.builtin(found.notes)}
-        )
+        render.dump(summary.row(found, short) | {"flags": rows.flags(found.flags), "notes": rows.builtin(found.notes)})
     else:
         render.emit(_card(found, registry.wires(model)))
 
@@ -69,6 +67,8 @@ def fact_row(fact: Fact) -> dict[str, Any]:
 
 # ── one model in short ───────────────────────────────────────────────────────
 def _card(model: Model, wires: list[str]) -> str:
+    from cnllm import redact
+
     flags = model.flags
     limits = flags.limits
     url = f"{(flags.base_url or '').rstrip('/')}{flags.path or ''}".replace("{model}", model.id)
@@ -77,7 +77,7 @@ def _card(model: Model, wires: list[str]) -> str:
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
     pairs = [
-        ("endpoint", url),
+        ("endpoint", redact.url(url)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
         ("context", rows.count(limits.context if limits else None)),

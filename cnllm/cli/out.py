@@ -19,12 +19,12 @@ def dump(value: Any) -> None:
     emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
 
-def emit(text: str) -> None:
-    """A line on stdout, at once, without secrets."""
+def emit(text: str, *, raw: bool = False) -> None:
+    """A line on stdout, at once, without secrets; a terminal gets nothing that it would obey, unless wanted (`raw`)."""
     secrets = hide()
     if secrets:
         from cnllm.redact import redact  # a listing has nothing to hide, and is fast
 
         text = redact(text, secrets)
-    sys.stdout.write(text + "\n")
+    sys.stdout.write((terminal.escape(text) if sys.stdout.isatty() and not raw else text) + "\n")
     sys.stdout.flush()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["UNKNOWN", "amount", "builtin", "count", "price", "state"]
+if TYPE_CHECKING:
+    from cnllm.flags import Flags
+
+__all__ = ["UNKNOWN", "amount", "builtin", "count", "flags", "price", "state"]
 
 UNKNOWN = "?"
 
@@ -14,6 +17,20 @@ def builtin(value: object) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
+
+
+def flags(said: Flags) -> Any:
+    """Flags as plain data, without the passwords that may stand in an address or a header."""
+    from cnllm import redact
+
+    plain = builtin(said)
+    if plain.get("base_url"):
+        plain["base_url"] = redact.url(plain["base_url"])
+    if plain.get("headers"):
+        plain["headers"] = redact.sent_headers(plain["headers"])
+    if (auth := plain.get("auth")) and "{key}" not in auth.get("value", "{key}"):
+        auth["value"] = redact.MARK
+    return plain
 
 
 def state(value: bool | None) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cnllm.model import Model
     from cnllm.registry import Registry
 
+_NAME = "MY_API_KEY"
+
 __all__ = ["client", "environment_name", "is_set", "key", "model"]
 
 
@@ -42,10 +44,14 @@ def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None
 
     Whatever keys there are for the model will be shown by nothing from here on.
     """
-    from cnllm import keys
+    from cnllm import keys, redact
+    from cnllm.secrets import of_proxies
 
+    if key_env is not None and not keys.NAME.fullmatch(key_env):
+        raise errors.Wrong("--key-env takes the name of a variable, not a key", f"for example: --key-env {_NAME}")
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide(*[value for name in names if (value := keys.find([name]))])
+    errors.hide(*redact.carried(model.flags.base_url or "", model.flags.headers or {}), *of_proxies())
     found = keys.find([key_env]) if key_env is not None else None
     if found is None and key_env is not None and needed:
         raise KeyMissing(f"{key_env} holds no key", env=[key_env])

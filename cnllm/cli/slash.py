@@ -115,6 +115,9 @@ def _thinking(talk: Talk, argument: str) -> None:
 
 
 def _shown(text: str) -> str:
+    from cnllm.redact import redact
+
+    text = redact(text, errors.hide())
     return terminal.escape(text) if sys.stderr.isatty() else text
 
 

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TextIO
 
+from cnllm.cli import terminal
+
 __all__ = ["finish", "prepare", "say", "tell"]
 
 
@@ -25,12 +27,12 @@ def prepare() -> bool:
 
 
 def say(line: str) -> None:
-    """A line on stderr."""
-    tell(f"{line}\n")
+    """A line on stderr, which a terminal gets without anything that it would obey."""
+    tell(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
 
 
 def tell(text: str) -> None:
-    """Text on stderr. Nobody has to read it: only if it shares a pipe with stdout is a closed one an end."""
+    """Text on stderr, as it is. Nobody has to read it: only if it shares a pipe with stdout is a closed one an end."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

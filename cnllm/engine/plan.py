@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +28,6 @@ from cnllm.wires.paths import at, blend, cut, put
 __all__ = ["Plan", "build_request"]
 
 _encode = msgspec.json.Encoder().encode
-_SECRET = ("authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "proxy-authorization")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -71,8 +70,10 @@ class Plan(Struct, frozen=True, kw_only=True):
         return found
 
     def shown_headers(self) -> dict[str, str]:
-        """The headers as they may be shown: what a caller put where keys go is not for show."""
-        return {k: v if "{key}" in v or k.lower() not in _SECRET else "[redacted]" for k, v in self.headers.items()}
+        """The headers as they may be shown: what a caller put there is not for show, whatever its name."""
+        from cnllm.redact import MARK, is_plain
+
+        return {name: value if is_plain(name, value) else MARK for name, value in self.headers.items()}
 
     def __repr__(self) -> str:
         return (
@@ -165,10 +166,11 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
         body = whole(body)
         content = _encode(body)
+    url, userinfo = _url(model, flags, streams, ledger)
     return Plan(
         method="POST",
-        url=_url(model, flags, streams, ledger),
-        headers=_headers(flags, asked, streams),
+        url=url,
+        headers=_headers(flags, asked, streams, _basic(userinfo, flags, ledger)),
         body=body,
         content=content,
         notes=ledger.notes,
@@ -462,11 +464,12 @@ def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger:
     put(body, path, tokens)
 
 
-def _url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> str:
+def _url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
+    """The address, and the name and password that stood in it, which are no part of what is shown."""
     if not flags.base_url:
         ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
     if not _address_ok(flags.base_url or ""):
-        ledger.refuse("bad-base-url", "base_url", flags.base_url, "it is no http address")
+        ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
     path = (flags.stream_path if stream else None) or flags.path or ""
     return _address(flags.base_url or "", path, model.id)
 
@@ -481,17 +484,40 @@ def _address_ok(base: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _address(base: str, path: str, id: str) -> str:
-    return base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
+def _address(base: str, path: str, id: str) -> tuple[str, str]:
+    whole = base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
+    if "@" not in whole:
+        return whole, ""
+    scheme, _, rest = whole.partition("://")
+    end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
+    userinfo, _, host = rest[:end].rpartition("@")
+    return f"{scheme}://{host}{rest[end:]}", userinfo
 
 
-def _headers(flags: Flags, asked: Asked, stream: bool) -> dict[str, str]:
+def _basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
+    """What goes into `authorization` for a name and password in the address; a key goes before it there."""
+    if not userinfo:
+        return None
+    said = "a name and password in the address"
+    if flags.keys and flags.auth is not None and (flags.auth.header or "").lower() == "authorization":
+        ledger.note("address-password", "base_url", said, "left out: the key goes into the same header")
+        return None
+    ledger.note("address-password", "base_url", said, "sent as `authorization: Basic`")
+    import base64
+
+    name, _, password = userinfo.partition(":")
+    return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
+
+
+def _headers(flags: Flags, asked: Asked, stream: bool, basic: str | None) -> dict[str, str]:
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream" if stream else "application/json",
     }
     if flags.auth is not None and flags.auth.header and flags.auth.value:
         headers[flags.auth.header.lower()] = flags.auth.value
+    if basic is not None:
+        headers["authorization"] = basic
     return {**headers, **_lower(flags.headers), **_lower(asked.extra_headers)}
 
 

@@ -7,7 +7,8 @@ Everything that is decided about a call (retry, waiting, recovery of a cut strea
     ReadAll()       → the rest of the body, or the TransportError
     Hurry(seconds)  → None; from now on reading ends after so many seconds
     Drain()         → None; the rest of the body is of no interest, but a connection read to its end can be used again
-    Sleep(seconds)  → None
+    Sleep(seconds)  → None; `why` it is tried again after that
+    Saw(what)       → None; something that nobody has to do anything about: a stream was "cut", then "recovered"
     a list          → deliver these events, then read on: bytes, None at the end, or the TransportError
     a Last          → deliver these events, nothing else
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ from cnllm.types import (
     ToolCallEnd,
 )
 
-__all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Send", "Sleep"]
+__all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
 _AGAIN = 3  # whole calls after a cut stream
@@ -70,9 +71,17 @@ class Drain(Struct, frozen=True):
 
 
 class Sleep(Struct, frozen=True):
-    """Wait."""
+    """Wait, then try again what failed with `why`."""
 
     seconds: float
+    why: CnllmError | None = None
+
+
+class Saw(Struct, frozen=True):
+    """Something happened that is worth knowing."""
+
+    what: Literal["cut", "recovered"]
+    why: str = ""
 
 
 class Last(list[Event]):
@@ -142,7 +151,7 @@ class Call:
                     return self._parsed(status, headers, body)
                 except EndpointError as failed:
                     error = failed
-            yield Sleep(self._wait(error, tries))
+            yield Sleep(self._wait(error, tries), error)
 
     def _parsed(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
@@ -207,7 +216,7 @@ class Call:
             except (EndpointError, TransportError) as error:
                 if self._delivered:
                     raise
-                yield Sleep(self._wait(error, tries))
+                yield Sleep(self._wait(error, tries), error)
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
@@ -267,6 +276,8 @@ class Call:
             last = [Finished("cut", e.raw) if type(e) is Finished else e for e in last]
             if isinstance(broken, IdleTimeout):
                 broken.reply = cut.reply
+            if self.plan.if_cut != "error":
+                yield Saw("cut", str(broken or cut))
             if self.plan.if_cut == "again-whole":
                 return (yield from self._once_more(parser, last, cut, broken))
             self._delivered = True
@@ -348,7 +359,7 @@ class Call:
                 assert inner.parser is not None
                 return (yield from self._continued(cut.reply, inner.parser.close()))
             if tries < _AGAIN:
-                yield Sleep(self._pause(tries))
+                yield Sleep(self._pause(tries), failed)
         yield Last([e for e in last if e not in before])
         raise cut from failed
 
@@ -363,6 +374,7 @@ class Call:
         events: list[Event] = [NoteAdded(note)]
         events += continuing(old.reasoning, old.text, bool(old.incomplete), new)
         reply = replace(new, notes=[*new.notes, note])
+        yield Saw("recovered")
         yield Last([*events, *ending(reply)])
         return reply
 

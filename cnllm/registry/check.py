@@ -114,6 +114,8 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
                 yield from _value(flag, str, here) if type(flag) is not str else _unset(flag, here)
         else:
             yield from _value(value, Call if fields[key].name == "call" else fields[key].type, here)
+            if key == "keys" and not all(map(_is_variable, value if type(value) is list else ())):
+                yield here, f"{dotted(here)} holds what is no name of a variable; a key itself does not belong here"
     for key, field in fields.items():
         if field.required and key not in data:
             yield path, f"{shown} lacks '{key}'"
@@ -131,6 +133,10 @@ def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterat
         formats, parts = data.get("format"), data.get("parts")
         if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
             yield path, f"{dotted(path)}: sections need parts = [begin, separator, end]"
+
+
+def _is_variable(name: Any) -> bool:
+    return type(name) is not str or (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64)
 
 
 def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
@@ -188,7 +194,8 @@ def _value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], 
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            yield path, f"{dotted(path)} = {_shown(value)}; {_expected(value, kind, error)}"
+            shown = "…" if {"headers", "auth"} & set(path) else _shown(value)  # a password may stand there
+            yield path, f"{dotted(path)} = {shown}; {_expected(value, kind, error)}"
 
 
 def _expected(value: Any, kind: Any, error: msgspec.ValidationError) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import tomli_w
 from msgspec import Struct
 
+from cnllm import private
 from cnllm.errors import RegistryError
 from cnllm.registry.check import Problem, check
 from cnllm.registry.lines import key_lines
@@ -96,7 +97,7 @@ def replace(path: Path, text: str, others: Sequence[str]) -> None:
     `others` are the files in force, this one among them or not. Raises `RegistryError` with the first new fault.
     """
     target = path.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.folder(target.parent, narrow=False)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cnllm-", suffix=".toml")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

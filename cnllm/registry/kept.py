@@ -58,10 +58,13 @@ def remember(place: str | None, payload: bytes) -> None:
     if place is None:
         return
     import tempfile
+    from pathlib import Path
+
+    from cnllm import private
 
     folder = os.path.dirname(place)
     try:
-        os.makedirs(folder, exist_ok=True, mode=0o700)
+        private.folder(Path(folder))
         handle, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(_seal(place, payload) + payload)

@@ -150,7 +150,15 @@ def _line_of(error: Exception, source: str) -> int:
 
 
 def _entry(text: bytes, builtin: bool) -> str | None:
-    """Where a file of this content is kept; apart for the built-in one, which nobody checked."""
+    """Where a file of this content is kept; apart for the built-in one, which nobody checked.
+
+    One that may hold a password is kept nowhere else than where its owner put it.
+    """
+    if not builtin:
+        import re
+
+        if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
+            return None
     return kept.entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
 
 

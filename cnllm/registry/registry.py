@@ -548,13 +548,30 @@ def _facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> 
         source = _source(layers, layer, path)
         yield Fact(
             ".".join(path),
-            value,
+            _shown(path, value),
             layer.name,
             _place(layers, path),
             source.get("url"),
             str(source["seen"]) if "seen" in source else None,
             source.get("how"),
         )
+
+
+def _shown(path: list[str], value: object) -> object:
+    """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
+    if not {"base_url", "headers", "auth"} & set(path):
+        return value
+    from cnllm import redact
+
+    if path[-1] == "base_url" and isinstance(value, str):
+        return redact.url(value)
+    if path[-1] == "headers" and isinstance(value, dict):
+        return redact.sent_headers(value)
+    if path[-2:-1] == ["headers"] and isinstance(value, str):
+        return redact.sent_headers({path[-1]: value})[path[-1]]
+    if path[-2:] == ["auth", "value"] and isinstance(value, str) and "{key}" not in value:
+        return redact.MARK
+    return value
 
 
 def _begins(keys: list[str], start: list[str]) -> bool:

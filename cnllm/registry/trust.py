@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 
-from cnllm import paths
+from cnllm import paths, private
 from cnllm.errors import RegistryError
 
 __all__ = ["trust", "trusted"]
@@ -24,7 +25,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     known = _known()
     known[str(file)] = hashlib.blake2b(text, digest_size=32).hexdigest()
     store = _store()
-    store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private.folder(store.parent)
     handle, name = tempfile.mkstemp(dir=store.parent)
     with os.fdopen(handle, "w") as out:
         json.dump(known, out, indent=1)
@@ -42,7 +43,10 @@ def _store() -> Path:
 
 def _known() -> dict[str, str]:
     try:
-        known: dict[str, str] = json.loads(_store().read_text())
+        with _store().open() as opened:
+            if os.name != "nt" and os.fstat(opened.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ValueError("other users can write it")
+            known: dict[str, str] = json.loads(opened.read())
         if type(known) is not dict:
             raise ValueError("it is no JSON object")
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from cnllm import paths, private
 from cnllm.errors import CnllmError
 from cnllm.store.schema import MARK, STEPS, migrate, version
 
@@ -113,14 +114,14 @@ def _busy(error: sqlite3.Error) -> bool:
 def _private(path: Path) -> None:
     """Makes the file 0600 in a folder that is 0700 if it is made here; SQLite makes its own files beside it the same.
 
-    What is there already and open to others is closed to them, SQLite's files included.
+    What is there already and open to others is closed to them, SQLite's files included, and the folder if it is ours.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.folder(path.parent, narrow=path.parent == paths.data_dir())
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:  # not opened: closing it would drop the locks that this process holds by another `File`
         if os.name != "nt":
-            for one in (path, *(path.with_name(path.name + more) for more in ("-wal", "-shm"))):
+            for one in (path, *(path.with_name(path.name + more) for more in ("-wal", "-shm", "-journal"))):
                 with suppress(FileNotFoundError):
                     if os.stat(one).st_mode & _OTHERS:
                         os.chmod(one, 0o600)

@@ -19,18 +19,19 @@ _MOST = 5  # errors that are told at once
 _LONG = 400  # characters of a value or a schema that are told
 
 
-def problem_with(tool: Tool, call: ToolCall) -> str | None:
+def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | None:
     """What is wrong with a call, in words for the model that made it: None where it can be executed.
 
     It names each place, what is wrong there and what the schema says of it, so that the model can do better. Raises
-    `ValueError` for a tool whose parameters are no JSON Schema.
+    `ValueError` for a tool whose parameters are no JSON Schema. With `built=False` the schema alone is asked: a class
+    of the caller's may look at the disk while it is built, and a call that nobody approved yet must not cause that.
     """
     head = f"The call of {tool.name} was not executed:"
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
         return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
     arguments = decoded(call.arguments, tool.parameters)
-    wrong = _faults(tool, arguments) or _unbuilt(tool, arguments)
+    wrong = _faults(tool, arguments) or (_unbuilt(tool, arguments) if built else [])
     if not wrong:
         return None
     told = [f"- {fault}" for fault in wrong[:_MOST]]

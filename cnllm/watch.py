@@ -1,0 +1,297 @@
+"""What happens in calls and loops, for whoever wants to watch: small values, given to a function.
+
+    client = Client(on_event=print)
+
+Each value is immutable and knows its `call`, a number that no other call of this process has, and its `model`
+("provider/id"). None holds a key, a prompt or an answer. The function is called where it happens, at once, so it should
+be quick; what it raises is logged and does not reach the call. The logger `cnllm.client` gets the same at DEBUG, and
+at INFO what went wrong and was mended.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
+from cnllm.types import Cost, Note, Reply, Usage
+
+__all__ = [
+    "Begun",
+    "Counters",
+    "Cut",
+    "Ended",
+    "Happening",
+    "LeakFound",
+    "LoopEnded",
+    "OnEvent",
+    "Recovered",
+    "Repaired",
+    "Retrying",
+    "Sent",
+    "Watch",
+    "checked",
+    "loop_ended",
+    "watching",
+]
+
+_log = logging.getLogger("cnllm.client")
+_log.addHandler(logging.NullHandler())
+_own = logging.getLogger("cnllm.watch")  # without such a handler: what an `on_event` raises is to be seen
+_numbers = itertools.count(1)
+_REPAIRS: tuple[str, ...] = (
+    "answer-corrected",
+    "answer-prose",
+    "text-mended",
+    "unreadable-chunk",
+    "deltas-reread",
+    "continued",
+)
+_REPAIRS += ("call-unanswered", "result-orphan", "arguments-emptied", "arguments-decoded", "step-again")
+
+
+class Happening(Struct, frozen=True, kw_only=True):
+    """What every value has."""
+
+    call: int
+    model: str
+
+
+class Sent(Happening, frozen=True, kw_only=True, tag="sent"):
+    """A request goes out. `attempt` counts from 1; `host` and `protocol` say where and how, `size` its bytes."""
+
+    attempt: int
+    host: str
+    protocol: str
+    stream: bool
+    size: int
+
+
+class Begun(Happening, frozen=True, kw_only=True, tag="begun"):
+    """The response began, `seconds` after its request."""
+
+    attempt: int
+    status: int
+    seconds: float
+
+
+class Retrying(Happening, frozen=True, kw_only=True, tag="retrying"):
+    """It is tried again after `seconds`, because of an error of the class `error`, which says `why`."""
+
+    attempt: int
+    error: str
+    why: str
+    status: int | None
+    seconds: float
+
+
+class Cut(Happening, frozen=True, kw_only=True, tag="cut"):
+    """A stream ended without proof that it was complete."""
+
+    why: str
+
+
+class Recovered(Happening, frozen=True, kw_only=True, tag="recovered"):
+    """The rest of a stream that was cut came by asking again."""
+
+
+class Repaired(Happening, frozen=True, kw_only=True, tag="repaired"):
+    """What came, or the history, was not as it should be and was mended; `code` and `flag` are those of the note."""
+
+    code: str
+    flag: str
+
+
+class LeakFound(Happening, frozen=True, kw_only=True, tag="leak"):
+    """A tool call stood in the text: `text-call` became a call, `text-call-stripped` and others did not."""
+
+    code: str
+
+
+class Ended(Happening, frozen=True, kw_only=True, tag="ended"):
+    """A call is over: with a reply (`finish`), or an `error` (its class), or left by its caller (neither)."""
+
+    attempts: int
+    seconds: float
+    finish: str | None = None
+    error: str | None = None
+    status: int | None = None
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    response_model: str | None = None
+    response_id: str | None = None
+
+
+class LoopEnded(Happening, frozen=True, kw_only=True, tag="loop"):
+    """A tool loop is over; `stopped` says why, "done" where the model was."""
+
+    stopped: str
+    steps: int
+    calls: int
+    usage: Usage
+    cost: Cost | None
+
+
+OnEvent = Callable[[Any], object]
+"""Takes each of the values above."""
+
+
+def checked(on_event: OnEvent | None) -> OnEvent | None:
+    """Raises `TypeError` for what cannot be called where it happens."""
+    if on_event is not None and (not callable(on_event) or inspect.iscoroutinefunction(on_event)):
+        raise TypeError("on_event must be a plain function of one argument, not an async one")
+    return on_event
+
+
+def watching(on_event: OnEvent | None) -> Watch | None:
+    """What tells of one call; None where nobody wants to know."""
+    return Watch(on_event) if on_event is not None or _log.isEnabledFor(logging.INFO) else None
+
+
+def loop_ended(on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None) -> None:
+    """Tells that a loop is over."""
+    if watch := watching(on_event):
+        calls = sum(step.called for step in steps)
+        watch.model = model
+        for step in steps:
+            watch.notes(step.notes)
+        watch.tell(LoopEnded, stopped=stopped, steps=len(steps), calls=calls, usage=usage, cost=cost)
+
+
+class Watch:
+    """Tells of one call, as its driver sees it."""
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self.model = ""
+        self._on_event = on_event
+        self._call = next(_numbers)
+        self._began = self._last = time.monotonic()
+        self._attempt = 0
+        self._over = self._cut = False
+
+    def tell(self, kind: type[Happening], **fields: Any) -> None:
+        """Gives a value to whoever watches."""
+        value = kind(call=self._call, model=self.model, **fields)
+        level = logging.INFO if kind in (Retrying, Cut, Recovered, LeakFound) else logging.DEBUG
+        if _log.isEnabledFor(level):
+            _log.log(level, "%r", value)
+        if self._on_event is not None:
+            try:
+                self._on_event(value)
+            except Exception:  # noqa: BLE001 whoever watches must not break what is watched
+                _own.exception("on_event raised; the call goes on")
+
+    def sent(self, plan: Any) -> None:
+        """A request is about to be sent."""
+        from urllib.parse import urlsplit
+
+        self.model = plan.model.name
+        self._attempt += 1
+        self._last = time.monotonic()
+        host = urlsplit(plan.url).hostname or ""
+        size = len(plan.content)
+        self.tell(Sent, attempt=self._attempt, host=host, protocol=plan.model.protocol, stream=plan.stream, size=size)
+
+    def cut(self, why: str) -> None:
+        """A stream was cut; told once."""
+        if not self._cut:
+            self._cut = True
+            self.tell(Cut, why=why)
+
+    def begun(self, status: int) -> None:
+        """Its response began."""
+        self.tell(Begun, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
+
+    def retrying(self, error: CnllmError, seconds: float) -> None:
+        """It will be sent again."""
+        status = error.status if isinstance(error, EndpointError) else None
+        self.tell(
+            Retrying,
+            attempt=self._attempt,
+            error=type(error).__name__,
+            why=error.message,
+            status=status,
+            seconds=seconds,
+        )
+
+    def notes(self, notes: Any) -> None:
+        """What notes tell of repairs and leaks."""
+        for note in notes:
+            self._note(note)
+
+    def _note(self, note: Note) -> None:
+        if note.code.startswith("text-call"):
+            self.tell(LeakFound, code=note.code)
+        elif note.code in _REPAIRS:
+            self.tell(Repaired, code=note.code, flag=note.flag)
+
+    def over(self, reply: Reply | None) -> None:
+        """It is over: with a reply, or because nobody wants the rest. Nothing where its error was told."""
+        if self._over or reply is None:
+            self._end()
+            return
+        self.notes(reply.notes)
+        self._end(finish=reply.finish, usage=reply.usage, cost=reply.cost, response_model=reply.model, id=reply.id)
+
+    def failed(self, error: CnllmError) -> None:
+        """It ended with an error."""
+        if isinstance(error, StreamCut | IdleTimeout):
+            self.cut(error.message)
+        reply = error.reply
+        usage, cost = (reply.usage, reply.cost) if reply is not None else (Usage(), None)
+        status = error.status if isinstance(error, EndpointError) else None
+        self._end(error=type(error).__name__, status=status, usage=usage, cost=cost)
+
+    def _end(self, *, id: str | None = None, **fields: Any) -> None:
+        if self._over:
+            return
+        self._over = True
+        self.tell(Ended, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
+
+
+class Counters:
+    """Counts what happens; an instance is an `on_event`. Safe to share between clients and threads."""
+
+    def __init__(self) -> None:
+        self.calls = self.errors = self.requests = self.retries = self.cuts = 0
+        self.recoveries = self.repairs = self.leaks = self.loops = self.loops_stopped = 0
+        self.input = self.output = 0
+        self._lock = Lock()
+
+    def __call__(self, value: Happening) -> None:
+        with self._lock:
+            self._count(value)
+
+    def _count(self, value: Happening) -> None:
+        match value:
+            case Sent():
+                self.requests += 1
+            case Retrying():
+                self.retries += 1
+            case Cut():
+                self.cuts += 1
+            case Recovered():
+                self.recoveries += 1
+            case Repaired():
+                self.repairs += 1
+            case LeakFound():
+                self.leaks += 1
+            case LoopEnded():
+                self.loops += 1
+                self.loops_stopped += value.stopped != "done"
+            case Ended():
+                self.calls += 1
+                self.errors += value.error is not None
+                self.input += value.usage.input or 0
+                self.output += value.usage.output or 0
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name != "_lock")
+        return f"Counters({said})"
