@@ -20,7 +20,14 @@ from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
 from cnllm.secrets import cleaned, key_for, sealed, without
 from cnllm.settings import from_environment
-from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
+from cnllm.transport import (
+    AsyncHttpx,
+    AsyncTransport,
+    Httpx,
+    Transport,
+    default_async_transport,
+    default_transport,
+)
 from cnllm.types import Event, Message, Note, Reply
 
 if TYPE_CHECKING:
@@ -119,7 +126,7 @@ class Client(_Base, Runs):
             transport = SimTransport(self.registry)
         elif hasattr(transport, "handle_request"):
             transport = Httpx(transport)  # type: ignore[arg-type]
-        self._transport: Any = transport or Httpx()
+        self._transport: Any = transport or default_transport()
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
@@ -328,7 +335,7 @@ class AsyncClient(_Base, AsyncRuns):
             transport = AsyncSimTransport(self.registry)
         elif hasattr(transport, "handle_async_request"):
             transport = AsyncHttpx(transport)  # type: ignore[arg-type]
-        self._transport: Any = transport or AsyncHttpx()
+        self._transport: Any = transport or default_async_transport()
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""
