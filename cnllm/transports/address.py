@@ -58,7 +58,7 @@ def _odd(url: str) -> Address:
         read = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise words.no_url(url, error) from error
-    if read.scheme not in _PORTS or not read.host:
+    if read.scheme not in _PORTS or not read.host or not 0 < (read.port or 1) < 65536:
         raise words.no_http(url)
     return Address(
         read.scheme == "https",

@@ -32,8 +32,9 @@ def adapter(request: pytest.FixtureRequest, _bare_machine: None, monkeypatch: py
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that speak to somebody over a socket have `Peer` or `Server` among their names."""
-    if {"Peer", "Server"} & set(vars(metafunc.module)):
-        metafunc.parametrize("adapter", ["httpx", "fast"], indirect=True)
+    names = vars(metafunc.module)
+    if "Peer" in names or "Server" in names:
+        metafunc.parametrize("adapter", names.get("ADAPTERS", ["httpx", "fast"]), indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
