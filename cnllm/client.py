@@ -150,6 +150,15 @@ class Client(_Base, Runs):
         call, key = self._begin(model, messages, stream, options)
         return call, _Run(self._transport, call.stream() if stream else call.whole(), key)
 
+    def warm(self, model: str | Model) -> None:
+        """Have a connection to a model's endpoint ready, so that the first call need not wait for it.
+
+        Raises `TransportError` if there is none to be had. Only the fast transport does it; with others it is nothing.
+        """
+        warm = getattr(self._transport, "warm", None)
+        if warm is not None:
+            warm(self.plan(model, "hi"))
+
     def close(self) -> None:
         """Close the connections."""
         close = getattr(self._transport, "close", None)
@@ -357,6 +366,12 @@ class AsyncClient(_Base, AsyncRuns):
     ) -> tuple[Call, _AsyncRun]:
         call, key = self._begin(model, messages, stream, options)
         return call, _AsyncRun(self._transport, call.stream() if stream else call.whole(), key)
+
+    async def warm(self, model: str | Model) -> None:
+        """As `Client.warm`."""
+        warm = getattr(self._transport, "warm", None)
+        if warm is not None:
+            await warm(self.plan(model, "hi"))
 
     async def aclose(self) -> None:
         """Close the connections."""

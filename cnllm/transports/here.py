@@ -13,7 +13,7 @@ from cnllm.transports.wire import Wire
 
 __all__ = ["Here"]
 
-_SIZE = 65536  # bytes of one read
+_SIZE = 16384  # bytes of one read: of 256 streams, all that one turn of the loop brings lies in memory
 
 
 class Here:

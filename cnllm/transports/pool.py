@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import threading
 import time
 from collections import deque
 
 from cnllm.transports.common import IDLE
 from cnllm.transports.reader import Reader
-from cnllm.transports.stale import spent
+from cnllm.transports.stale import KEPT, quiet, spent
 
 __all__ = ["Connection", "Key", "Pool"]
 
@@ -35,6 +36,15 @@ class Connection:
         if seconds != self.patience:
             self.plug.settimeout(seconds)
             self.patience = seconds
+
+    def good(self) -> bool:
+        """Can it be used again?"""
+        if not spent(self.plug.fileno(), self.since):
+            return True
+        if not isinstance(self.plug, ssl.SSLSocket) or time.monotonic() - self.since > KEPT:
+            return False
+        self.patience = 0
+        return quiet(self.plug)
 
     def hang_up(self) -> None:
         """Wake whoever reads from it. Not TLS's own goodbye, which a reading thread would not survive."""
@@ -69,7 +79,7 @@ class Pool:
                 self._changed.wait()
             self._taken += 1
             while (one := self._latest(key)) is not None:
-                if not spent(one.plug.fileno(), one.since):
+                if one.good():
                     found = one
                     self._busy.add(one)
                     break

@@ -8,7 +8,7 @@ from cnllm.transports.reader import Reader
 
 __all__ = ["Wire"]
 
-_AHEAD = 262144  # bytes that may lie here unread; then the peer has to wait, and nobody else
+_AHEAD = 65536  # bytes that may lie here unread; then the peer has to wait, and nobody else
 
 
 class Wire(asyncio.BufferedProtocol):

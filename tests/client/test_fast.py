@@ -146,6 +146,8 @@ def test_places_are_given_back_whatever_happens() -> None:
         for _ in range(3):
             with pytest.raises(cnllm.TransportError):
                 client.call(at(refused), "hi")
+            with pytest.raises(cnllm.TransportError, match="no connection"):
+                client.warm(at(refused))
         for _ in range(4):
             with pytest.raises(cnllm.TransportError):
                 client.call(at(peer), "hi", timeout=0.05)

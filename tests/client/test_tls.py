@@ -40,6 +40,16 @@ def test_calls_and_streams_share_a_connection(make: Make, server: ssl.SSLContext
     assert [request.connection for request in peer.received] == [0, 0, 0]
 
 
+@pytest.mark.usefixtures("trusted")
+def test_a_connection_had_ahead_is_used_though_tickets_wait_in_it(make: Make, server: ssl.SSLContext) -> None:
+    client = make()
+    with Peer([reply()], tls=server) as peer:
+        client.warm(at(peer))
+        assert client.call(at(peer)).text == "The sky is blue."
+        assert client.call(at(peer)).text == "The sky is blue."
+    assert peer.connections == 1
+
+
 def test_a_certificate_that_nobody_vouches_for(make: Make, server: ssl.SSLContext) -> None:
     with Peer([reply()], tls=server) as peer, pytest.raises(cnllm.TransportError, match=r"no connection to 127"):
         make(retry=ONCE).call(at(peer))
