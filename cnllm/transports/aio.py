@@ -99,12 +99,14 @@ class AsyncFast:
 
     async def _connect(self, here: Here, to: Address, patience: float | None) -> Wire:
         loop = asyncio.get_running_loop()
-        secure: Any = {"ssl": self._trusting(), "server_hostname": to.host} if to.encrypted else {}
+        how: dict[str, Any] = {}
+        if to.encrypted:
+            how = {"ssl": self._trusting(), "server_hostname": to.host}
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop's does not know it
+            how["happy_eyeballs_delay"] = 0.25
         try:
             async with asyncio.timeout(patience):
-                made = loop.create_connection(
-                    lambda: Wire(loop, here.buffer, to.key), to.host, to.port, happy_eyeballs_delay=0.25, **secure
-                )
+                made = loop.create_connection(lambda: Wire(loop, here.buffer, to.key), to.host, to.port, **how)
                 _, wire = await made
                 return here.add(wire)
         except TimeoutError as error:

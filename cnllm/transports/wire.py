@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from cnllm.transports.reader import Reader
 
@@ -29,8 +30,7 @@ class Wire(asyncio.BufferedProtocol):
 
     # ── asyncio's side ───────────────────────────────────────────────────────
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has no such base
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer

@@ -277,3 +277,23 @@ def test_a_reader_takes_anything(junk: bytes, at: int) -> None:
     one.end()
     assert one.fault is not None or one.complete
     one.take()
+
+
+def test_another_loop_of_asyncios_kind() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main(peer: Peer) -> None:
+        async with AsyncClient(registry()) as client:
+            for _ in range(2):
+                assert (await client.call(at(peer), "hi")).text == "The sky is blue."
+                async with client.stream(at(peer), "hi") as streamed:
+                    async for _ in streamed:
+                        pass
+                assert streamed.reply.text == "The sky"
+            with pytest.raises(cnllm.Timeout):
+                await client.call(at(peer), "hi", timeout=0.2)
+
+    answers = [[reply()], [stream(*said("The sky"))]]
+    with Peer(*answers, *answers, [Stay()]) as peer:
+        uvloop.run(main(peer))
+    assert peer.connections == 1
