@@ -12,11 +12,14 @@ from benchmarks.processes import Broken, Command, Sample, Worker
 
 T = TypeVar("T")
 CNLLM, HAND, OPENAI = "cnllm", "httpx + orjson by hand", "openai SDK"
+FAST, RAW = "cnllm[fast]", "raw socket + orjson"
 ANTHROPIC, GENAI = "anthropic SDK", "google-genai SDK"
 BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
 OFF = "cnllm, calls in text not looked for"
 RUNNERS = {
     CNLLM: "cnllm_client",
+    FAST: "cnllm_client",
+    RAW: "raw",
     OFF: "cnllm_client",
     HAND: "by_hand",
     OPENAI: "openai_sdk",
@@ -25,6 +28,7 @@ RUNNERS = {
     BARE: "bare",
     TYPED: "bare",
 }  # modules
+TRANSPORTS = {FAST: "fast"}  # httpx's otherwise
 VARIANTS = {TYPED: "_typed", OFF: "_off"}  # of a task
 
 
@@ -100,7 +104,8 @@ class Bench:
         return measured
 
     def _start(self, label: str, task: str, setting: Setting, once: int) -> tuple[Worker, int]:
-        worker = Worker(label, RUNNERS.get(label, f"{label}_sdk"), task + VARIANTS.get(label, ""), setting, self.home)
+        runner, variant = RUNNERS.get(label, f"{label}_sdk"), task + VARIANTS.get(label, "")
+        worker = Worker(label, runner, variant, setting, self.home, TRANSPORTS.get(label, "httpx"))
         return worker, once or max(1, round(self.effort.seconds / worker.run(1).wall))
 
     def processes(self, commands: Mapping[str, Command], checks: Mapping[str, str]) -> Measured:

@@ -1,6 +1,6 @@
 """The suites that time calls inside a process: stream, parse, call, concurrent, memory."""
 
-from benchmarks.bench import ANTHROPIC, BARE, CNLLM, GENAI, HAND, OFF, OPENAI, TYPED, Bench, Measured
+from benchmarks.bench import ANTHROPIC, BARE, CNLLM, FAST, GENAI, HAND, OFF, OPENAI, RAW, TYPED, Bench, Measured
 from benchmarks.payloads import MARKUP, Setting
 from benchmarks.stats import Goal, Section, ratio, spread
 
@@ -29,12 +29,15 @@ def stream(bench: Bench) -> Section:
     """Target 1: CPU per chunk of a stream."""
     section = Section("stream: Client.stream, unit: one chunk, reference: by hand", _HEAD)
     for mode, how in _FRAMED.items():
-        measured = bench.compare(bench.peers(CNLLM, HAND, OPENAI), "stream", Setting(bench.port, mode, 1000))
+        peers = bench.peers(CNLLM, FAST, HAND, OPENAI, RAW)
+        measured = bench.compare(peers, "stream", Setting(bench.port, mode, 1000))
         _add(section, how, measured, HAND)
         if mode == "m":
-            ours, hand, sdk = map(measured.cpu, (CNLLM, HAND, OPENAI))
+            ours, fast, hand, sdk, raw = map(measured.cpu, (CNLLM, FAST, HAND, OPENAI, RAW))
             section.goals = [
                 Goal(f"stream, {how}: CPU per chunk against httpx + orjson", ratio(ours, hand), 1.25),
+                Goal(f"cnllm[fast], stream, {how}: CPU per chunk against a raw socket", ratio(fast, raw), 2),
+                Goal("cnllm[fast], stream: how far below the openai SDK (CPU)", ratio(sdk, fast), 18, at_most=False),
                 Goal("stream: how far below the openai SDK (CPU)", ratio(sdk, ours), 7, at_most=False),
             ]
         if bench.effort.batches == 1:
@@ -76,11 +79,13 @@ def wires(bench: Bench) -> Section:
 def call(bench: Bench) -> Section:
     """Target 3: a whole request."""
     section = Section("call: Client.call, unit: one request, reference: by hand", _HEAD)
-    measured = bench.compare(bench.peers(CNLLM, HAND, OPENAI), "call", Setting(bench.port, "m", 0))
+    measured = bench.compare(bench.peers(CNLLM, FAST, HAND, OPENAI, RAW), "call", Setting(bench.port, "m", 0))
     _add(section, "not streamed", measured, HAND)
-    ours, hand, sdk = map(measured.cpu, (CNLLM, HAND, OPENAI))
+    ours, fast, hand, sdk, raw = map(measured.cpu, (CNLLM, FAST, HAND, OPENAI, RAW))
     section.goals = [
         Goal("whole request: CPU against httpx + orjson", ratio(ours, hand), 1.15),
+        Goal("cnllm[fast], whole request: CPU against a raw socket", ratio(fast, raw), 5),
+        Goal("cnllm[fast], whole request: how far below the openai SDK (CPU)", ratio(sdk, fast), 8, at_most=False),
         Goal("whole request: how far below the openai SDK (CPU)", ratio(sdk, ours), 4, at_most=False),
     ]
     return section
@@ -89,11 +94,17 @@ def call(bench: Bench) -> Section:
 def concurrent(bench: Bench) -> Section:
     """Target 4: many streams at once in one process."""
     section = Section("concurrent: 256 streams of 200 chunks at once; unit: one chunk, reference: by hand", _HEAD)
-    measured = bench.compare([CNLLM, HAND], "astream", Setting(bench.port, "m", 200), once=256)
+    setting = Setting(bench.port, "m", 200)
+    measured = bench.compare([CNLLM, FAST, HAND, RAW], "astream", setting, once=256)
     _add(section, _FRAMED["m"], measured, HAND)
     speed = ratio(measured.wall(HAND), measured.wall(CNLLM))
-    peak = spread(s.peak / MB for s in measured.samples[CNLLM])
+    fast = ratio(measured.wall(RAW), measured.wall(FAST))
+    peak, high = (spread(s.peak / MB for s in measured.samples[peer]) for peer in (CNLLM, FAST))
+    many = bench.compare([FAST], "astream", setting, once=1000)
+    _add(section, "1,000 streams", many, FAST)
     section.goals = [
+        Goal("cnllm[fast], 256 streams at once: chunks per second against raw sockets", fast, 0.5, at_most=False),
+        Goal("cnllm[fast], 256 streams at once: peak RSS of the process", high, 60, "MB"),
         Goal("256 streams at once: chunks per second against httpx", speed, 0.8, at_most=False),
         Goal("256 streams at once: peak RSS of the process", peak, 60, "MB"),
     ]

@@ -42,6 +42,7 @@ def environment(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "HOME": str(home),
         "BENCH_KEY": KEY,
+        "CNLLM_TRANSPORT": "httpx",  # the one that every installation has
     }
     return made | {f"XDG_{name}_HOME": str(home / name) for name in ("CONFIG", "CACHE", "DATA", "STATE")}
 
@@ -62,11 +63,19 @@ def stub() -> Iterator[int]:
 class Worker:
     """One runner in its own process, made and checked; `run` times n calls in it."""
 
-    def __init__(self, peer: str, runner: str, task: str, setting: Setting, home: Path) -> None:
+    def __init__(
+        self, peer: str, runner: str, task: str, setting: Setting, home: Path, transport: str = "httpx"
+    ) -> None:
         pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in close)
         command: Command = [binary(peer=peer), "-m", "benchmarks.worker", runner, task, *map(str, setting)]
         self.process = subprocess.Popen[str](
-            command, cwd=ROOT, env=environment(home), stdin=pipe, stdout=pipe, stderr=self.errors, text=True
+            command,
+            cwd=ROOT,
+            env=environment(home) | {"CNLLM_TRANSPORT": transport},
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self.errors,
+            text=True,
         )
         self._answer()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench-venv"
-BASICS = ["openai", "anthropic", "google-genai", "orjson", "httpx", "msgspec", "click"]
+BASICS = ["openai", "anthropic", "google-genai", "orjson", "httpx", "httptools", "msgspec", "click"]
 OPTIONAL = {"litellm": "litellm[proxy]"}  # litellm alone cannot send tools
 
 

@@ -19,7 +19,14 @@ from cnllm.registry import Registry
 from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
 from cnllm.settings import from_environment
-from cnllm.transport import AsyncHttpx, AsyncTransport, Httpx, Transport
+from cnllm.transport import (
+    AsyncHttpx,
+    AsyncTransport,
+    Httpx,
+    Transport,
+    default_async_transport,
+    default_transport,
+)
 from cnllm.types import Event, Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked, watching
 
@@ -125,7 +132,7 @@ class Client(_Base, Runs):
             transport = SimTransport(self.registry)
         elif hasattr(transport, "handle_request"):
             transport = Httpx(transport)  # type: ignore[arg-type]
-        self._transport: Any = transport or Httpx()
+        self._transport: Any = transport or default_transport()
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
@@ -148,6 +155,15 @@ class Client(_Base, Runs):
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
         call, key = self._begin(model, messages, stream, options)
         return call, _Run(self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event))
+
+    def warm(self, model: str | Model) -> None:
+        """Have a connection to a model's endpoint ready, so that the first call need not wait for it.
+
+        Raises `TransportError` if there is none to be had. Only the fast transport does it; with others it is nothing.
+        """
+        warm = getattr(self._transport, "warm", None)
+        if warm is not None:
+            warm(self.plan(model, "hi"))
 
     def close(self) -> None:
         """Close the connections."""
@@ -365,7 +381,7 @@ class AsyncClient(_Base, AsyncRuns):
             transport = AsyncSimTransport(self.registry)
         elif hasattr(transport, "handle_async_request"):
             transport = AsyncHttpx(transport)  # type: ignore[arg-type]
-        self._transport: Any = transport or AsyncHttpx()
+        self._transport: Any = transport or default_async_transport()
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""
@@ -389,6 +405,12 @@ class AsyncClient(_Base, AsyncRuns):
         return call, _AsyncRun(
             self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event)
         )
+
+    async def warm(self, model: str | Model) -> None:
+        """As `Client.warm`."""
+        warm = getattr(self._transport, "warm", None)
+        if warm is not None:
+            await warm(self.plan(model, "hi"))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -12,6 +12,7 @@ import contextlib
 import json
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -79,10 +80,12 @@ class Received:
 class Peer:
     """See the module. `gone` is set when a client has closed a connection that the peer would have kept.
 
-    One that `refuses` has its port, but takes no connection before `listen`.
+    One that `refuses` has its port, but takes no connection before `listen`. With `tls` it speaks https.
     """
 
-    def __init__(self, *scripts: Script, refuses: bool = False) -> None:
+    def __init__(
+        self, *scripts: Script, refuses: bool = False, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self.scripts = scripts
         self.received: list[Received] = []
         self.connections = 0
@@ -91,11 +94,13 @@ class Peer:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
+        self._tls = tls
+        self._listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._listener.bind((host, 0))
         self._refuses = refuses
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/v1"
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http{'s' if tls else ''}://{shown}:{self.port}/v1"
 
     def __enter__(self) -> Self:
         if not self._refuses:
@@ -146,6 +151,11 @@ class Peer:
         try:
             peer.settimeout(_PATIENCE)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                plain, peer = peer, self._tls.wrap_socket(peer, server_side=True)
+                with self._lock:
+                    self._open.discard(plain)
+                    self._open.add(peer)
             while (request := self._read(peer, number)) is not None:
                 with self._lock:
                     script = self.scripts[min(len(self.received), len(self.scripts) - 1)]

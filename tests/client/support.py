@@ -47,6 +47,9 @@ class Driver:
         found: cnllm.Plan = self._client.plan(model, messages, **options)
         return found
 
+    def warm(self, model: str | Model) -> None:
+        self._run(self._client.warm, model)
+
     def close(self) -> None:
         self._run(self._client.close)
 

@@ -231,6 +231,18 @@ def test_calls_one_after_the_other_in_one_stream_need_a_second_connection(client
         assert [request.connection for request in peer.received] == [0, 1]
 
 
+def test_a_connection_may_be_had_ahead(make: Make, adapter: str) -> None:
+    """With httpx, which cannot, nothing happens."""
+    client = make(retry=ONCE)
+    with Peer([reply()]) as peer:
+        client.warm(at(peer))
+        assert peer.received == []
+        assert client.call(at(peer)).text == "The sky is blue."
+        client.warm(at(peer))
+        assert client.call(at(peer)).text == "The sky is blue."
+    assert peer.connections == 1
+
+
 # ── closing ──────────────────────────────────────────────────────────────────
 def test_closing_the_client_closes_its_connections(make: Make) -> None:
     client = make()

@@ -1,0 +1,228 @@
+"""`AsyncFast`: the transport of `AsyncClient` on asyncio, over its streams' bottom layer and llhttp."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any
+
+from cnllm.engine.plan import Plan
+from cnllm.errors import TransportError
+from cnllm.transports import trust, words
+from cnllm.transports.address import Address, address
+from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, proxy_for
+from cnllm.transports.here import Here
+from cnllm.transports.over_httpx import AsyncHttpx
+from cnllm.transports.request import written
+from cnllm.transports.wire import Wire
+
+__all__ = ["AsyncFast"]
+
+
+class AsyncFast:
+    """Keeps connections alive, those of each event loop apart; `connections` at most are in use at once in one loop.
+
+    What is rare goes over httpx: other loops than asyncio's, proxies that the environment names, and headers that
+    change a message's framing.
+    """
+
+    def __init__(self, *, connections: int = 4096) -> None:
+        self._limit = connections
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = weakref.WeakKeyDictionary()
+        self._httpx = AsyncHttpx()
+        self._addresses: dict[str, Address] = {}
+        self._proxies: dict[str, str | None] = {}
+        self._trust: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
+
+    async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+        """Send a plan; see `cnllm.transport`."""
+        to = self._addresses.get(plan.url) or self._remember(plan.url)
+        head = written(plan, to)
+        here = await self._here()
+        if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies) is not None:
+            return await self._httpx.send(plan)
+        await here.enter()
+        wire: Wire | None = None
+        try:
+            wire = here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            await _ask(wire, head, plan, to.host)
+        except BaseException:
+            here.leave(wire, False)
+            raise
+        return wire.reader.status, wire.reader.headers, _Body(here, wire, idle_of(plan))
+
+    async def warm(self, plan: Plan) -> None:
+        """Have a connection ready for a plan that is going to be sent."""
+        to = self._addresses.get(plan.url) or self._remember(plan.url)
+        here = await self._here()
+        if here is None or proxy_for(to.scheme, to.host, self._proxies) is not None:
+            return
+        await here.enter()
+        wire: Wire | None = None
+        try:
+            wire = here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+        finally:
+            here.leave(wire, wire is not None)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; those of a loop that ended were closed with it."""
+        here = await self._here(make=False)
+        if here is not None:
+            here.close()
+        await self._httpx.aclose()
+
+    async def _here(self, make: bool = True) -> Here | None:
+        """What belongs to the running loop; None where it is none of asyncio's."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        found = self._loops.get(loop)
+        if found is None and make:
+            found = Here(self._limit)
+            with self._lock:
+                self._loops[loop] = found
+            await found.watch()
+        return found
+
+    def _remember(self, url: str) -> Address:
+        if len(self._addresses) >= URLS:
+            self._addresses.clear()
+        found = self._addresses[url] = address(url)
+        return found
+
+    async def _connect(self, here: Here, to: Address, patience: float | None) -> Wire:
+        loop = asyncio.get_running_loop()
+        how: dict[str, Any] = {}
+        if to.encrypted:
+            how = {"ssl": self._trusting(), "server_hostname": to.host}
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop's does not know it
+            how["happy_eyeballs_delay"] = 0.25
+        try:
+            async with asyncio.timeout(patience):
+                made = loop.create_connection(lambda: Wire(loop, here.buffer, to.key), to.host, to.port, **how)
+                _, wire = await made
+                return here.add(wire)
+        except TimeoutError as error:
+            raise words.slow_connection(to.host, patience) from error
+        except UnicodeError as error:  # a label of the host's name is empty or too long
+            raise words.no_http(f"{to.scheme}://{to.name}") from error
+        except OSError as error:
+            raise words.no_connection(to.host, str(error) or type(error).__name__) from error
+
+    def _trusting(self) -> ssl.SSLContext:
+        with self._lock:
+            if self._trust is None:
+                self._trust = trust.context()
+            return self._trust
+
+
+async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
+    """Send the request and wait until the headers are complete."""
+    reader, timeouts = wire.reader, plan.timeouts
+    try:
+        wire.begin()
+        wire.write(head, plan.content)
+        while wire.full and not reader.status and reader.fault is None:
+            before = wire.unsent()
+            if not await wire.wait(timeouts.idle) and wire.unsent() >= before:
+                raise words.slow(host, timeouts.first_byte)
+        while not reader.status:
+            if reader.fault is not None:
+                raise words.closed(host, reader.fault)
+            if not await wire.wait(timeouts.first_byte):
+                raise words.slow(host, timeouts.first_byte)
+    except OSError as error:
+        raise words.closed(host, str(error) or type(error).__name__) from error
+
+
+class _Body:
+    """The bytes of a response."""
+
+    def __init__(self, here: Here, wire: Wire, idle: float | None) -> None:
+        self._here = here
+        self._wire: Wire | None = wire
+        self._idle = idle
+        self._fault: str | None = None
+        self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
+        self._ready = wire.take()  # what came with the headers
+        self._settle(wire)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = self._ready
+        if data:
+            self._ready = b""
+            return data
+        return await self._read()
+
+    async def _read(self) -> bytes:
+        """The next piece as it comes over the wire."""
+        while True:
+            wire = self._wire
+            if wire is None:
+                fault, self._fault = self._fault, None
+                if fault is None:
+                    raise StopAsyncIteration
+                raise words.broke(fault)
+            data = wire.take()
+            self._settle(wire)
+            if data:
+                return data
+            if self._wire is not None and not await self._came(wire):
+                self._let_go(False)
+                if self._left is not None:
+                    raise StopAsyncIteration
+                raise words.fell_silent(self._idle)
+
+    async def _came(self, wire: Wire) -> bool:
+        """Wait for more. False: it did not come in time."""
+        left = self._left
+        if left is None:
+            return await wire.wait(self._idle)
+        if left <= 0:
+            return False
+        began = time.monotonic()
+        try:
+            return await wire.wait(left if self._idle is None else min(left, self._idle))
+        finally:
+            self._left = left - (time.monotonic() - began)
+
+    def _settle(self, wire: Wire) -> None:
+        """Give the connection back when the body is complete, or up when it is broken."""
+        if wire.reader.fault is not None:
+            self._fault = wire.reader.fault
+            self._let_go(False)
+        elif wire.reader.complete:
+            self._let_go(wire.reader.reusable)
+
+    def _let_go(self, reusable: bool) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            self._here.leave(wire, reusable)
+
+    def hurry(self, seconds: float) -> None:
+        """Let reading end after so many seconds of it."""
+        self._left = seconds
+
+    async def drain(self) -> None:
+        """As in the other one."""
+        if self._wire is None:
+            return
+        self.hurry(DRAIN)
+        with contextlib.suppress(TransportError):
+            for _ in range(LEFTOVERS):
+                if await anext(self, None) is None:
+                    break
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._let_go(False)

@@ -1,0 +1,38 @@
+"""What the adapters agree on."""
+
+from __future__ import annotations
+
+from cnllm.engine.plan import Plan
+
+__all__ = ["DRAIN", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "proxy_for"]
+
+DRAIN = 0.05  # seconds that a complete reply waits for the end of its body
+LEFTOVERS = 8  # pieces of a body after its end
+URLS = 256  # parsed addresses kept
+IDLE = 100  # connections kept for later
+_AGENT = "cnllm/0.1"
+
+
+def headers_of(plan: Plan) -> dict[str, str]:
+    """The headers that go out, but for those that the connection itself needs."""
+    # Server-sent events gain nothing from compression, and some servers hold them back for it.
+    coding = "identity" if plan.stream else "gzip, deflate"
+    return {"user-agent": _AGENT, "accept-encoding": coding, **plan.headers}
+
+
+def idle_of(plan: Plan) -> float | None:
+    """How long a body may be silent: a stream no longer than it may be without progress."""
+    idle, progress = plan.timeouts.idle, plan.timeouts.progress if plan.stream else None
+    return progress if idle is None else idle if progress is None else min(idle, progress)
+
+
+def proxy_for(scheme: str, host: str, known: dict[str, str | None]) -> str | None:
+    """The proxy that the environment (or the system) names for an address; looked up once for each host."""
+    place = f"{scheme}://{host}"
+    if place not in known:
+        from urllib.request import getproxies, proxy_bypass
+
+        named = getproxies()
+        found = None if not named or proxy_bypass(host) else named.get(scheme) or named.get("all")
+        known[place] = found if found is None or "://" in found else f"http://{found}"
+    return known[place]

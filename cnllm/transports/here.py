@@ -1,0 +1,83 @@
+"""The connections of an `AsyncFast` in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from cnllm.transports.common import IDLE
+from cnllm.transports.stale import spent
+from cnllm.transports.wire import Wire
+
+__all__ = ["Here"]
+
+_SIZE = 16384  # bytes of one read: of 256 streams, all that one turn of the loop brings lies in memory
+
+
+class Here:
+    """Those in use, those kept for the next request, and who waits for a place: first come, first served."""
+
+    def __init__(self, limit: int) -> None:
+        self.buffer = memoryview(bytearray(_SIZE))
+        self._free = asyncio.Semaphore(limit)
+        self._idle: deque[Wire] = deque()
+        self._busy: set[Wire] = set()
+        self._end: AsyncGenerator[None] | None = None
+
+    async def watch(self) -> None:
+        """Have the connections closed when the loop ends: it ends its generators then."""
+        self._end = self._until_the_end()
+        await anext(self._end)
+
+    async def _until_the_end(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self.close()
+
+    async def enter(self) -> None:
+        """A place."""
+        await self._free.acquire()
+
+    def kept(self, key: tuple[bool, str, int]) -> Wire | None:
+        """A connection that is still good; the one used last is the most likely to be."""
+        idle = self._idle
+        for at in range(len(idle) - 1, -1, -1):
+            if idle[at].key == key:
+                wire = idle[at]
+                del idle[at]
+                if wire.open and not wire.reader.fault and not spent(wire.number(), wire.since):
+                    self._busy.add(wire)
+                    return wire
+                wire.close()
+        return None
+
+    def add(self, wire: Wire) -> Wire:
+        """A new connection."""
+        self._busy.add(wire)
+        return wire
+
+    def leave(self, wire: Wire | None, reusable: bool) -> None:
+        """A place is free, and the connection is kept if it can be."""
+        self._free.release()
+        if wire is None:
+            return
+        known = wire in self._busy
+        self._busy.discard(wire)
+        if not (known and reusable and wire.open):
+            wire.close()
+            return
+        wire.rest()
+        wire.since = time.monotonic()
+        self._idle.append(wire)
+        if len(self._idle) > IDLE:
+            self._idle.popleft().close(at_once=False)
+
+    def close(self) -> None:
+        """Close what is kept and what is in use; what reads there notices."""
+        idle, self._idle = self._idle, deque()
+        busy, self._busy = self._busy, set()
+        for wire in (*idle, *busy):
+            wire.close()

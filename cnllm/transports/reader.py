@@ -1,0 +1,133 @@
+"""The reading side of one HTTP/1.1 connection: bytes in, a status, headers and pieces of a body out. No I/O.
+
+llhttp (by httptools) does the parsing. Whatever came before a fault is kept: it is told after the last good piece.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from cnllm.transports.coding import Spoiled, Undo, undo
+
+__all__ = ["Reader"]
+
+
+class Reader:
+    """Reads one response after another; `begin` goes before each."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # called by the parser for each piece: nothing in Python is quicker
+        self._parser = HttpResponseParser(self)
+        # Line ends without CR and blanks around the size of a chunk: there are servers that write them.
+        self._parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, lenient_data_after_close=True
+        )
+        self.begin()
+
+    def begin(self) -> None:
+        """A request goes out; what comes now answers it."""
+        self._pieces.clear()
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._whole = 0  # pieces of a complete body; what follows them is nobody's
+        self.status = 0  # until the headers are complete
+        self.headers: dict[str, str] = {}
+        self.complete = False
+        self.reusable = False
+        self.fault: str | None = None
+        self._undo: Undo | None = None
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """What the connection brought."""
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._fail("the peer speaks another protocol from here on")
+        except HttpParserError as error:
+            self._fail(str(error))
+        if self.complete:
+            del self._pieces[self._whole :]
+
+    def end(self, said: str = "the peer closed the connection") -> None:
+        """The connection is over."""
+        self.reusable = False
+        if self.complete or self.fault is not None:
+            return
+        coding = self.headers.get("transfer-encoding", "")
+        if self.status and "content-length" not in self.headers and "chunked" not in coding.lower():
+            self.complete = True  # the end of the connection is the end of such a body
+            self._whole = len(self._pieces)
+        else:
+            self._fail(f"{said} in the middle of the message" if self.status else said)
+
+    def lose(self, said: str) -> None:
+        """The connection broke."""
+        self._fail(said)
+
+    def take(self) -> bytes:
+        """What has been read of the body since the last time, uncompressed."""
+        pieces = self._pieces
+        if not pieces:
+            return b""
+        if self._undo is not None:
+            data = self._undone(self._undo)
+        else:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._whole = 0
+        return data
+
+    def _undone(self, undo: Undo) -> bytes:
+        """Piece by piece: what is good of them is kept, should one of them be spoiled."""
+        good = []
+        try:
+            for piece in self._pieces:
+                good.append(undo(piece))
+        except Spoiled as error:
+            self.complete = False
+            self._fail(str(error))
+        return b"".join(good)
+
+    def _fail(self, said: str) -> None:
+        self.reusable = False
+        if not self.complete and self.fault is None:
+            self.fault = said
+
+    # ── called by the parser ─────────────────────────────────────────────────
+    def on_message_begin(self) -> None:
+        """A response; after a complete one it is one that nobody asked for."""
+        self._fields.clear()
+        if self.complete:
+            self.reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or what follows a chunked body and is not asked for."""
+        if not self.status:
+            self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there, if it is not that of an interim response."""
+        status = self._parser.get_status_code()
+        if self.status or (status < 200 and status != 101):
+            return
+        self.status = status
+        headers = self.headers
+        for raw, value in self._fields:
+            name = _text(raw).lower()
+            said = _text(value).strip(" \t")
+            headers[name] = f"{headers[name]}, {said}" if name in headers else said
+        self._undo = undo(headers.get("content-encoding"))
+
+    def on_message_complete(self) -> None:
+        """The end of the response, unless it was an interim one."""
+        if self.status and not self.complete:
+            self.complete = True
+            self.reusable = self._parser.should_keep_alive()
+            self._whole = len(self._pieces)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

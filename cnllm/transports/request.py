@@ -1,0 +1,32 @@
+"""A request as bytes."""
+
+from __future__ import annotations
+
+import re
+
+from cnllm.engine.plan import Plan
+from cnllm.transports import words
+from cnllm.transports.address import Address
+from cnllm.transports.common import headers_of
+
+__all__ = ["written"]
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+").fullmatch
+_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?").fullmatch
+_FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
+
+
+def written(plan: Plan, to: Address) -> bytes | None:
+    """The head of the request. Raises `TransportError` for a header that cannot be one, without showing it.
+
+    None when the caller sets a header that changes how the message is framed, which is left to httpx.
+    """
+    lines = [f"{plan.method} {to.target} HTTP/1.1\r\nhost: {to.name}\r\n"]
+    for name, value in headers_of(plan).items():
+        if not (_NAME(name) and _VALUE(value)):
+            raise words.unsendable(plan)
+        if name.lower() in _FRAMING:
+            return None
+        lines.append(f"{name}: {value}\r\n")
+    lines.append(f"content-length: {len(plan.content)}\r\n\r\n")
+    return "".join(lines).encode("ascii")
