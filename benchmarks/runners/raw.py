@@ -12,7 +12,7 @@ from benchmarks.runners.by_hand import Collected
 
 
 def _request(setting: Setting, stream: bool) -> bytes:
-    body = orjson.dumps(payloads.body(stream))
+    body: bytes = orjson.dumps(payloads.body(stream))
     path = setting.base_url.partition(str(setting.port))[2] + "/chat/completions"
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:{setting.port}\r\nauthorization: Bearer {payloads.KEY}\r\n"
     return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
