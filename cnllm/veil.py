@@ -5,8 +5,9 @@ They log what endpoints send, headers too, and an endpoint may echo a key. Nothi
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from cnllm.redact import redact
 
@@ -14,27 +15,23 @@ __all__ = ["over"]
 
 _LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
 _MOST = 64  # secrets that are remembered; of older requests nothing is logged any more
-_log = logging.getLogger("httpcore")
+_DEBUG = 10  # logging's level: it is not imported here, for who listens has done so
 _known: dict[str, None] = {}
 
 
-class _Veil(logging.Filter):
+def _veil(record: Any) -> bool:
     """Rewrites a record before any handler sees it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        hidden = redact(said, tuple(_known))
-        if hidden != said:
-            record.msg, record.args = hidden, ()
-        return True
-
-
-_veil = _Veil()
+    said = record.getMessage()
+    hidden = redact(said, tuple(_known))
+    if hidden != said:
+        record.msg, record.args = hidden, ()
+    return True
 
 
 def over(secrets: Callable[[], Iterable[str]]) -> None:
     """From now on these are in no line of theirs. They are asked for only where such lines are written at all."""
-    if not _log.isEnabledFor(logging.DEBUG):
+    logging = sys.modules.get("logging")
+    if logging is None or not logging.getLogger("httpcore").isEnabledFor(_DEBUG):
         return
     _known.update(dict.fromkeys(secrets()))
     for old in list(_known)[:-_MOST]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import logging
+import sys
 import time
 from collections.abc import Callable
 from threading import Lock
@@ -42,9 +42,7 @@ __all__ = [
     "watching",
 ]
 
-_log = logging.getLogger("cnllm.client")
-_log.addHandler(logging.NullHandler())
-_own = logging.getLogger("cnllm.watch")  # without such a handler: what an `on_event` raises is to be seen
+_DEBUG, _INFO = 10, 20  # logging's levels; importing it takes longer than all of this
 _numbers = itertools.count(1)
 _REPAIRS: tuple[str, ...] = (
     "answer-corrected",
@@ -152,7 +150,18 @@ def checked(on_event: OnEvent | None) -> OnEvent | None:
 
 def watching(on_event: OnEvent | None) -> Watch | None:
     """What tells of one call; None where nobody wants to know."""
-    return Watch(on_event) if on_event is not None or _log.isEnabledFor(logging.INFO) else None
+    return Watch(on_event) if on_event is not None or _listening(_INFO) is not None else None
+
+
+def _listening(level: int) -> Any:
+    """The logger where somebody listens at this level, else None: who has not imported logging has set none up."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    log = logging.getLogger("cnllm.client")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    return log if log.isEnabledFor(level) else None
 
 
 def loop_ended(on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None) -> None:
@@ -179,14 +188,16 @@ class Watch:
     def tell(self, kind: type[Happening], **fields: Any) -> None:
         """Gives a value to whoever watches."""
         value = kind(call=self._call, model=self.model, **fields)
-        level = logging.INFO if kind in (Retrying, Cut, Recovered, LeakFound) else logging.DEBUG
-        if _log.isEnabledFor(level):
-            _log.log(level, "%r", value)
+        level = _INFO if kind in (Retrying, Cut, Recovered, LeakFound) else _DEBUG
+        if (log := _listening(level)) is not None:
+            log.log(level, "%r", value)
         if self._on_event is not None:
             try:
                 self._on_event(value)
-            except Exception:  # noqa: BLE001 whoever watches must not break what is watched
-                _own.exception("on_event raised; the call goes on")
+            except Exception:  # whoever watches must not break what is watched
+                import logging
+
+                logging.getLogger("cnllm.watch").exception("on_event raised; the call goes on")
 
     def sent(self, plan: Any) -> None:
         """A request is about to be sent."""

@@ -101,7 +101,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         if type(kept) is Reasoning:
             if not own or (rules.replay_as == "seal" and kept.seal is None):
                 kept = _foreign(kept, index, own, rules, ledger)
-                broken = True
+                broken = broken or own
             elif carries and (kept.text or kept.seal is not None):
                 has = True
             else:
