@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import types as types_of
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,13 @@ def values(kind: Any) -> str:
     if typing.get_origin(kind) is list:
         inner = values(typing.get_args(kind)[0])
         return f"list of {inner}" if inner else "list"
+    if typing.get_origin(kind) in (types_of.UnionType, typing.Union):
+        several = [one for one in typing.get_args(kind) if one is not type(None)]
+        tables = [
+            "{ " + ", ".join(one.__struct_fields__) + " }" for one in several if hasattr(one, "__struct_fields__")
+        ]
+        words = [values(one) for one in several if typing.get_origin(one) is typing.Literal]
+        return " ".join([*words, *(f"`{table}`" for table in tables)]) if words and tables else ""
     names = {bool: "true false", int: "number", float: "number", str: "text"}
     return names.get(kind, "table" if typing.get_origin(kind) is dict else "")
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm import CannotSend, Model, Plan, Registry, engine
+from cnllm import CannotSend, Model, Plan, Registry, UnknownModel, engine
 from cnllm.flags import ErrorRule, Flags, Patch
 from cnllm.registry.load import Document
 
@@ -158,7 +158,13 @@ def _kind(kind: Any, value: Any) -> Any:
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return kind
     several = [one for one in typing.get_args(kind) if one is not type(None)]
-    return _kind(next((one for one in several if type(value) is one), several[-1]), value)
+    return _kind(next((one for one in several if _fits(value, one)), several[-1]), value)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if typing.get_origin(kind) is typing.Literal:
+        return value in typing.get_args(kind) if isinstance(value, str) else False
+    return type(value) is kind
 
 
 # ── the registry with something else in place of a value ─────────────────────
@@ -237,7 +243,10 @@ class Replay:
 
     def outcome(self, registry: Registry) -> Any:
         """The body and whether it goes where it went; the reply, and what is left of it without its last frame."""
-        model = registry.resolve(self.name, protocol=self.exchange.protocol, base_url=self._base_url)
+        try:
+            model = registry.resolve(self.name, protocol=self.exchange.protocol, base_url=self._base_url)
+        except UnknownModel as error:  # without its path an endpoint does not speak that wire
+            return str(error)
         plan, wrote = self._written(model)
         return wrote, [_told(read) for read in self._read(model, plan)]
 
