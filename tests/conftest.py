@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("explore", max_examples=5_000, deadline=None)
+# No test measures time: how long an example takes says how busy the machine is.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", UNHURRIED, derandomize=True, database=None)
+settings.register_profile("explore", UNHURRIED, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
