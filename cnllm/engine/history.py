@@ -13,6 +13,7 @@ from cnllm.engine.options import Function
 from cnllm.flags import Flags, Messages, Reasoning, Tools
 from cnllm.model import Model
 from cnllm.types import Media, Message, Text, ToolResult
+from cnllm.wires import wire
 
 __all__ = ["fit"]
 
@@ -42,6 +43,8 @@ def fit(
     turns = repair.heard(replay.unsealed(turns, model, ledger), ledger)
     turns = replay.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.full(turns, ledger)
+    if wire(model.protocol).ordered:
+        turns = repair.calls_last(turns, ledger)
     if not turns:
         said = f"{len(messages)} messages that say nothing"
         ledger.note("nothing-left", "messages", said, "a user message that holds an ellipsis")

@@ -18,7 +18,20 @@ from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolCall, ToolResult
 
-__all__ = ["INTERRUPTED", "IN_WORDS", "Turn", "Words", "apart", "as_text", "full", "heard", "paired", "says", "settled"]
+__all__ = [
+    "INTERRUPTED",
+    "IN_WORDS",
+    "Turn",
+    "Words",
+    "apart",
+    "as_text",
+    "calls_last",
+    "full",
+    "heard",
+    "paired",
+    "says",
+    "settled",
+]
 
 Turn = tuple[int, Message]
 """A message and where it stood in the caller's list, which is what notes speak of."""
@@ -369,3 +382,23 @@ def says(part: Part) -> bool:
     """Does a part of a turn say anything that an endpoint takes? Thinking alone is refused by many."""
     kind = type(part)
     return kind in (ToolCall, ToolResult, Media, Opaque) or (kind is Text and bool(part.text.strip()))  # type: ignore[union-attr]
+
+
+def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+    """What a turn says after its calls is put before them: results are to follow at once.
+
+    What is sealed stays where the endpoint itself put it.
+    """
+    out: list[Turn] = []
+    for index, message in turns:
+        first = next((i for i, p in enumerate(message.parts) if type(p) is ToolCall), None)
+        if first is not None and message.role == "assistant":
+            after = message.parts[first:]
+            late = [p for p in after if type(p) in (Text, Media) and p.seal is None and says(p)]
+            if late:
+                said = f"messages[{index}] says something after its calls"
+                ledger.note("calls-last", "messages", said, "put before them: the results follow at once")
+                rest = [p for p in after if not any(p is one for one in late)]
+                message = replace(message, parts=(*message.parts[:first], *late, *rest))
+        out.append((index, message))
+    return out

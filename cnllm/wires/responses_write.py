@@ -27,7 +27,7 @@ def write(ask: Ask, flags: Flags) -> dict[str, Any]:
         body["instructions"] = messages.pop(0).text
     elif first:  # who wants them apart wants them in any case
         body["instructions"] = ""
-    body["input"] = _followed([item for message in messages for item in _items(message, flags, ask.names)])
+    body["input"] = _adjacent(_followed([i for message in messages for i in _items(message, flags, ask.names)]))
     if ask.tools:
         body["tools"] = [_tool(tool, flags, ask.names) for tool in ask.tools]
         if ask.choice is not None:
@@ -64,6 +64,34 @@ def _followed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             out.append(item)
     out.reverse()
     return out
+
+
+def _adjacent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results right after their calls: what the assistant said between them, with its reasoning, comes after them."""
+    out: list[dict[str, Any]] = []
+    held: list[dict[str, Any]] = []
+    waiting: set[Any] = set()
+    answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
+    for place, item in enumerate(items):
+        kind = item.get("type")
+        following = items[place + 1] if place + 1 < len(items) else {}
+        if kind == "function_call" and item.get("call_id") in answered:
+            waiting.add(item.get("call_id"))
+        elif kind == "function_call_output":
+            waiting.discard(item.get("call_id"))
+        elif waiting and (_says(item) or (kind == "reasoning" and _says(following))):
+            held.append(item)
+            continue
+        out.append(item)
+        if not waiting:
+            out += held
+            held = []
+    return out + held
+
+
+def _says(item: dict[str, Any]) -> bool:
+    """Is it a message of the assistant's?"""
+    return item.get("role") == "assistant" and item.get("type", "message") == "message"
 
 
 def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[dict[str, Any]]:

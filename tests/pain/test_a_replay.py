@@ -1,4 +1,4 @@
-"""A: reasoning that must come back (A5 belongs to another wire)."""
+"""A: reasoning that must come back (A5 stands with the other wires)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""F: one bad turn must not kill the session for ever (F8 and F11 belong to other wires)."""
+"""F: one bad turn must not kill the session for ever (F8 and F11 stand with the other wires)."""
 
 import json
 from pathlib import Path

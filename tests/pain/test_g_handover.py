@@ -1,4 +1,4 @@
-"""G: another model goes on with the conversation (the chat wire's part of G1 and G2)."""
+"""G: another model goes on with the conversation (what the other wires sign stands with them)."""
 
 import json
 from pathlib import Path

@@ -224,9 +224,10 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     for turn in range(draw(st.integers(1, 3))):
         out.append(Message("user", tuple(draw(USERS))))
         parts: list[Any] = []
-        calls = []
+        calls: list[ToolCall] = []
         for nth in range(draw(st.integers(1, 3))):
-            match draw(st.sampled_from(["text", "sealed", "reasoning", "call", "opaque"])):
+            said_before: list[str] = [] if calls else ["text", "sealed"]  # after its calls a turn says nothing more
+            match draw(st.sampled_from([*said_before, "reasoning", "call", "opaque"])):
                 case "text":
                     parts.append(Text(draw(TEXTS)))
                 case "sealed":
@@ -244,7 +245,9 @@ def conversations(draw: st.DrawFn) -> list[Message]:
                     calls.append(call)
                 case "opaque":
                     parts.append(Opaque({"type": "web_search_call", "id": f"ws_{turn}{nth}"}, seal(None)))
-        out.append(Message("assistant", (*parts, Text("so")), MODEL.name))
+        while calls and type(parts[-1]) is Reasoning:
+            parts.pop()  # reasoning that leads to nothing is refused
+        out.append(Message("assistant", (Text("so"), *parts) if calls else (*parts, Text("so")), MODEL.name))
         for call in calls:
             media = draw(st.just(()) | PICTURES.map(lambda picture: (picture,)))
             out.append(Message("tool", (ToolResult(call.id, draw(TEXTS), media=media),)))
