@@ -12,7 +12,7 @@ from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Function
 from cnllm.flags import Flags, Messages, Reasoning, Tools
 from cnllm.model import Model
-from cnllm.types import Media, Message, Text, ToolResult
+from cnllm.types import Message, Text
 from cnllm.wires import wire
 
 __all__ = ["fit"]
@@ -31,7 +31,7 @@ def fit(
     spoken = {message.role for message in messages}
     if "developer" in spoken and not rules.developer:
         turns = roles.as_system(turns, ledger)
-    pictures = _pictures(messages)
+    pictures = media.shown(messages)
     if pictures and flags.input is not None:
         turns = media.readable(turns, flags.input, ledger)
     if calling.supported is False and ledger.policy != "send":
@@ -59,11 +59,3 @@ def fit(
     if rules.first_user:
         turns = roles.first_user(turns, ledger)
     return [message for _, message in turns]
-
-
-def _pictures(messages: Sequence[Message]) -> bool:
-    for message in messages:
-        for part in message.parts:
-            if type(part) is Media or (type(part) is ToolResult and part.media):
-                return True
-    return False

@@ -10,7 +10,21 @@ from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn
 from cnllm.types import Media, Message, Part, Text, ToolResult
 
-__all__ = ["moved", "readable"]
+__all__ = ["left_out", "moved", "readable", "shown"]
+
+
+def shown(messages: Sequence[Message]) -> bool:
+    """Is there a picture or a sound in any of them, in a result too?"""
+    for message in messages:
+        for part in message.parts:
+            if type(part) is Media or (type(part) is ToolResult and part.media):
+                return True
+    return False
+
+
+def left_out(media: Media) -> str:
+    """The words in its place."""
+    return f"[{_kind(media)} left out]"
 
 
 def readable(turns: Sequence[Turn], reads: Collection[str], ledger: Ledger) -> list[Turn]:
@@ -20,10 +34,10 @@ def readable(turns: Sequence[Turn], reads: Collection[str], ledger: Ledger) -> l
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media and not _read(part, reads, index, ledger):
-                parts.append(Text(f"[{_kind(part)} left out]"))
+                parts.append(Text(left_out(part)))
             elif type(part) is ToolResult and part.media:
                 kept = tuple(m for m in part.media if _read(m, reads, index, ledger))
-                gone = [f"[{_kind(m)} left out]" for m in part.media if m not in kept]
+                gone = [left_out(m) for m in part.media if m not in kept]
                 parts.append(
                     replace(part, media=kept, text=" ".join(filter(None, [part.text, *gone]))) if gone else part
                 )

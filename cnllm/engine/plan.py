@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, params, prompted, replay, structured, thinking
+from cnllm.engine import dialect, history, media, params, prompted, replay, structured, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
@@ -21,7 +21,7 @@ from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
 from cnllm.policy import Timeouts
-from cnllm.types import Media, Message, Note, Reasoning, ToolResult
+from cnllm.types import Message, Note, Reasoning
 from cnllm.wires import Ask, wire
 from cnllm.wires.paths import at, blend, cut, put
 
@@ -244,21 +244,13 @@ def _mode(asked: Asked, turns: list[Message], model: Model, stream: bool) -> fro
         schema=asked.schema is not None,
         strict=any(t.strict for t in asked.tools),
         forced=asked.choice in ("required", "named"),
-        images=_pictures(turns),
+        images=media.shown(turns),
     )
 
 
 def _last_said(turns: list[Message]) -> str:
     """What the user said last."""
     return next((turn.text for turn in reversed(turns) if turn.role == "user" and turn.text), "")
-
-
-def _pictures(turns: list[Message]) -> bool:
-    for turn in turns:
-        for part in turn.parts:
-            if type(part) is Media or (type(part) is ToolResult and part.media):
-                return True
-    return False
 
 
 # ── tools ────────────────────────────────────────────────────────────────────

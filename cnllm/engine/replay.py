@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
+from cnllm.engine.media import left_out
 from cnllm.engine.repair import Turn, says
 from cnllm.flags import Patch
 from cnllm.flags import Reasoning as Rules
@@ -20,7 +21,7 @@ _FILLERS = {"empty": "", "space": " "}
 
 def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
     """The turns, each of the assistant's with just the reasoning, seals and blocks that this endpoint is to see."""
-    since = _last_user(turns) if rules.replay == "since-user" else -1
+    since = _last_user([message for _, message in turns]) if rules.replay == "since-user" else -1
     owned: dict[str | None, bool] = {}
     out: list[Turn] = []
     for place, (index, message) in enumerate(turns):
@@ -52,8 +53,8 @@ def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     return out
 
 
-def _last_user(turns: Sequence[Turn]) -> int:
-    return next((i for i in range(len(turns) - 1, -1, -1) if turns[i][1].role == "user"), -1)
+def _last_user(messages: Sequence[Message]) -> int:
+    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), -1)
 
 
 def _sealed_by(message: Message) -> str | None:
@@ -72,8 +73,7 @@ def _block_left_out(index: int, ledger: Ledger) -> None:
 
 def lacking(messages: Sequence[Message], model: Model) -> int | None:
     """Where the running turn begins, if it begins with calls and without sealed reasoning that may go back."""
-    user = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), -1)
-    for index in range(user + 1, len(messages)):
+    for index in range(_last_user(messages) + 1, len(messages)):
         message = messages[index]
         if message.role == "assistant":
             if not any(type(p) is ToolCall for p in message.parts):
@@ -109,7 +109,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         elif type(kept) is Media and not own:
             said, did = f"messages[{index}]: a picture that another model made", "words in its place"
             ledger.note("media-foreign", "messages", said, did)
-            kept = Text("[image left out]")  # wires take pictures from users
+            kept = Text(left_out(kept))  # wires take pictures from users
         elif type(part) is Opaque and (kept is None or (part.seal is None and not own)):
             kept = None
             _block_left_out(index, ledger)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cnllm.model import Model
-from cnllm.protocols import speaks
+from cnllm.protocols import framed, speaks
 from cnllm.types import Event, Message, Reply, Request, Seal
 
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
@@ -65,9 +65,4 @@ class StreamWriter:
 
 
 def _framed(frames: list[tuple[str | None, Any]]) -> bytes:
-    out: list[bytes] = []
-    for name, data in frames:
-        said = data if type(data) is bytes else msgspec.json.encode(data)
-        out.append(b"" if name is None else b"event: " + name.encode() + b"\n")
-        out.append(b"data: " + said + b"\n\n")
-    return b"".join(out)
+    return b"".join(framed(name, data) for name, data in frames)

@@ -11,12 +11,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.types import Event, Reply, Request, Seal
 
-__all__ = ["PROTOCOLS", "Spoken", "Stamp", "Writes", "speaks"]
+__all__ = ["PROTOCOLS", "Spoken", "Stamp", "Writes", "framed", "speaks"]
 
 Stamp = Callable[[Any], Seal]
 """What an endpoint wants back unchanged → the seal of a part."""
@@ -60,6 +61,13 @@ class Spoken(Struct, frozen=True):
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     stream: Callable[[str, str], Writes]
     bearer: bool = False
+
+
+def framed(name: str | None, data: Any) -> bytes:
+    """One frame of a stream as a server-sent event."""
+    said = data if type(data) is bytes else msgspec.json.encode(data)
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + said + b"\n\n"
 
 
 @cache

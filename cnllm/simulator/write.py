@@ -11,7 +11,7 @@ import msgspec
 
 from cnllm.flags import Flags
 from cnllm.model import Model
-from cnllm.protocols import speaks
+from cnllm.protocols import framed, speaks
 from cnllm.simulator.answer import Said
 from cnllm.simulator.words import pieces
 from cnllm.types import (
@@ -70,15 +70,9 @@ def whole(model: Model, flags: Flags, said: Said) -> bytes:
 def frames(model: Model, flags: Flags, said: Said) -> Iterator[bytes]:
     """The same answer as server-sent events."""
     stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id)
-    yield from _framed(stream.begin())
+    yield from (framed(*frame) for frame in stream.begin())
     for event in _events(_reply(model, flags, said)):
-        yield from _framed(stream.event(event))
-
-
-def _framed(parts: list[tuple[str | None, Any]]) -> Iterator[bytes]:
-    for name, data in parts:
-        head = b"" if name is None else b"event: " + name.encode() + b"\n"
-        yield head + b"data: " + (data if type(data) is bytes else msgspec.json.encode(data)) + b"\n\n"
+        yield from (framed(*frame) for frame in stream.event(event))
 
 
 def _reply(model: Model, flags: Flags, said: Said) -> Reply:

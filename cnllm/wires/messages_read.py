@@ -16,7 +16,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.sink import Sink
-from cnllm.wires.usage import counts
+from cnllm.wires.usage import counts, laid
 
 __all__ = ["chunk", "quick"]
 
@@ -79,18 +79,8 @@ def _count(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     usage = first(data, flags.usage.at if flags.usage else None)
     if type(usage) is not dict:
         return []
-    known = sink.state.setdefault(_COUNTS, {})
-    _laid(known, usage)
+    known = sink.state[_COUNTS] = laid(sink.state.get(_COUNTS, {}), usage)
     return sink.count(counts(known, flags))
-
-
-def _laid(known: dict[str, Any], new: dict[str, Any]) -> None:
-    for key, value in new.items():
-        old = known.get(key)
-        if type(value) is dict and type(old) is dict:
-            _laid(old, value)
-        elif value or not old:
-            known[key] = dict(value) if type(value) is dict else value
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────

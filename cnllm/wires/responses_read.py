@@ -17,7 +17,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.sink import Sink
-from cnllm.wires.usage import counts
+from cnllm.wires.usage import counts, laid
 
 __all__ = ["chunk", "quick"]
 
@@ -90,7 +90,7 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
     usage = first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         state = _state(sink)
-        state.usage = _joined(state.usage, usage)
+        state.usage = laid(state.usage, usage)
         out += sink.count(counts(state.usage, flags))
     status = data.get("status")
     if over and type(status) is str and status:
@@ -99,18 +99,6 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
     why = at(data, "incomplete_details.reason")
     if over and type(why) is str and (flags.finish or {}).get(why) == "content_filter":
         sink.refused = True
-    return out
-
-
-def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Later counts replace earlier ones, but for those that say nothing."""
-    out = dict(old)
-    for key, value in new.items():
-        before = out.get(key)
-        if type(value) is dict and type(before) is dict:
-            out[key] = _joined(before, value)
-        elif value or not before:
-            out[key] = value
     return out
 
 

@@ -8,7 +8,7 @@ from cnllm.flags import Flags, UsagePaths
 from cnllm.types import Usage
 from cnllm.wires.paths import at
 
-__all__ = ["counts"]
+__all__ = ["counts", "laid"]
 
 _NONE = UsagePaths()
 
@@ -41,3 +41,15 @@ def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
 
 def _plus(count: int | None, more: int | None) -> int | None:
     return count if count is None or more is None else count + more
+
+
+def laid(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Counts that come in parts: later ones are laid over earlier ones, but nothing known is lost to a zero."""
+    out = dict(old)
+    for key, value in new.items():
+        before = out.get(key)
+        if type(value) is dict and type(before) is dict:
+            out[key] = laid(before, value)
+        elif value or not before:
+            out[key] = value
+    return out
