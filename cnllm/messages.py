@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from cnllm.arguments import decode_arguments
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = ["as_messages", "from_dict", "to_dict"]
@@ -55,12 +56,14 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     role = data.get("role")
     if len(data) == 2 and role in _PLAIN and type(content := data.get("content")) is str and content:
         return Message(role, (Text(content),))  # most messages of most histories
+    if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
+        return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
-    for key, value in (("by", by), ("name", name)):
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{key} is {type(value).__name__}, a string is meant")
+    if (by is not None and not isinstance(by, str)) or (name is not None and not isinstance(name, str)):
+        key, wrong = ("name", name) if by is None or isinstance(by, str) else ("by", by)
+        raise TypeError(f"{key} is {type(wrong).__name__}, a string is meant")
     extra = None if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
     parts = _flat_parts(role, data)
     if data.get("parts") is not None:
@@ -174,7 +177,9 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     calls = data.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise TypeError(f"tool_calls is {type(calls).__name__}, a list is meant")
-    return [*parts, *(_call(c, i) for i, c in enumerate(calls or ()))]
+    if calls:
+        parts += [_call(call, index) for index, call in enumerate(calls)]
+    return parts
 
 
 def _parts_of(content: Any) -> list[Part]:
@@ -224,8 +229,6 @@ def _call(data: Any, index: int) -> ToolCall:
     if type(arguments) is not str and isinstance(arguments, Mapping):
         return ToolCall(_string(data, "id"), function["name"], dict(arguments), "")
     raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
-    from cnllm.wires.calls import decode_arguments
-
     decoded, problem = decode_arguments(raw)
     return ToolCall(_string(data, "id"), function["name"], decoded, raw, "wire", problem)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ class Fact(Struct, frozen=True):
     how: str | None = None
 
 
+@lru_cache(maxsize=4096)
 def conditions(**atoms: bool | None) -> frozenset[str]:
     """The atoms that hold: `conditions(reasoning=True, tools=False)` → {"reasoning", "no-tools"}; None: neither."""
     return frozenset(a if on else f"no-{a}" for a, on in atoms.items() if on is not None)

@@ -161,6 +161,7 @@ def data(value: object, secrets: Iterable[str]) -> object:
     return value
 
 
+@lru_cache(maxsize=256)
 def is_secret_name(name: str) -> bool:
     """Does a header or parameter of this name carry a secret? `x-api-key` does, `x-limit-tokens` does not."""
     return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))

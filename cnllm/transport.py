@@ -44,7 +44,7 @@ def default_transport() -> Transport:
     """The transport a `Client` uses unless it is given one. Raises `CnllmError` when the one asked for is not there."""
     if not _fast():
         return Httpx()
-    from cnllm.transports.fast import Fast
+    from cnllm.transports.sync import Fast  # not by way of `fast`, which brings asyncio along
 
     return Fast()
 
@@ -53,7 +53,7 @@ def default_async_transport() -> AsyncTransport:
     """The same for an `AsyncClient`."""
     if not _fast():
         return AsyncHttpx()
-    from cnllm.transports.fast import AsyncFast
+    from cnllm.transports.aio import AsyncFast
 
     return AsyncFast()
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnllm.arguments import decode_arguments
 from cnllm.engine.blocks import BlockKind, Blocks
 from cnllm.engine.cost import cost_of
 from cnllm.engine.decode import Halves
@@ -38,7 +39,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.wires.calls import Call, Calls, decode_arguments, markup
+from cnllm.wires.calls import Call, Calls, markup
 
 __all__ = ["Fold"]
 
@@ -47,6 +48,47 @@ _MANY = 1024  # pieces that are kept apart
 
 class Fold:
     """Gathers one reply. The wires tell it what happened (see `cnllm.wires.sink`); it answers with events."""
+
+    __slots__ = (
+        "_beside",
+        "_blocks",
+        "_calls",
+        "_details",
+        "_done",
+        "_halves",
+        "_incomplete",
+        "_made",
+        "_message",
+        "_mirror",
+        "_opaque",
+        "_out",
+        "_packed_texts",
+        "_packed_thoughts",
+        "_places",
+        "_said",
+        "answered",
+        "fault",
+        "finish",
+        "finished",
+        "flags",
+        "id",
+        "leaks",
+        "model",
+        "notes",
+        "odd",
+        "of",
+        "raw",
+        "raw_finish",
+        "refused",
+        "renamed",
+        "source",
+        "splitter",
+        "state",
+        "texts",
+        "thoughts",
+        "usage",
+        "whole",
+    )
 
     def __init__(
         self,

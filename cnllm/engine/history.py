@@ -19,11 +19,17 @@ __all__ = ["fit"]
 
 
 def fit(
-    messages: Sequence[Message], model: Model, flags: Flags, tools: Sequence[Function], ledger: Ledger
+    messages: Sequence[Message],
+    model: Model,
+    flags: Flags,
+    tools: Sequence[Function],
+    ledger: Ledger,
+    pictured: bool,
 ) -> list[Message]:
     """The messages to write: reasoning as declared, calls and results in pairs, roles and ids as they are taken.
 
-    `tools` are those offered with the request; their schemas tell which arguments were encoded twice.
+    `tools` are those offered with the request; their schemas tell which arguments were encoded twice. `pictured`: is
+    there a picture or a sound in any message?
     """
     rules = flags.messages or Messages()
     calling = flags.tools or Tools()
@@ -31,8 +37,7 @@ def fit(
     spoken = {message.role for message in messages}
     if "developer" in spoken and not rules.developer:
         turns = roles.as_system(turns, ledger)
-    pictures = media.shown(messages)
-    if pictures and flags.input is not None:
+    if pictured and flags.input is not None:
         turns = media.readable(turns, flags.input, ledger)
     if calling.supported is False and ledger.policy != "send":
         words = prompted.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
@@ -49,7 +54,7 @@ def fit(
         said = f"{len(messages)} messages that say nothing"
         ledger.note("nothing-left", "messages", said, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
-    if pictures and not calling.result_media:
+    if pictured and not calling.result_media:
         turns = media.moved(turns, ledger)
     turns = ids.renamed(turns, calling.ids, ledger)
     if rules.system in ("first", "user"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -100,6 +99,8 @@ class _Ids:
 
 def _id_for(old: str, pattern: re.Pattern[str]) -> str | None:
     """Characters made from the old id, as many and of such a kind as the pattern asks for."""
+    import hashlib  # it brings OpenSSL along
+
     digest = int.from_bytes(hashlib.sha256(old.encode("utf-8", "replace")).digest(), "big")
     lower, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
     for alphabet in (digits + lower.upper() + lower, lower + digits, lower, digits, lower.upper(), digits + "abcdef"):

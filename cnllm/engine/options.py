@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ __all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
+IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
 _TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that one set of options serves both
 
@@ -53,19 +54,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     extra_body: dict[str, Any] = {}
     extra_headers: dict[str, str] = {}
     on_unsupported: OnUnsupported = "adjust"
-    if_cut: Literal["error", "again-whole", "keep"] | None = None
+    if_cut: IfCut | None = None
     recover_text_calls: TextCalls | None = None
     defaults: frozenset[str] = frozenset()
-
-
-_KNOWN = {*Asked.__struct_fields__, "tool_choice", *_PARAMS, *_TRANSPORT} - {
-    "choice",
-    "chosen",
-    "params",
-    "schema_name",
-    "schema_kind",
-    "defaults",
-}
 
 
 def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None) -> Asked:
@@ -74,37 +65,30 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
     An option that is None is one not given, so that wrappers can pass on what they did not get either. Raises
     `TypeError` or `ValueError` naming the option.
     """
-    said = {name: value for name, value in options.items() if value is not None}
-    defaults = _defaults(call, said) if call else {}
-    given = {**defaults, **said}
-    for name in ("extra_body", "extra_headers"):
-        if call and name in call and name in said:
-            given[name] = _over(call[name], _mapping(said, name))
-    for name in given:
-        if name not in _KNOWN:
+    given = {name: value for name, value in options.items() if value is not None}
+    fields: dict[str, Any] = {}
+    if call:
+        defaults = _defaults(call, given)
+        for name in ("extra_body", "extra_headers"):
+            if name in call and name in given:
+                given[name] = _over(call[name], _mapping(given[name], name))
+        given = {**defaults, **given}
+        fields["defaults"] = frozenset(defaults)
+    params = fields["params"] = {}
+    for name, value in given.items():
+        if name in _PARAMS:
+            params[name] = list(value) if type(value) is tuple else value
+        elif name in _READERS:
+            fields[name] = _READERS[name](value)
+        elif name == "tool_choice":
+            fields["choice"], fields["chosen"] = _choice(value)
+        elif name == "schema":
+            fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
+        elif name not in _TRANSPORT:
             raise TypeError(
-                f"unknown option {name!r}{_did_you_mean(name, _KNOWN)}; what only the endpoint knows is for extra_body"
+                f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
             )
-    choice, chosen = _choice(given.get("tool_choice"))
-    schema, schema_name, kind = _schema(given.get("schema"))
-    return Asked(
-        reasoning=_reasoning(given.get("reasoning")),
-        tools=_tools(given.get("tools")),
-        choice=choice,
-        chosen=chosen,
-        parallel_tool_calls=given.get("parallel_tool_calls"),
-        params={name: _listed(given[name]) for name in _PARAMS if name in given},
-        schema=schema,
-        schema_name=schema_name,
-        schema_kind=kind,
-        corrections=_corrections(given.get("corrections")),
-        extra_body=_mapping(given, "extra_body"),
-        extra_headers={str(k): str(v) for k, v in _mapping(given, "extra_headers").items()},
-        on_unsupported=_one_of(given, "on_unsupported", get_args(OnUnsupported)) or "adjust",
-        if_cut=_one_of(given, "if_cut", ("error", "again-whole", "keep")),
-        recover_text_calls=_one_of(given, "recover_text_calls", get_args(TextCalls)),
-        defaults=frozenset(defaults),
-    )
+    return Asked(**fields)
 
 
 def _defaults(call: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,12 +106,8 @@ def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _listed(value: Any) -> Any:
-    return list(value) if type(value) is tuple else value
-
-
-def _reasoning(value: Any) -> str | int | None:
-    if value is None or (type(value) is int and value >= 0) or value in ("off", "on", *LEVELS):
+def _reasoning(value: Any) -> str | int:
+    if (type(value) is int and value >= 0) or value in ("off", "on", *LEVELS):
         return value  # type: ignore[no-any-return]
     if value is True or value is False:
         return "on" if value else "off"
@@ -148,8 +128,6 @@ def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | 
             return "named", name
         value = kind
     match value:
-        case None:
-            return None, None
         case "auto":
             return "auto", None
         case "none":
@@ -163,8 +141,6 @@ def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | 
 
 
 def _tools(value: Any) -> tuple[Function, ...]:
-    if value is None:
-        return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"tools is {type(value).__name__}, a list is meant")
     return tuple(_tool(tool, index) for index, tool in enumerate(value))
@@ -177,16 +153,14 @@ def _tool(tool: Any, index: int) -> Function:
     return Function(said.name, said.description, said.parameters, said.strict, said.definition, said.extra)
 
 
-def _corrections(value: Any) -> int | None:
-    if value is None or (type(value) is int and value >= 0):
+def _corrections(value: Any) -> int:
+    if type(value) is int and value >= 0:
         return value
     raise ValueError(f"corrections={value!r}; it is how often an invalid answer is sent back, 0 or more")
 
 
 def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
     """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name, model)."""
-    if value is None:
-        return None, "answer", None
     maker = getattr(value, "model_json_schema", None)
     if callable(maker):
         return dict(maker()), _name(getattr(value, "__name__", None)), value
@@ -204,22 +178,38 @@ def _name(title: Any) -> str:
     return cleaned.strip("_")[:64] or "answer"
 
 
-def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = given.get(name)
-    if value is not None and not isinstance(value, Mapping):
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
         raise TypeError(f"{name} is {type(value).__name__}, a dict is meant")
-    return dict(value or {})
+    return dict(value)
 
 
-def _one_of(given: Mapping[str, Any], name: str, words: Sequence[str]) -> Any:
-    value = given.get(name)
-    if value is not None and value not in words:
-        raise ValueError(f"{name}={value!r}; it is one of {', '.join(words)}")
-    return value
+def _one_of(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(f"{name}={value!r}; it is one of {', '.join(words)}")
+        return value
+
+    return read
 
 
-def _did_you_mean(word: str, known: set[str]) -> str:
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "reasoning": _reasoning,
+    "tools": _tools,
+    "parallel_tool_calls": lambda value: value,
+    "corrections": _corrections,
+    "extra_body": lambda value: _mapping(value, "extra_body"),
+    "extra_headers": lambda value: {str(k): str(v) for k, v in _mapping(value, "extra_headers").items()},
+    "on_unsupported": _one_of("on_unsupported", get_args(OnUnsupported)),
+    "if_cut": _one_of("if_cut", get_args(IfCut)),
+    "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),
+}
+"""Options that are one field of `Asked` each, and of the same name."""
+_KNOWN = {*_READERS, *_PARAMS, *_TRANSPORT, "tool_choice", "schema"}
+
+
+def _did_you_mean(word: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(word, known, n=1)
+    close = difflib.get_close_matches(word, _KNOWN, n=1)
     return f". Did you mean {close[0]!r}?" if close else ""

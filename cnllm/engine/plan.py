@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -28,6 +28,7 @@ from cnllm.wires.paths import at, blend, cut, put
 __all__ = ["Plan", "build_request"]
 
 _encode = msgspec.json.Encoder().encode
+_STRICT = attrgetter("strict")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -95,20 +96,21 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     turns = as_messages(messages)
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
+    pictured = media.shown(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
-    if (over := _better(model, mode := _mode(asked, turns, model, stream))) is not None:
+    if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
         return _routed(model, over, mode, turns, stream, options)
     asked, spoken = _tools_possible(asked, model.flags, ledger)
-    mode = _mode(asked, turns, model, stream)
+    mode = _mode(asked, pictured, model, stream)
     flags = model.under(mode)
     ledger.mode = mode
     if (thoughtless := _thoughtless(asked, turns, model, flags, mode, ledger)) is not asked:
         asked = thoughtless
-        mode = _mode(asked, turns, model, stream)
+        mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
     before = asked
     asked, tools = _chosen(asked, flags, ledger)
-    if asked is not before and (changed := _mode(asked, turns, model, stream)) != mode:
+    if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
     if (over := _better(model, mode)) is not None:
         return _routed(model, over, mode, turns, stream, options)
@@ -117,11 +119,11 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         ledger.defaults = asked.defaults
     offered = asked.tools
     beside = prompted.FLAG if spoken is not None else None
-    answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, turns, model, stream)), beside)
+    answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, pictured, model, stream)), beside)
     if answer is not None and answer.method == "tool":
         asked = structured.offered(asked, answer)
         tools = asked.tools
-        mode = _mode(asked, turns, model, stream)
+        mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
     renamed = _shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
@@ -131,7 +133,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)
-    fitted = history.fit(said, model, flags, asked.tools, ledger)
+    fitted = history.fit(said, model, flags, asked.tools, ledger, pictured)
     parallel = asked.parallel_tool_calls if tools else None
     if parallel is not None and not _takes_parallel(asked, flags, ledger):
         parallel = None
@@ -236,21 +238,24 @@ def _by_mode(asked: Asked, late: Asked) -> Asked:
     )
 
 
-def _mode(asked: Asked, turns: list[Message], model: Model, stream: bool) -> frozenset[str]:
+def _mode(asked: Asked, pictured: bool, model: Model, stream: bool) -> frozenset[str]:
     return conditions(
         reasoning=thinking.is_on(asked.reasoning, model.flags.reasoning),
         tools=bool(asked.tools),
         stream=stream,
         schema=asked.schema is not None,
-        strict=any(t.strict for t in asked.tools),
+        strict=any(map(_STRICT, asked.tools)),
         forced=asked.choice in ("required", "named"),
-        images=media.shown(turns),
+        images=pictured,
     )
 
 
 def _last_said(turns: list[Message]) -> str:
     """What the user said last."""
-    return next((turn.text for turn in reversed(turns) if turn.role == "user" and turn.text), "")
+    for turn in reversed(turns):
+        if turn.role == "user" and (said := turn.text):
+            return said
+    return ""
 
 
 # ── tools ────────────────────────────────────────────────────────────────────
@@ -340,6 +345,8 @@ def _shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dic
     out: dict[str, str] = {}
     for tool in tools:
         if longest is not None and len(tool.name) > longest and tool.definition is None:
+            import hashlib  # it brings OpenSSL along
+
             digest = hashlib.sha256(tool.name.encode()).hexdigest()[:8]
             short = f"{tool.name[: longest - 9]}_{digest}" if longest > 9 else digest[:longest]
             if ledger.may_change("tool-renamed", "tools.names_max", tool.name, short):

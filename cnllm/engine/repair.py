@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cnllm.engine.arguments import repaired
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
-from cnllm.types import Media, Message, Opaque, Part, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = [
     "INTERRUPTED",
@@ -145,7 +145,11 @@ def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     out: list[Turn] = []
     beside: list[Turn] = []
     for index, message in turns:
-        role, kinds = message.role, {type(part) for part in message.parts}
+        role, parts = message.role, message.parts
+        if len(parts) == 1 and not beside and type(parts[0]) is (ToolResult if role == "tool" else Text):
+            out.append((index, message))  # most messages
+            continue
+        kinds = {type(part) for part in parts}
         if ToolCall in kinds and role != "assistant":
             ledger.note("call-misplaced", "messages", f"messages[{index}] by {role} calls tools", "left out")
             message = replace(message, parts=_but(message, ToolCall))
@@ -197,16 +201,15 @@ def paired(
     before = ""
     for index, message in turns:
         if message.role == "tool":
-            for part in message.parts:
-                if type(part) is not ToolResult:
-                    continue
+            results = [part for part in message.parts if type(part) is ToolResult]
+            for part in results:
                 if not _answer(part, index, waiting, places, last, orphans, ledger):
                     kept.append(_Kept((index, Message("tool", (part,))), []))
-            if not any(type(part) is ToolResult for part in message.parts):
+            if not results:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
             slots: list[_Slot] = []
-            if message.role == "assistant" and any(type(p) is ToolCall for p in message.parts):
+            if message.role == "assistant":
                 message = _with_calls(message, index, schemas, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")
@@ -222,6 +225,8 @@ def _with_calls(
     message: Message, index: int, schemas: Mapping[str, dict[str, Any]] | None, slots: list[_Slot], ledger: Ledger
 ) -> Message:
     """An assistant turn whose calls have a name and, by their `schemas`, legal arguments; each goes to `slots`."""
+    if ToolCall not in map(type, message.parts):
+        return message
     parts: list[Part] = []
     changed = False
     for part in message.parts:
@@ -380,8 +385,9 @@ def full(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
 def says(part: Part) -> bool:
     """Does a part of a turn say anything that an endpoint takes? Thinking alone is refused by many."""
-    kind = type(part)
-    return kind in (ToolCall, ToolResult, Media, Opaque) or (kind is Text and bool(part.text.strip()))  # type: ignore[union-attr]
+    if type(part) is Text:
+        return bool(part.text) and not part.text.isspace()
+    return type(part) is not Reasoning
 
 
 def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
@@ -391,8 +397,8 @@ def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """
     out: list[Turn] = []
     for index, message in turns:
-        first = next((i for i, p in enumerate(message.parts) if type(p) is ToolCall), None)
-        if first is not None and message.role == "assistant":
+        if message.role == "assistant" and ToolCall in map(type, message.parts):
+            first = next(i for i, p in enumerate(message.parts) if type(p) is ToolCall)
             after = message.parts[first:]
             late = [p for p in after if type(p) in (Text, Media) and p.seal is None and says(p)]
             if late:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, Too
 
 __all__ = ["lacking", "replayed", "unsealed"]
 
+_SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
 
 
@@ -39,7 +41,8 @@ def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     """The turns without what another origin sealed in what others than the assistant say: blocks go, seals come off."""
     out: list[Turn] = []
     for index, message in turns:
-        if message.role != "assistant" and any(_foreign_seal(part, model) for part in message.parts):
+        sealed = message.role != "assistant" and any(map(_SEAL, message.parts))
+        if sealed and any(_foreign_seal(part, model) for part in message.parts):
             parts: list[Part] = []
             for part in message.parts:
                 if not _foreign_seal(part, model):
@@ -85,7 +88,7 @@ def lacking(messages: Sequence[Message], model: Model) -> int | None:
 
 def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, rules: Rules, ledger: Ledger) -> Message:
     """One turn; `own`: this endpoint and model family wrote it; `recent`: no user has spoken since."""
-    calls = any(type(p) is ToolCall for p in message.parts)
+    calls = ToolCall in map(type, message.parts)
     carries = (
         rules.replay == "always"
         or (rules.replay == "tool-turns" and calls)

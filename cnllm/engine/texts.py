@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from cnllm.arguments import decode_arguments
 from cnllm.engine.options import Function
 from cnllm.engine.prompted import FLAG
 from cnllm.engine.prompted import rules as rules_of
@@ -14,7 +15,7 @@ from cnllm.flags import Flags, Leak
 from cnllm.leaks.filter import Filter, Found
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.script import fallback
-from cnllm.wires.calls import Call, decode_arguments
+from cnllm.wires.calls import Call
 
 if TYPE_CHECKING:
     from cnllm.engine.fold import Fold
@@ -75,16 +76,23 @@ class TextCalls:
     def begin(self, fold: Fold) -> None:
         """From now on, for this reply."""
         self._fold = fold
-        self._answer = self._filter("content", fold.texts, self._answered, self._found.append)
-        self._thinking = self._filter("reasoning", fold.thoughts, self._thought, self._tail.append)
+        # Most replies hold nothing with which a marker could begin: what looks closer is made when one does.
+        self._answer: Filter | None = None
+        self._thinking: Filter | None = None
 
-    def _filter(
-        self, place: str, said: list[str], deliver: Callable[[str], None], found: Callable[[Found], None]
-    ) -> Filter | None:
-        rules = [rule for rule in self._rules if rule.inside in (place, "both")]
-        if place == "reasoning" and self._tools is None:
+    def _filter(self, inside: bool) -> Filter | None:
+        """What looks for calls in a channel, from its first character that may begin a marker."""
+        if inside and self._tools is None:
             return None  # nothing could be called, and thinking is not the answer: it stays as it came
-        return Filter(rules, self._tools, said, deliver, found, trims=place == "content") if rules else None
+        rules = [rule for rule in self._rules if rule.inside in ("reasoning" if inside else "content", "both")]
+        if not rules:
+            return None
+        fold, tools = self._fold, self._tools
+        if inside:
+            self._thinking = Filter(rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False)
+            return self._thinking
+        self._answer = Filter(rules, tools, fold.texts, self._answered, self._found.append, trims=True)
+        return self._answer
 
     def restart(self, inside: bool) -> None:
         """A channel begins again, and what the other has said is about to be said again."""
@@ -124,6 +132,8 @@ class TextCalls:
     def feed(self, inside: bool, text: str) -> None:
         """More of the thinking (`inside`) or of the answer."""
         filter_ = self._thinking if inside else self._answer
+        if filter_ is None and self._markers.may_begin(text):
+            filter_ = self._filter(inside)
         if filter_ is None:
             (self._thought if inside else self._answered)(text)
         else:
@@ -161,6 +171,9 @@ class TextCalls:
         for filter_ in (self._thinking, self._answer):
             if filter_ is not None:
                 filter_.close()
+        if not self._tail and not self._found:
+            self._over()
+            return []
         wire = [_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls]
         if any(isinstance(piece, Found) and piece.calls for piece in self._tail):
             if wire or self._found or "".join(fold.texts).strip():
@@ -177,7 +190,13 @@ class TextCalls:
         stripped = any(found.taken and not found.calls for found in self._found)
         if stripped and proven and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
             self._fall_back()
+        self._over()
         return out
+
+    def _over(self) -> None:
+        """Nothing refers to itself any more: the memory of a reply is free as soon as nobody holds it."""
+        self._answer = self._thinking = None
+        del self._fold
 
     def _judge(self, found: Found, wire: list[bytes], out: list[Call]) -> None:
         if not found.taken:

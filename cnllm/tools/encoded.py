@@ -25,15 +25,19 @@ def unwrapped(raw: str) -> dict[str, Any] | None:
 
 def decoded(arguments: dict[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """The arguments, text decoded where the schema has room for nothing else; the very same where none was."""
-    if schema is None or not any(type(v) is str and v.lstrip()[:1] in ("[", "{") for v in arguments.values()):
+    if schema is None or not any(map(_may_be_encoded, arguments.values())):
         return arguments
     made = {name: _decoded(value, name, schema) for name, value in arguments.items()}
     return arguments if all(made[name] is arguments[name] for name in made) else made
 
 
+def _may_be_encoded(value: Any) -> bool:
+    return type(value) is str and value.lstrip()[:1] in ("[", "{")
+
+
 def _decoded(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     """A value, decoded if it is text where only an array or an object may stand."""
-    if type(value) is not str or value.lstrip()[:1] not in ("[", "{"):
+    if not _may_be_encoded(value):
         return value
     properties = schema.get("properties")
     wanted = _types(properties.get(name), schema, _DEPTH) if isinstance(properties, Mapping) else set()

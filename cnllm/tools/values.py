@@ -114,10 +114,10 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
 
 def as_tool(item: Any, where: str) -> Tool:
     """One item as a Tool; `where` names it in errors."""
+    if type(item) is dict or isinstance(item, Mapping):
+        return _defined(item, where)
     if isinstance(item, Tool):
         return item
-    if isinstance(item, Mapping):
-        return _defined(item, where)
     if callable(item):
         made: Tool = tool(item)
         return made
@@ -131,10 +131,17 @@ _OURS = {"type", "function", "name", "description", "parameters", "inputSchema",
 """Keys of a definition of a function, in whatever shape."""
 
 
+_WRAPPING = {"type", "function"}
+
+
+def _is_table(value: Any) -> bool:
+    return type(value) is dict or isinstance(value, Mapping)
+
+
 def _defined(item: Mapping[str, Any], where: str) -> Tool:
     """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
     said = item.get("function", item)
-    if not isinstance(said, Mapping) or not isinstance(said.get("name"), str):
+    if not _is_table(said) or not isinstance(said.get("name"), str):
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
         if item and not item.keys() & _OURS and all(isinstance(value, Mapping) for value in item.values()):
@@ -145,9 +152,13 @@ def _defined(item: Mapping[str, Any], where: str) -> Tool:
     schema = said.get("parameters")
     if schema is None:
         schema = said.get("inputSchema", said.get("input_schema"))
-    if schema is not None and not isinstance(schema, Mapping):
+    if schema is not None and not _is_table(schema):
         raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
     parameters = None if schema is None else dict(schema)
-    own = ("type", "function") if said is not item else [key for key in item if key != "cache_control"]
-    extra = {key: value for key, value in item.items() if key not in own} or None
+    extra = None
+    if said is not item:
+        if item.keys() != _WRAPPING:
+            extra = {key: value for key, value in item.items() if key not in _WRAPPING} or None
+    elif "cache_control" in item:
+        extra = {"cache_control": item["cache_control"]}
     return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"), extra=extra)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from cnllm.engine.plan import Plan
 
 __all__ = ["DRAIN", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "proxy_for"]
@@ -29,6 +32,8 @@ def idle_of(plan: Plan) -> float | None:
 def proxy_for(scheme: str, host: str, known: dict[str, str | None]) -> str | None:
     """The proxy that the environment (or the system) names for an address; looked up once for each host."""
     place = f"{scheme}://{host}"
+    if place not in known and not _may_be_named():
+        known[place] = None
     if place not in known:
         from urllib.request import getproxies, proxy_bypass
 
@@ -36,3 +41,8 @@ def proxy_for(scheme: str, host: str, known: dict[str, str | None]) -> str | Non
         found = None if not named or proxy_bypass(host) else named.get(scheme) or named.get("all")
         known[place] = found if found is None or "://" in found else f"http://{found}"
     return known[place]
+
+
+def _may_be_named() -> bool:
+    """Could `urllib` find one? It brings http.client and e-mail along, which most programs do without."""
+    return sys.platform in ("darwin", "win32") or any(name.lower().endswith("_proxy") for name in os.environ)

@@ -15,7 +15,7 @@ import msgspec
 
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
-__all__ = ["Call", "Calls", "decode_arguments", "markup"]
+__all__ = ["Call", "Calls", "markup"]
 
 _MARKS = re.compile(r'["\\{}\[\]]')
 
@@ -207,22 +207,6 @@ def _piece(arguments: Any) -> str:
     if type(arguments) is str:
         return arguments
     return "" if arguments is None else msgspec.json.encode(arguments).decode()
-
-
-def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
-    """(arguments, problem): what raw JSON comes to, or why it is not usable. Nothing and null are no arguments."""
-    text = raw.strip()
-    if text in ("", "null"):
-        return {}, None
-    try:
-        value = msgspec.json.decode(text)
-    except UnicodeEncodeError:
-        return None, "the arguments are not JSON: they hold half of a character"
-    except (msgspec.DecodeError, RecursionError) as error:
-        return None, f"the arguments are not JSON: {error}"
-    if type(value) is dict:
-        return value, None
-    return None, "the arguments are not a JSON object"
 
 
 def markup(name: str, arguments: dict[str, Any] | None) -> str | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import DecodeError, json
 
+from cnllm.arguments import decode_arguments
 from cnllm.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
-from cnllm.wires.calls import decode_arguments
 from cnllm.wires.paths import at, blend
 
 __all__ = ["write"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cnllm.arguments import decode_arguments
 from cnllm.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
-from cnllm.wires.calls import decode_arguments
 
 __all__ = ["write"]
 

@@ -56,7 +56,7 @@ arguments = st.sampled_from(
 
 @st.composite
 def calls(draw: Any) -> ToolCall:
-    from cnllm.wires.calls import decode_arguments
+    from cnllm.arguments import decode_arguments
 
     raw = draw(arguments)
     decoded, problem = decode_arguments(raw)

@@ -1,0 +1,27 @@
+"""The arguments of a call, as text and decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["decode_arguments"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
+    """(arguments, problem): what raw JSON comes to, or why it is not usable. Nothing and null are no arguments."""
+    text = raw.strip()
+    if text in ("", "null"):
+        return {}, None
+    try:
+        value = _decode(text)
+    except UnicodeEncodeError:
+        return None, "the arguments are not JSON: they hold half of a character"
+    except (msgspec.DecodeError, RecursionError) as error:
+        return None, f"the arguments are not JSON: {error}"
+    if type(value) is dict:
+        return value, None
+    return None, "the arguments are not a JSON object"
