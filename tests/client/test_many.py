@@ -11,7 +11,7 @@ import cnllm
 from cnllm import AsyncClient, Client, Model
 from cnllm.simulator.server import Server, running
 
-from .peer import Peer, Wait, piece, reply, said, stream
+from .peer import Again, Pause, Peer, Wait, delta, piece, reply, said, stream
 from .support import at, registry
 
 NAME = "deepseek/deepseek-flash"
@@ -124,3 +124,56 @@ def test_streams_really_run_side_by_side(backend: str) -> None:
     with Peer([stream(end=False), Wait(everybody), answer]) as peer:
         assert anyio.run(main, peer, backend=backend) == ["The sky"] * count
     assert peer.connections == count
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_slow_reader_holds_up_nobody_and_loses_nothing(backend: str) -> None:
+    """One stream is not read while twenty calls are made; what came meanwhile waits for it, whole."""
+    long = ["0123456789" * 400] * 500  # 2 MB: more than the sockets hold, so that the peer has to wait as well
+
+    async def main(peer: Peer) -> str:
+        with anyio.fail_after(20):
+            async with AsyncClient(registry()) as client, client.stream(at(peer), "hi") as slow:
+                events = aiter(slow)
+                await anext(events)
+                async with anyio.create_task_group() as group:
+                    for _ in range(20):
+                        group.start_soon(client.call, at(peer), "hi")
+                async for _ in events:
+                    pass
+                return slow.reply.text
+
+    with Peer([stream(*said(*long))], [reply()]) as peer:
+        assert anyio.run(main, peer, backend=backend) == "".join(long)
+        assert len(peer.received) == 21
+
+
+@pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")  # httpx's own, of a stream that is left
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_stream_that_never_pauses_leaves_the_others_their_share(backend: str) -> None:
+    """One endpoint floods its stream until another stream, of few pieces, has been read to its end."""
+    read = threading.Event()
+
+    async def flooded(client: AsyncClient, peer: Peer) -> None:
+        async with client.stream(at(peer), "hi") as streamed:
+            async for _ in streamed:
+                if read.is_set():
+                    return
+
+    async def main(flood: Peer, few: Peer) -> str:
+        with anyio.fail_after(20):
+            async with AsyncClient(registry()) as client, anyio.create_task_group() as group:
+                group.start_soon(flooded, client, flood)
+                async with client.stream(at(few), "hi") as streamed:
+                    async for _ in streamed:
+                        pass
+                read.set()
+        return streamed.reply.text
+
+    words = [f"word {number} " for number in range(40)]
+    pieces = [step for event in said(*words) for step in (piece(event), Pause(0.005))]
+    with (
+        Peer([stream(end=False), Again(piece(delta("flood ") * 1000), every=0)]) as flood,
+        Peer([stream(end=False), *pieces, piece(b"")]) as few,
+    ):
+        assert anyio.run(main, flood, few, backend=backend) == "".join(words)
