@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from typing import Any
 from urllib.parse import urlsplit
@@ -65,6 +64,8 @@ def _local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

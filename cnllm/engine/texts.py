@@ -12,13 +12,13 @@ from cnllm.engine.options import Function
 from cnllm.engine.prompted import FLAG
 from cnllm.engine.prompted import rules as rules_of
 from cnllm.flags import Flags, Leak
-from cnllm.leaks.filter import Filter, Found
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.script import fallback
 from cnllm.wires.calls import Call
 
 if TYPE_CHECKING:
     from cnllm.engine.fold import Fold
+    from cnllm.leaks.filter import Filter, Found
 
 __all__ = ["TextCalls", "looked_for"]
 
@@ -87,6 +87,8 @@ class TextCalls:
         rules = [rule for rule in self._rules if rule.inside in ("reasoning" if inside else "content", "both")]
         if not rules:
             return None
+        from cnllm.leaks.filter import Filter  # with the grammars: a short program may never meet a marker
+
         fold, tools = self._fold, self._tools
         if inside:
             self._thinking = Filter(rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False)
@@ -175,12 +177,12 @@ class TextCalls:
             self._over()
             return []
         wire = [_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls]
-        if any(isinstance(piece, Found) and piece.calls for piece in self._tail):
+        if any(not isinstance(piece, str) and piece.calls for piece in self._tail):
             if wire or self._found or "".join(fold.texts).strip():
                 self._only_thought()
             else:
                 self.thought_of = True
-                self._found += [piece for piece in self._tail if isinstance(piece, Found)]
+                self._found += [piece for piece in self._tail if not isinstance(piece, str)]
                 self._tail = []
         else:
             self._only_thought()
