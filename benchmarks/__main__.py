@@ -1,65 +1,72 @@
-"""`python -m benchmarks [setup] [--quick] [--only SUITE] [--peers all]`"""
+"""`python -m benchmarks [setup|report] [--quick] [--only SUITE] [--latest]`"""
 
 import argparse
 import os
 import platform
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from benchmarks import in_process, processes, venvs, whole_processes
+from benchmarks import processes, venvs
 from benchmarks.bench import FULL, QUICK, Bench
-from benchmarks.stats import Section, table
+from benchmarks.describe import ABOUT
+from benchmarks.plot import svg
+from benchmarks.report import PLOT, report, suite
+from benchmarks.results import Results, Row
+from benchmarks.suites import SUITES
 
-SUITES = {
-    "stream": in_process.stream,
-    "parse": in_process.parse,
-    "filters": in_process.filters,
-    "wires": in_process.wires,
-    "call": in_process.call,
-    "concurrent": in_process.concurrent,
-    "cold": whole_processes.cold,
-    "registry": whole_processes.registry,
-    "memory": in_process.memory,
-}
-INTRO = """\
-Made by `python -m benchmarks`. Everything on loopback: a stub that answers from memory has one core, what
-is measured another. Repetitions are interleaved; a cell is the median (lowest–highest) of the rounds, a
-ratio is taken round by round first. CPU is user + system time. Each result was checked for its text, its
-reasoning and its tool arguments. A ratio may be carried to another machine; an absolute figure may not. No
-TLS; not the model's time."""
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 
 
-def report(sections: list[Section], how: str) -> str:
-    machine = f"{how}; CPython {platform.python_version()}, {platform.system()}, {os.cpu_count()} cores"
-    goals = table("target | measured | goal | met", [goal.row() for s in sections for goal in s.goals])
-    head = ["# Results", INTRO, f"{machine}; {venvs.versions()}.", "## Goals", goals]
-    return "\n\n".join([*head, *(section.markdown().strip() for section in sections)]) + "\n"
+def measured(quick: bool, only: str | None) -> Results:
+    """Runs the suites; who is not installed is named in the results."""
+    seen = venvs.versions()
+    day, python = time.strftime("%Y-%m-%d"), platform.python_version()
+    busy = f", load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else ""  # with others' work: noise
+    machine = f"{day}, CPython {python}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores{busy}"
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as home, processes.stub() as port:
+        bench = Bench(port, Path(home), QUICK if quick else FULL)
+        for name in [only] if only else SUITES:
+            start = time.monotonic()
+            rows += SUITES[name](bench)
+            print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return Results("A quick run" if quick else "A full run", machine, seen, tuple(rows))
+
+
+def written(results: Results) -> None:
+    """The page and the plot."""
+    (HERE / "README.md").write_text(report(results), encoding="utf-8")
+    (HERE / PLOT).write_text(svg(results), encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
-    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup"], help="setup makes .bench-venv")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, under a minute")
-    parser.add_argument("--only", choices=SUITES, help="one suite; printed, not written to RESULTS.md")
-    parser.add_argument("--peers", choices=["all"], help=f"the optional ones too: {', '.join(venvs.OPTIONAL)}")
+    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report"], help="run unless said")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
+    parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
+    parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":
-        return venvs.setup(optional=bool(asked.peers))
+        return venvs.setup(asked.latest)
+    if asked.do == "report":
+        if not RESULTS.exists():
+            print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)
+            return 2
+        written(Results.from_json(RESULTS.read_text(encoding="utf-8")))
+        return 0
     if not venvs.binary().exists():
         print("there is no .bench-venv: run `python -m benchmarks setup` first", file=sys.stderr)
         return 2
-    effort, how = (QUICK, "A quick run") if asked.quick else (FULL, "A full run")
-    sections = []
-    with tempfile.TemporaryDirectory() as home, processes.stub() as port:
-        bench = Bench(port, Path(home), effort, optional=bool(asked.peers))
-        for name in [asked.only] if asked.only else SUITES:
-            print(f"{name} …", file=sys.stderr, flush=True)
-            sections.append(SUITES[name](bench))
-    text = report(sections, how)
-    print(text)
-    if not asked.only:
-        Path(__file__).with_name("RESULTS.md").write_text(text)
+    results = measured(asked.quick, asked.only)
+    if asked.only:
+        print(suite(results, asked.only))
+        return 0
+    RESULTS.write_text(results.to_json(), encoding="utf-8")
+    written(results)
+    print(report(results))
     return 0
 
 

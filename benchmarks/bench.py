@@ -1,35 +1,19 @@
 """Runs the same task in several peers, repetitions interleaved, and keeps what each round cost."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from benchmarks import processes, venvs
+from benchmarks import processes
 from benchmarks.payloads import Setting
-from benchmarks.processes import Broken, Command, Sample, Worker
+from benchmarks.peers import PEERS
+from benchmarks.processes import Broken, Command, Missing, Worker
+from benchmarks.results import Row, Sample
 
 T = TypeVar("T")
-CNLLM, HAND, OPENAI = "cnllm", "httpx + orjson by hand", "openai SDK"
-FAST, RAW = "cnllm[fast]", "raw socket + orjson"
-ANTHROPIC, GENAI = "anthropic SDK", "google-genai SDK"
-BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
-OFF = "cnllm, calls in text not looked for"
-RUNNERS = {
-    CNLLM: "cnllm_client",
-    FAST: "cnllm_client",
-    RAW: "raw",
-    OFF: "cnllm_client",
-    HAND: "by_hand",
-    OPENAI: "openai_sdk",
-    ANTHROPIC: "anthropic_sdk",
-    GENAI: "genai_sdk",
-    BARE: "bare",
-    TYPED: "bare",
-}  # modules
-TRANSPORTS = {FAST: "fast"}  # httpx's otherwise
-VARIANTS = {TYPED: "_typed", OFF: "_off"}  # of a task
+HURRIED = "left out of a quick run"
 
 
 class Effort(NamedTuple):
@@ -40,85 +24,114 @@ class Effort(NamedTuple):
     seconds: float
     fresh: int  # rounds of those tasks that take a new process for each
     cold: int  # rounds of whole processes
+    quick: bool = False
 
 
-QUICK = Effort(batches=1, rounds=5, seconds=0.15, fresh=3, cold=7)
-FULL = Effort(batches=4, rounds=5, seconds=0.4, fresh=7, cold=25)
+QUICK = Effort(batches=1, rounds=5, seconds=0.1, fresh=2, cold=3, quick=True)
+FULL = Effort(batches=3, rounds=5, seconds=0.4, fresh=3, cold=12)
+
+
+class Whole(NamedTuple):
+    """A whole process of a peer: what to start, and what it must print."""
+
+    peer: str
+    command: Command
+    says: str = ""
+    transport: str = "httpx"
 
 
 @dataclass
-class Measured:
-    """Each peer's rounds, in order, or why it could not be measured."""
+class Rounds:
+    """The rows of one case while they are measured; one that went wrong once is out, with the reason."""
 
-    units: int  # of one call: a request is 1, a stream its chunks
-    samples: dict[str, list[Sample]]
-    broken: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, Row]
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
 
-    def attempt(self, label: str, do: Callable[[], T]) -> T | None:
-        if label not in self.broken:
+    def attempt(self, peer: str, do: Callable[[], T]) -> T | None:
+        row = self.rows[peer]
+        if not (row.missing or row.failed):
             try:
                 return do()
             except Broken as problem:
-                self.broken[label] = str(problem)
-                self.samples[label].clear()
+                self.rows[peer] = replace(row, failed=str(problem))
+            except Missing as problem:
+                self.rows[peer] = replace(row, missing=str(problem))
         return None
 
-    def round(self, label: str, do: Callable[[], Sample]) -> None:
-        if sample := self.attempt(label, do):
-            self.samples[label].append(sample)
+    def round(self, peer: str, do: Callable[[], Sample]) -> None:
+        if sample := self.attempt(peer, do):
+            self.samples.setdefault(peer, []).append(sample)
 
-    def cpu(self, label: str) -> list[float]:
-        """Microseconds of user and system time per unit."""
-        return [1e6 * s.cpu / s.n / self.units for s in self.samples[label]]
+    def done(self) -> list[Row]:
+        """Nothing of a peer that failed on the way: half of its rounds would say too little."""
+        return [
+            row if row.failed or row.missing else replace(row, rounds=tuple(self.samples.get(peer, ())))
+            for peer, row in self.rows.items()
+        ]
 
-    def wall(self, label: str) -> list[float]:
-        return [1e6 * s.wall / s.n / self.units for s in self.samples[label]]
 
-
-@dataclass
+@dataclass(frozen=True)
 class Bench:
     """What every suite needs."""
 
     port: int
     home: Path
     effort: Effort
-    optional: bool = False
 
-    def peers(self, *always: str) -> list[str]:
-        there = (name for name in venvs.OPTIONAL if self.optional and venvs.binary(peer=name).exists())
-        return [*always, *there]
+    def compare(
+        self,
+        suite: str,
+        case: str,
+        peers: Iterable[str],
+        task: str,
+        setting: Setting,
+        *,
+        once: int = 0,
+        fresh: int = 0,
+        units: float = 0,
+    ) -> list[Row]:
+        """All peers in turns, each in its process; `once`: that many calls, then a new one, `fresh` times.
 
-    def compare(self, peers: Iterable[str], task: str, setting: Setting, once: int = 0) -> Measured:
-        """All peers in turns, each in its process; `once`: that many calls, then a new one."""
-        measured = Measured(setting.units, {label: [] for label in peers})
-        for batch in range(self.effort.fresh if once else self.effort.batches):
+        `units` of one call, where they are not those of the setting.
+        """
+        found = Rounds({peer: Row(suite, case, peer, units or setting.units) for peer in peers})
+        for batch in range((fresh or self.effort.fresh) if once else self.effort.batches):
             workers: dict[str, tuple[Worker, int]] = {}
-            for label in turned(list(measured.samples), batch):
-                if started := measured.attempt(label, partial(self._start, label, task, setting, once)):
-                    workers[label] = started
+            for peer in turned(list(found.rows), batch):
+                if started := found.attempt(peer, partial(self._start, peer, task, setting, once)):
+                    workers[peer] = started
             for turn in range(1 if once else self.effort.rounds):
-                for label, (worker, n) in turned(list(workers.items()), turn):
-                    measured.round(label, partial(worker.run, n))
+                for peer, (worker, n) in turned(list(workers.items()), turn):
+                    found.round(peer, partial(worker.run, n))
             for worker, _ in workers.values():
                 worker.close()
-        return measured
+        return found.done()
 
-    def _start(self, label: str, task: str, setting: Setting, once: int) -> tuple[Worker, int]:
-        runner, variant = RUNNERS.get(label, f"{label}_sdk"), task + VARIANTS.get(label, "")
-        worker = Worker(label, runner, variant, setting, self.home, TRANSPORTS.get(label, "httpx"))
+    def _start(self, peer: str, task: str, setting: Setting, once: int) -> tuple[Worker, int]:
+        worker = Worker(PEERS[peer], task, setting, self.home)
         return worker, once or max(1, round(self.effort.seconds / worker.run(1).wall))
 
-    def processes(self, commands: Mapping[str, Command], checks: Mapping[str, str]) -> Measured:
+    def processes(self, suite: str, cases: Mapping[str, Sequence[Whole]]) -> list[Row]:
         """Whole processes in turns; first each once to check what it prints (and to warm the page cache)."""
-        measured = Measured(1, {label: [] for label in commands})
-        for label, command in commands.items():
-            said = measured.attempt(label, partial(processes.output, command, self.home))
-            if said is not None and checks.get(label, "") not in said:
-                measured.broken[label] = f"wrong output: {said.strip()[:80]!r}"
+        every = [(case, whole) for case, several in cases.items() for whole in several]
+        found = Rounds({f"{case}|{whole.peer}": Row(suite, case, whole.peer) for case, whole in every})
+        for case, whole in every:
+            found.attempt(f"{case}|{whole.peer}", partial(self._checked, whole))
         for turn in range(self.effort.cold):
-            for label, command in turned(list(commands.items()), turn):
-                measured.round(label, partial(processes.whole, command, self.home))
-        return measured
+            for case, whole in turned(every, turn):
+                run = partial(processes.whole, whole.command, self.home, whole.transport)
+                found.round(f"{case}|{whole.peer}", run)
+        return found.done()
+
+    def _checked(self, whole: Whole) -> None:
+        said = processes.output(whole.command, self.home, whole.transport)
+        if whole.says not in said:
+            raise Broken(f"wrong output: {said.strip()[:80]!r}")
+
+
+def left_out(suite: str, case: str, peers: Iterable[str], why: str) -> list[Row]:
+    """Rows of peers that a case is not measured with, and why."""
+    return [Row(suite, case, peer, missing=why) for peer in peers]
 
 
 def turned(items: Sequence[T], by: int) -> list[T]:

@@ -67,8 +67,7 @@ class Setting(NamedTuple):
 
     @property
     def expected(self) -> Got:
-        reasoning, text = texts(self.chunks) if self.chunks else (_REASONING, _TEXT)
-        return Got(len("".join(reasoning)), len("".join(text)), json.loads(ARGUMENTS))
+        return _expected(self.chunks)
 
     def pieces(self) -> list[bytes]:
         """The bytes of the stream, cut as a parser is to be fed."""
@@ -77,6 +76,12 @@ class Setting(NamedTuple):
         data = b"".join(self.events())
         step = len(data) if self.mode == "whole" else 16384
         return [data[i : i + step] for i in range(0, len(data), step)]
+
+
+@cache
+def _expected(chunks: int) -> Got:
+    reasoning, text = texts(chunks) if chunks else (_REASONING, _TEXT)
+    return Got(len("".join(reasoning)), len("".join(text)), json.loads(ARGUMENTS))
 
 
 def texts(n: int) -> tuple[list[str], list[str]]:
@@ -124,23 +129,34 @@ def full() -> bytes:
     return f"{_HEAD.replace('.chunk', '')}{_json(choice)}{_USAGE}".encode()
 
 
-_PARAMETERS = json.loads("""{"type": "object", "properties": {
+PARAMETERS: dict[str, Any] = json.loads("""{"type": "object", "properties": {
     "city": {"type": "string", "description": "City name, e.g. 北京"},
     "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
     "days": {"type": "integer", "minimum": 1, "maximum": 14},
     "fields": {"type": "array", "items": {"type": "string"}},
     "note": {"type": "string", "description": "free text"}},
     "required": ["city"], "additionalProperties": false}""")
-_WHAT = {"description": "Look up the weather forecast of one city.", "parameters": _PARAMETERS}
-TOOLS: list[dict[str, Any]] = [
-    {"type": "function", "function": {"name": name, **_WHAT}} for name in ("get_weather", "get_forecast")
-]
+_WHAT = {"description": "Look up the weather forecast of one city.", "parameters": PARAMETERS}
 _TURN = "北京的天气怎么样? Please answer briefly and say which tool you used. " * 2
-MESSAGES: list[dict[str, Any]] = [
-    {"role": "system", "content": "You are a helpful assistant. Use the tools when they help. " * 4},
-    *({"role": role, "content": _TURN} for role in ("user", "assistant", "user")),
-]
-OPTIONS: dict[str, Any] = {"tools": TOOLS, "temperature": 0.2, "max_tokens": 512}
+
+
+def tools(n: int) -> list[dict[str, Any]]:
+    """That many tools, of which the model calls the first."""
+    names = ["get_weather", *(f"get_forecast_{i}" for i in range(1, n))]
+    return [{"type": "function", "function": {"name": name, **_WHAT}} for name in names]
+
+
+def history(n: int) -> list[dict[str, Any]]:
+    """That many messages: a system prompt, then the user and the assistant in turns."""
+    system = {"role": "system", "content": "You are a helpful assistant. Use the tools when they help. " * 4}
+    return [system, *({"role": ("user", "assistant")[i % 2], "content": _TURN} for i in range(n - 1))]
+
+
+TOOLS, MESSAGES = tools(2), history(4)
+LIMITS: dict[str, Any] = {"temperature": 0.2, "max_tokens": 512}
+OPTIONS: dict[str, Any] = {"tools": TOOLS, **LIMITS}
+LONG: dict[str, Any] = {"messages": history(100), "tools": tools(20), **LIMITS}
+"""A request near the end of an agent's work."""
 
 
 def body(stream: bool) -> dict[str, Any]:

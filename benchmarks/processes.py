@@ -9,9 +9,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.payloads import KEY, Setting
+from benchmarks.peers import Peer
+from benchmarks.results import Sample
 from benchmarks.venvs import ROOT, binary
 
 PATIENCE = 120.0  # seconds without an answer, after which a process counts as broken
@@ -26,23 +28,19 @@ class Broken(Exception):
         super().__init__(lines[-1].replace(f"{ROOT}{os.sep}", ""))
 
 
-class Sample(NamedTuple):
-    n: int
-    wall: float
-    cpu: float
-    peak: int = 0
-    growth: int = 0
-    held: int = 0
+class Missing(Exception):
+    """A peer that is not installed."""
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Nothing of the caller's: no overlays, no keys, no proxies, no switched-off bytecode."""
+def environment(home: Path, transport: str = "httpx") -> dict[str, str]:
+    """Nothing of the caller's: no overlays, no keys, no proxies, no switched-off bytecode; cnllm's transport."""
     made = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
         "HOME": str(home),
         "BENCH_KEY": KEY,
-        "CNLLM_TRANSPORT": "httpx",  # the one that every installation has
+        "CNLLM_TRANSPORT": transport,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it fetches a list of prices while it is imported
     }
     return made | {f"XDG_{name}_HOME": str(home / name) for name in ("CONFIG", "CACHE", "DATA", "STATE")}
 
@@ -63,15 +61,15 @@ def stub() -> Iterator[int]:
 class Worker:
     """One runner in its own process, made and checked; `run` times n calls in it."""
 
-    def __init__(
-        self, peer: str, runner: str, task: str, setting: Setting, home: Path, transport: str = "httpx"
-    ) -> None:
+    def __init__(self, peer: Peer, task: str, setting: Setting, home: Path) -> None:
+        if not (python := binary(env=peer.env)).exists():
+            raise Missing(f"there is no environment {peer.env}: `python -m benchmarks setup` makes it")
         pipe, self.errors = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in close)
-        command: Command = [binary(peer=peer), "-m", "benchmarks.worker", runner, task, *map(str, setting)]
+        command: Command = [python, "-m", "benchmarks.worker", peer.runner, task + peer.variant, *map(str, setting)]
         self.process = subprocess.Popen[str](
             command,
             cwd=ROOT,
-            env=environment(home) | {"CNLLM_TRANSPORT": transport},
+            env=environment(home, peer.transport),
             stdin=pipe,
             stdout=pipe,
             stderr=self.errors,
@@ -86,6 +84,8 @@ class Worker:
         return Sample(**self._answer())
 
     def close(self) -> None:
+        if self.errors.closed:  # it went wrong, and was closed then
+            return
         self.process.kill()
         with contextlib.suppress(BrokenPipeError):
             self.process.communicate()
@@ -104,10 +104,11 @@ class Worker:
         raise Broken(said)
 
 
-def whole(command: Command, home: Path) -> Sample:
-    """One process from start to end, seen from outside."""
+def whole(command: Command, home: Path, transport: str = "httpx") -> Sample:
+    """One process from start to end, seen from outside. Raises `Broken` unless it ends with 0."""
     start, null = time.perf_counter(), subprocess.DEVNULL
-    process = subprocess.Popen(command, cwd=home, env=environment(home), stdin=null, stdout=null, stderr=null)
+    env = environment(home, transport)
+    process = subprocess.Popen(command, cwd=home, env=env, stdin=null, stdout=null, stderr=null)
     _, status, used = os.wait4(process.pid, 0)
     wall, process.returncode = time.perf_counter() - start, os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -115,9 +116,13 @@ def whole(command: Command, home: Path) -> Sample:
     return Sample(1, wall, used.ru_utime + used.ru_stime)
 
 
-def output(command: Command, home: Path) -> str:
-    """What a process prints; it must end with 0."""
-    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+def output(command: Command, home: Path, transport: str = "httpx") -> str:
+    """What a process prints. Raises `Broken` unless it ends with 0, `Missing` where its program is not there."""
+    env = environment(home, transport)
+    try:
+        done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Missing("its environment is not there: `python -m benchmarks setup` makes it") from None
     if done.returncode:
         raise Broken(done.stderr or f"exit status {done.returncode}")
     return done.stdout

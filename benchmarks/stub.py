@@ -13,6 +13,9 @@ import os
 import re
 import sys
 from functools import cache
+from typing import cast
+
+import uvloop
 
 from benchmarks import payloads
 from benchmarks.wire_payloads import PATHS
@@ -51,8 +54,7 @@ class Stub(asyncio.Protocol):
         self.todo: list[bytes] = []  # what is still to be written, last first
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.todo = []
@@ -93,4 +95,4 @@ async def main() -> None:
 if __name__ == "__main__":
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    asyncio.run(main())
+    uvloop.run(main())

@@ -1,5 +1,10 @@
-"""The interpreters of the peers: `.bench-venv`, and one environment more for each optional peer."""
+"""The interpreters of the peers: an environment for each under `.bench-venv`, with pinned versions.
 
+`setup` installs what `pins/` says, so that another machine measures the same releases; `setup --latest` takes the
+newest ones and writes `pins/` anew.
+"""
+
+import json
 import subprocess
 import sys
 import venv
@@ -7,37 +12,62 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench-venv"
-BASICS = ["openai", "anthropic", "google-genai", "orjson", "httpx", "httptools", "msgspec", "click"]
-OPTIONAL = {"litellm": "litellm[proxy]"}  # litellm alone cannot send tools
+PINS = Path(__file__).with_name("pins")
+WANTED = {
+    "base": ["cnllm", "orjson", "httpx", "httptools", "uvloop", "msgspec", "click", "jsonschema", "pydantic"],
+    "openai": ["openai"],
+    "anthropic": ["anthropic"],
+    "google-genai": ["google-genai"],
+    "pydantic-ai": ["pydantic-ai-slim[openai]"],
+    "any-llm": ["any-llm-sdk[openai]"],
+    "litellm": ["litellm[proxy]"],  # litellm alone cannot send tools
+}
+"""What each environment is for; cnllm is this checkout, editable."""
 
 
-def binary(name: str = "python", peer: str = "") -> Path:
-    """A program of the environment of `peer`, or of the basic one."""
-    return (HOME / "peers" / peer if peer in OPTIONAL else HOME) / "bin" / name
+def binary(name: str = "python", env: str = "base") -> Path:
+    """A program of an environment."""
+    return HOME / env / "bin" / name
 
 
-def setup(optional: bool) -> int:
-    """Makes the environments from the package index that pip is set to; cnllm is installed editable."""
-    _make(HOME, *BASICS)
+def setup(latest: bool) -> int:
+    """Makes the environments from the package index that pip is set to. Ends the program where one fails."""
+    HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
-    for name, wanted in OPTIONAL.items() if optional else ():
-        _make(HOME / "peers" / name, wanted)
-    _make(HOME, "-e", str(ROOT))
-    print(f"ready: {versions()}")
+    PINS.mkdir(exist_ok=True)
+    for env, wanted in WANTED.items():
+        print(f"{env} …", file=sys.stderr, flush=True)
+        if not binary(env=env).exists():
+            venv.create(HOME / env, with_pip=True, symlinks=True)
+        pins, own = PINS / f"{env}.txt", ["-e", str(ROOT)] if "cnllm" in wanted else []
+        if latest or not pins.exists():
+            _pip(env, "install", "--quiet", "--upgrade", *(name for name in wanted if name != "cnllm"), *own)
+            frozen = _pip(env, "freeze", "--exclude-editable")
+            pins.write_text("".join(f"{line}\n" for line in frozen.splitlines() if "==" in line))
+        else:
+            _pip(env, "install", "--quiet", "-r", str(pins), *own)
+    for env, seen in versions():
+        print(f"{env}: {', '.join(seen)}")
     return 0
 
 
-def _make(where: Path, *wanted: str) -> None:
-    python = where / "bin" / "python"
-    if not python.exists():
-        venv.create(where, with_pip=True, symlinks=True)
-    command: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--upgrade", *wanted]
-    if subprocess.run(command, check=False).returncode:
-        sys.exit(f"could not install {' '.join(wanted)}")
+def _pip(env: str, *arguments: str) -> str:
+    done = subprocess.run([binary(env=env), "-m", "pip", *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(
+            f"{env}: pip could not {' '.join(arguments)}; `setup --latest` takes other versions than the pinned ones"
+        )
+    return done.stdout
 
 
-def versions() -> str:
-    """What is measured, for the head of the report."""
-    code = "import importlib.metadata as m, sys; print(', '.join(n + ' ' + m.version(n) for n in sys.argv[1:]))"
-    command: list[str | Path] = [binary(), "-c", code, "cnllm", *BASICS]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "versions unknown"
+def versions() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What is installed in each environment that is there, of what it is for."""
+    code = "import importlib.metadata as m, json, sys; print(json.dumps([f'{n} {m.version(n)}' for n in sys.argv[1:]]))"
+    found = []
+    for env, wanted in WANTED.items():
+        names = [name.partition("[")[0] for name in wanted]
+        if binary(env=env).exists():
+            command: list[str | Path] = [binary(env=env), "-c", code, *names]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            found.append((env, tuple(json.loads(done.stdout)) if done.returncode == 0 else ("versions unknown",)))
+    return tuple(found)

@@ -1,6 +1,7 @@
-"""The limit of parsing: bytes already received, split into lines, each decoded, nothing kept.
+"""Limits. Of parsing: bytes already received, split into lines, each decoded, nothing kept.
 
-`parse` decodes with orjson, `parse_typed` with msgspec, only the fields that a client needs.
+`parse` decodes with orjson, `parse_typed` with msgspec, only the fields that a client needs. Of building a request:
+`build` encodes a body that is there already.
 """
 
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from collections.abc import Callable
 import msgspec
 import orjson
 
-from benchmarks.payloads import Setting
+from benchmarks.payloads import LONG, Setting
+from benchmarks.runners.stopped import check_body
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -47,3 +49,9 @@ def parse(setting: Setting, decode: Callable[[bytes], object] = orjson.loads) ->
 
 def parse_typed(setting: Setting) -> Callable[[], int]:
     return parse(setting, msgspec.json.Decoder(Chunk).decode)
+
+
+def build(setting: Setting) -> Callable[[], int]:
+    body = {"model": "bench", **LONG}
+    check_body(orjson.dumps(body))
+    return lambda: bool(orjson.dumps(body))

@@ -3,8 +3,13 @@
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from benchmarks.payloads import KEY, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting
-from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, engine, sanitize
+from msgspec.structs import replace
+
+from benchmarks.payloads import ARGUMENTS, KEY, LONG, MARKUP, MESSAGES, OPTIONS, TOOLS, Got, Setting
+from benchmarks.runners.judged import judged
+from benchmarks.runners.stopped import check_body
+from cnllm import AsyncClient, Client, Model, ReasoningDelta, Registry, Reply, TextDelta, ToolCall, engine, sanitize
+from cnllm.tools import as_tools, problem_with
 
 
 @cache
@@ -102,3 +107,26 @@ def markup(setting: Setting) -> Callable[[], int]:
         return setting.units
 
     return one
+
+
+def build(setting: Setting) -> Callable[[], int]:
+    """The bytes of the body, the whole history anew each time."""
+    model, options = _model(setting), {name: value for name, value in LONG.items() if name != "messages"}
+    messages = LONG["messages"]
+    check_body(engine.build_request(model, messages, **options).content)
+    return lambda: bool(engine.build_request(model, messages, **options).content)
+
+
+def build_plan(setting: Setting) -> Callable[[], int]:
+    """The same by the client: the address, the headers and the place of the key as well."""
+    client, model, messages = _client(), _model(setting), LONG["messages"]
+    options = {name: value for name, value in LONG.items() if name != "messages"}
+    check_body(client.plan(model, messages, **options).content)
+    return lambda: bool(client.plan(model, messages, **options).content)
+
+
+def validate(setting: Setting) -> Callable[[], int]:
+    """A call's arguments, as they are checked before a tool is run."""
+    tool = as_tools(TOOLS)[0]
+    call = ToolCall("call_1", tool.name, {}, ARGUMENTS)
+    return judged(lambda arguments: problem_with(tool, replace(call, arguments=arguments)) is None)

@@ -1,26 +1,41 @@
-"""litellm for an OpenAI-compatible endpoint, with its local price list (else it fetches one)."""
+"""litellm for an endpoint of DeepSeek's dialect: the cheapest of its ways to an OpenAI-compatible server."""
 
 import importlib
-import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks import payloads
 from benchmarks.payloads import Got, Setting
-from benchmarks.runners.openai_sdk import streamed, whole
+from benchmarks.runners.openai_sdk import astreamed, streamed, whole
+from benchmarks.runners.stopped import Stop, until_sent
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 litellm: Any = importlib.import_module("litellm")
+litellm.suppress_debug_info = True
 
 
-def _complete(setting: Setting, stream: bool) -> Any:
-    to = {"model": "openai/bench", "api_base": setting.base_url, "api_key": payloads.KEY}
-    return litellm.completion(**{**payloads.body(stream), **to})
+def _asked(setting: Setting, stream: bool) -> dict[str, Any]:
+    to = {"model": "deepseek/bench", "api_base": setting.base_url, "api_key": payloads.KEY}
+    return {**payloads.body(stream), **to}
 
 
 def call(setting: Setting) -> Callable[[], Got]:
-    return lambda: whole(_complete(setting, False))
+    return lambda: whole(litellm.completion(**_asked(setting, False)))
 
 
 def stream(setting: Setting) -> Callable[[], Got]:
-    return lambda: streamed(_complete(setting, True))
+    return lambda: streamed(litellm.completion(**_asked(setting, True)))
+
+
+def astream(setting: Setting) -> Callable[[], Awaitable[Got]]:
+    async def one() -> Got:
+        return await astreamed(await litellm.acompletion(**_asked(setting, True)))
+
+    return one
+
+
+def build(setting: Setting) -> Callable[[], int]:
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    httpx: Any = importlib.import_module("httpx")
+    to = {"model": "deepseek/bench", "api_base": setting.base_url, "api_key": payloads.KEY}
+    client = handler.HTTPHandler(client=httpx.Client(transport=Stop()))
+    return until_sent(lambda: litellm.completion(**payloads.LONG, **to, client=client))

@@ -1,0 +1,54 @@
+"""Who is measured: the name in the tables, the module that runs it, and the environment it is installed in."""
+
+from typing import NamedTuple
+
+RAW, FAST, CNLLM, HAND = "raw socket + orjson", "cnllm[fast]", "cnllm over httpx", "httpx + orjson by hand"
+STDLIB = "http.client + json by hand"
+OPENAI, ANTHROPIC, GENAI = "openai SDK", "anthropic SDK", "google-genai SDK"
+LITELLM, PYDANTIC_AI, ANY_LLM = "litellm", "pydantic-ai", "any-llm"
+ENGINE, PLAN = "cnllm", "cnllm, Client.plan"  # no transport takes part
+OFF = "cnllm, calls in text not looked for"
+BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
+READY = "orjson.dumps of the ready body"
+KEPT, ANEW, PYDANTIC = "jsonschema, validator kept", "jsonschema.validate each time", "pydantic, a model by hand"
+
+
+class Peer(NamedTuple):
+    """How a peer is run."""
+
+    runner: str  # the module in runners/
+    env: str = "base"
+    transport: str = "httpx"  # of cnllm
+    variant: str = ""  # of a task: another function of the runner
+
+
+PEERS = {
+    RAW: Peer("raw"),
+    FAST: Peer("cnllm_client", transport="fast"),
+    CNLLM: Peer("cnllm_client"),
+    HAND: Peer("by_hand"),
+    OPENAI: Peer("openai_sdk", "openai"),
+    PYDANTIC_AI: Peer("pydantic_ai_sdk", "pydantic-ai"),
+    ANY_LLM: Peer("any_llm_sdk", "any-llm"),
+    LITELLM: Peer("litellm_sdk", "litellm"),
+    ANTHROPIC: Peer("anthropic_sdk", "anthropic"),
+    GENAI: Peer("genai_sdk", "google-genai"),
+    ENGINE: Peer("cnllm_client"),
+    PLAN: Peer("cnllm_client", variant="_plan"),
+    OFF: Peer("cnllm_client", variant="_off"),
+    BARE: Peer("bare"),
+    TYPED: Peer("bare", variant="_typed"),
+    READY: Peer("bare"),
+    KEPT: Peer("validators"),
+    ANEW: Peer("validators", variant="_anew"),
+    PYDANTIC: Peer("validators", variant="_pydantic"),
+}
+
+MAIN = (RAW, FAST, CNLLM, HAND, OPENAI)
+"""Measured in every case that they can take part in."""
+
+FRAMEWORKS = (PYDANTIC_AI, ANY_LLM, LITELLM)
+"""Over the same wire; slow to start, so a quick run leaves them out of some cases, and says so."""
+
+VENDORS = {"anthropic-messages": ANTHROPIC, "gemini": GENAI, "openai-responses": OPENAI}
+"""Whose SDK speaks each of the other wires."""

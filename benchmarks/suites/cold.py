@@ -1,0 +1,94 @@
+"""Whole processes, from their start to their end."""
+
+from collections.abc import Sequence
+
+from benchmarks import scripts
+from benchmarks.bench import HURRIED, Bench, Whole, left_out
+from benchmarks.cases import HELP, IMPORT, KEPT, LIST, NOTHING, ONE_CALL, TAB, UNKEPT
+from benchmarks.payloads import texts
+from benchmarks.peers import (
+    ANTHROPIC,
+    ANY_LLM,
+    CNLLM,
+    ENGINE,
+    FAST,
+    GENAI,
+    HAND,
+    LITELLM,
+    OPENAI,
+    PEERS,
+    PYDANTIC_AI,
+    STDLIB,
+)
+from benchmarks.processes import Command
+from benchmarks.results import Row
+from benchmarks.venvs import binary
+
+_SLOW = (ANTHROPIC, GENAI, PYDANTIC_AI, ANY_LLM, LITELLM)
+_TAB = ("_CNLLM_COMPLETE=bash_complete", "COMP_CWORD=3", "COMP_WORDS=cnllm call --model glm")
+_MODULES = {
+    "click": ("click", "base"),
+    "httpx": ("httpx", "base"),
+    **{
+        peer: (module, PEERS[peer].env)
+        for peer, module in {
+            ENGINE: "cnllm",
+            OPENAI: "openai",
+            ANTHROPIC: "anthropic",
+            GENAI: "google.genai",
+            PYDANTIC_AI: "pydantic_ai",
+            ANY_LLM: "any_llm",
+            LITELLM: "litellm",
+        }.items()
+    },
+}
+
+
+def cold(bench: Bench) -> list[Row]:
+    """Imports, help texts, one streamed call by everyone, and what a shell user waits for."""
+    cnllm, python = binary("cnllm"), binary()
+    click = bench.home / "bare_click.py"
+    click.write_text(scripts.CLICK)
+    simulated: Command = [cnllm, "call", "--model", "glm-4.7", "--simulate", "hi"]
+    late = _SLOW if bench.effort.quick else ()
+    rows = bench.processes(
+        "cold",
+        {
+            NOTHING: [Whole("python -c pass", [python, "-c", "pass"])],
+            IMPORT: [
+                Whole(who, [binary(env=env), "-c", f"import {what}"])
+                for who, (what, env) in _MODULES.items()
+                if who not in late
+            ],
+            HELP: [
+                Whole("a bare click program", [python, click, "--help"], "Usage"),
+                Whole(ENGINE, [cnllm, "--help"], "Usage"),
+            ],
+            ONE_CALL: _calls(bench),
+            LIST: [Whole(ENGINE, [cnllm, "models", "list"], "glm-4.7")],
+            TAB: [Whole(ENGINE, ["env", *_TAB, cnllm], "plain,glm-4.7\n")],
+            UNKEPT: [Whole(ENGINE, [*simulated, "--no-log"])],
+            KEPT: [Whole(ENGINE, simulated)],
+        },
+    )
+    return rows + left_out("cold", IMPORT, late, HURRIED)
+
+
+def _calls(bench: Bench) -> Sequence[Whole]:
+    """The same call, by a script of each peer and by the command line."""
+    base, text = f"http://127.0.0.1:{bench.port}/m200t/v1", "".join(texts(200)[1]).strip()
+    found: list[Whole] = []
+    for peer, script, env in (
+        (STDLIB, scripts.BY_STDLIB, "base"),
+        (HAND, scripts.BY_HAND, "base"),
+        (OPENAI, scripts.BY_OPENAI, "openai"),
+        (PYDANTIC_AI, scripts.BY_PYDANTIC_AI, "pydantic-ai"),
+        (ANY_LLM, scripts.BY_ANY_LLM, "any-llm"),
+        (LITELLM, scripts.BY_LITELLM, "litellm"),
+    ):
+        path = bench.home / f"call_{env}_{len(found)}.py"
+        path.write_text(script.replace("BASE", base))
+        found.append(Whole(peer, [binary(env=env), path], text))
+    options = ["--model", "openai-compatible/x", "--base-url", base, "--key-env", "BENCH_KEY"]
+    command: Command = [binary("cnllm"), "call", *options, "hi"]
+    return [*found, Whole(CNLLM, command, text), Whole(FAST, command, text, "fast")]

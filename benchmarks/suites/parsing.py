@@ -1,0 +1,32 @@
+"""What happens to bytes and values already received: parsing, looking for leaks, checking arguments."""
+
+from benchmarks.bench import Bench
+from benchmarks.cases import CUT, MARKUP, OFTEN, VALIDATE
+from benchmarks.payloads import MARKUP as TEXTS
+from benchmarks.payloads import Setting
+from benchmarks.peers import ANEW, BARE, ENGINE, KEPT, OFF, PYDANTIC, TYPED
+from benchmarks.results import Row
+
+_LONG = 10_000_000  # characters
+
+
+def parse(bench: Bench) -> list[Row]:
+    """StreamParser.feed, the bytes cut in three ways."""
+    rows = []
+    for mode, case in CUT.items():
+        rows += bench.compare("parse", case, [TYPED, BARE, ENGINE], "parse", Setting(bench.port, mode, 1000))
+    return rows
+
+
+def filters(bench: Bench) -> list[Row]:
+    """Calls in text looked for: in plain chunks, and in long texts that are nothing but pieces of markup."""
+    rows = bench.compare("filters", OFTEN, [OFF, ENGINE], "parse", Setting(bench.port, "event", 50_000))
+    for name in TEXTS:
+        case, setting = MARKUP.format(name=name), Setting(bench.port, name, _LONG)
+        rows += bench.compare("filters", case, [ENGINE], "markup", setting, units=_LONG / 1000)
+    return rows
+
+
+def validate(bench: Bench) -> list[Row]:
+    """The arguments of a tool call against the tool's schema."""
+    return bench.compare("validate", VALIDATE, [PYDANTIC, ENGINE, KEPT, ANEW], "validate", Setting(bench.port, "m", 0))
