@@ -126,28 +126,48 @@ class StreamParser:
             return self._begin(chunk)
         out: list[Event] = []
         fold = self._fold
-        fast, watch = self._fast, self._watch
+        fast, longest, kinds = self._fast, self._longest, self._thoughts
+        run: list[str] = []  # neighbours of one kind
+        kind: str | None = None
         for data in self._frames.feed(chunk):
             if fast is not None and (found := fast(data)) is not None:
                 text, field = found
                 # The full reader goes first with every kind of piece: it settles id, model, source and tags.
-                if field in self._thoughts and len(text) < self._longest:
-                    if watch is not None and (self._busy or watch(text)):  # a marker may begin here
-                        out += fold.more(field is not None, text)
-                        self._busy = not fold.idle
-                    elif field is None:
-                        fold.texts.append(text)
-                        out.append(TextDelta(text))
-                    else:
-                        fold.thoughts.append(text)
-                        out.append(ReasoningDelta(text))
+                if field in kinds and len(text) < longest:
+                    if field != kind and run:
+                        self._say(kind, run, out)
+                        run = []
+                    kind = field
+                    run.append(text)
                     continue
+            if run:
+                self._say(kind, run, out)
+                run = []
             self._frame(data, out)
             if self._done:
                 break
+            kinds = self._thoughts
+        if run:
+            self._say(kind, run, out)
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
         return out if self._answering is None else self._answering.events(out)
+
+    def _say(self, field: str | None, run: list[str], out: list[Event]) -> None:
+        """Plain pieces of one kind, the thinking's field or None for the answer; markers are looked for in all."""
+        fold, watch = self._fold, self._watch
+        delta, said = (TextDelta, fold.texts) if field is None else (ReasoningDelta, fold.thoughts)
+        if watch is None or not (self._busy or watch(run[0] if len(run) == 1 else "".join(run))):
+            said += run
+            out += map(delta, run)
+            return
+        for text in run:
+            if self._busy or watch(text):  # one may begin here
+                out += fold.more(field is not None, text)
+                self._busy = not fold.idle
+            else:
+                said.append(text)
+                out.append(delta(text))
 
     def _begin(self, chunk: bytes) -> list[Event]:
         """The first bytes tell whether events come or one body."""

@@ -50,8 +50,14 @@ class Frames:
         rest = lines.pop()
         if rest:
             self._line.append(rest)
-        out: list[bytes] = []
         data, event = self._data, self._event
+        if len(lines) == 2 and data is None and not event and not lines[1] and lines[0].startswith(b"data:"):
+            return [lines[0][5:]]  # one event a piece, as most servers send them
+        if data is None and not event and not len(lines) % 2 and not any(lines[1::2]):
+            short = [line[5:] for line in lines[::2] if line.startswith(b"data:")]
+            if len(short) * 2 == len(lines):  # nothing but events of one line each, as nearly always
+                return short
+        out: list[bytes] = []
         for line in lines:
             if not line:
                 if data is not None:

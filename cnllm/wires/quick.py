@@ -10,7 +10,7 @@ import msgspec
 
 __all__ = ["quick", "struct"]
 
-_FIELDS = 3  # more fields for thinking than any endpoint has used
+_FIELDS = 2  # of thinking: no endpoint is known to use more of them for text
 
 
 @lru_cache(maxsize=64)
@@ -28,7 +28,7 @@ def quick(
     """
     thoughts = tuple(dict.fromkeys(thoughts))
     fields = (*thoughts[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(thoughts))])
-    first, second, third = fields
+    first, second = fields
     delta = struct(
         [("content", str | None), *[(f"f{i}", str | None) for i in range(_FIELDS)]],
         {f"f{i}": name for i, name in enumerate(fields)},
@@ -40,20 +40,17 @@ def quick(
 
     def read(text: bytes) -> tuple[str, str | None] | None:
         try:
-            choices = decode(text).choices
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            [choice] = decode(text).choices
+        except (msgspec.DecodeError, ValueError, RecursionError):  # the second: none or several, or no UTF-8
             return None
-        if len(choices) != 1 or (said := choices[0].delta) is None:
+        said = choice.delta
+        if said is None:
             return None
         if said.content:
-            if said.f0 or said.f1 or said.f2:
-                return None
-            return said.content, None
+            return None if said.f0 or said.f1 else (said.content, None)
         if said.f0:
-            return None if said.f1 or said.f2 else (said.f0, first)
-        if said.f1:
-            return None if said.f2 else (said.f1, second)
-        return (said.f2, third) if said.f2 else None
+            return None if said.f1 else (said.f0, first)
+        return (said.f1, second) if said.f1 else None
 
     return read
 
