@@ -51,12 +51,8 @@ class Frames:
         if rest:
             self._line.append(rest)
         data, event = self._data, self._event
-        if len(lines) == 2 and data is None and not event and not lines[1] and lines[0].startswith(b"data:"):
-            return [lines[0][5:]]  # one event a piece, as most servers send them
-        if data is None and not event and not len(lines) % 2 and not any(lines[1::2]):
-            short = [line[5:] for line in lines[::2] if line.startswith(b"data:")]
-            if len(short) * 2 == len(lines):  # nothing but events of one line each, as nearly always
-                return short
+        if data is None and not event and len(lines) != 3 and (short := _alike(lines)) is not None:
+            return short
         out: list[bytes] = []
         for line in lines:
             if not line:
@@ -102,6 +98,22 @@ class Frames:
         if chunk:
             self._was_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _alike(lines: list[bytes]) -> list[bytes] | None:
+    """The data of events that are all alike, one line of data each and maybe a name before it, as nearly always."""
+    if len(lines) == 2:  # one event a piece, as most servers send them
+        return [lines[0][5:]] if not lines[1] and lines[0].startswith(b"data:") else None
+    if not len(lines) % 2 and not any(lines[1::2]):
+        found = [line[5:] for line in lines[::2] if line.startswith(b"data:")]
+        if len(found) * 2 == len(lines):
+            return found
+    if not len(lines) % 3 and not any(lines[2::3]):
+        found = [line[5:] for line in lines[1::3] if line.startswith(b"data:")]
+        names = [line for line in lines[::3] if line.startswith(b"event:") and b"error" not in line]
+        if len(found) == len(names) == len(lines) // 3:
+            return found
+    return None
 
 
 def _event_data(data: list[bytes], event: bytes) -> bytes:
