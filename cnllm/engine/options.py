@@ -16,7 +16,7 @@ __all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
-_TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that one set of options serves both
+_TRANSPORT = ("api_key", "limits", "timeout")  # the client's business; accepted so that one set of options serves both
 
 
 class Function(Struct, frozen=True):

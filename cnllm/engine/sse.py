@@ -8,22 +8,31 @@ data of an event named `error` that is not JSON is wrapped as an error.
 
 from __future__ import annotations
 
+import re
+import sys
+
 import msgspec
 
 __all__ = ["Frames"]
 
 _BOM = b"\xef\xbb\xbf"
+_LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 
 
 class Frames:
     """`feed` bytes in any pieces, get the data of every event that became complete. Linear in the bytes fed.
 
-    `heard` tells whether anything at all came, comments too; `comments` counts them.
+    An event has `most` bytes at most, the line that it is in the middle of included; after that `over` is true, and
+    nothing more is read.
     """
 
-    __slots__ = ("_data", "_event", "_line", "_start", "_was_cr")
+    __slots__ = ("_data", "_event", "_kept", "_line", "_most", "_size", "_start", "_was_cr", "over")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self.over = False
+        self._most = most
+        self._size = 0  # bytes held of an unfinished event
+        self._kept = 0  # of these, bytes of its finished lines
         self._line: list[bytes] = []  # the pieces of an unfinished line
         self._data: list[bytes] | None = None  # the data lines of an unfinished event
         self._event = b""
@@ -32,6 +41,8 @@ class Frames:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that these bytes complete."""
+        if self._size + len(chunk) > self._most:
+            return self._measured(chunk)
         if self._start:
             chunk = self._strip_bom(chunk)
             if self._start:
@@ -42,6 +53,7 @@ class Frames:
         if len(lines) == 1:
             if chunk:
                 self._line.append(chunk)
+                self._size += len(chunk)
             return []
         if self._line:
             self._line.append(lines[0])
@@ -51,7 +63,8 @@ class Frames:
         if rest:
             self._line.append(rest)
         out: list[bytes] = []
-        data, event = self._data, self._event
+        data, event = before, _ = self._data, self._event
+        lasting = 0 if data is None else len(data)
         for line in lines:
             if not line:
                 if data is not None:
@@ -70,6 +83,24 @@ class Frames:
                 data = data if data is not None else []
                 data.append(b"")
         self._data, self._event = data, event
+        if data is None:
+            self._kept = 0
+        else:
+            new, kept = (data[lasting:], self._kept) if data is before else (data, 0)
+            self._kept = kept + sum(map(len, new)) + len(new)
+        self._size = self._kept + len(rest)
+        return out
+
+    def _measured(self, chunk: bytes) -> list[bytes]:
+        """Line by line: one of them may be too much, and what was complete before it counts."""
+        out: list[bytes] = []
+        most, self._most = self._most, sys.maxsize
+        for line in _LINES.findall(chunk):
+            if self.over or self._size + len(line.rstrip(b"\r\n")) > most:
+                self.over = True
+                break
+            out += self.feed(line)
+        self._most = -1 if self.over else most
         return out
 
     def end(self) -> list[bytes]:

@@ -5,6 +5,8 @@ llhttp (by httptools) does the parsing. Whatever came before a fault is kept: it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cnllm.transports.coding import Spoiled, Undo, undo
@@ -35,7 +37,9 @@ class Reader:
         self.complete = False
         self.reusable = False
         self.fault: str | None = None
+        self.more = False  # there are plain bytes to be had without reading on
         self._undo: Undo | None = None
+        self._plain: Iterator[bytes] = iter(())
 
     def feed(self, data: bytes | memoryview) -> None:
         """What the connection brought."""
@@ -65,28 +69,35 @@ class Reader:
         self._fail(said)
 
     def take(self) -> bytes:
-        """What has been read of the body since the last time, uncompressed."""
+        """What has been read of the body since the last time, uncompressed; a part of it where `more` is true then."""
         pieces = self._pieces
+        if self._undo is not None and (pieces or self.more):
+            return self._undone(self._undo)
         if not pieces:
             return b""
-        if self._undo is not None:
-            data = self._undone(self._undo)
-        else:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._whole = 0
         return data
 
     def _undone(self, undo: Undo) -> bytes:
-        """Piece by piece: what is good of them is kept, should one of them be spoiled."""
-        good = []
+        """One plain piece; what is good is kept, should the rest be spoiled."""
+        self.more = True
         try:
-            for piece in self._pieces:
-                good.append(undo(piece))
+            while True:
+                for plain in self._plain:
+                    return plain
+                if not self._pieces:
+                    break
+                self._plain = undo(self._pieces.pop(0))
+                self._whole = max(self._whole - 1, 0)
         except Spoiled as error:
+            self._pieces.clear()
             self.complete = False
             self._fail(str(error))
-        return b"".join(good)
+        self.more = False
+        self._plain = iter(())
+        return b""
 
     def _fail(self, said: str) -> None:
         self.reusable = False

@@ -90,10 +90,13 @@ class Wire(asyncio.BufferedProtocol):
 
     def take(self) -> bytes:
         """What has been read of the body since the last time."""
+        data = self.reader.take()
+        if self.reader.more:  # the peer waits until it has been taken
+            return data
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.resume_reading()
         self._unread = 0
-        return self.reader.take()
+        return data
 
     async def wait(self, seconds: float | None) -> bool:
         """Until something happens. False: nothing did in time."""
