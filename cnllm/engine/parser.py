@@ -415,8 +415,9 @@ def _looks(head: bytes, *, over: bool = False) -> str | None:
         return "whole" if over else None
     if bare.startswith(_FIELDS):
         return "sse"
-    undecided = not over and len(bare) < _LONGEST_FIELD and any(f.startswith(bare) for f in _FIELDS)
-    return None if undecided else "whole"
+    if len(bare) < _LONGEST_FIELD and any(f.startswith(bare) for f in _FIELDS):
+        return "sse" if over else None  # the first word of a stream, broken off
+    return "whole"
 
 
 def _complete(data: bytes) -> bool:
