@@ -13,6 +13,8 @@ from cnllm.transports.coding import Spoiled, Undo, undo
 
 __all__ = ["Reader"]
 
+_HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
+
 
 class Reader:
     """Reads one response after another; `begin` goes before each."""
@@ -33,6 +35,7 @@ class Reader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._whole = 0  # pieces of a complete body; what follows them is nobody's
         self.status = 0  # until the headers are complete
+        self._head = 0  # bytes until then
         self.headers: dict[str, str] = {}
         self.complete = False
         self.reusable = False
@@ -51,6 +54,10 @@ class Reader:
             self._fail(str(error))
         if self.complete:
             del self._pieces[self._whole :]
+        elif not self.status:
+            self._head += len(data)
+            if self._head > _HEAD:
+                self._fail(f"its headers have more than {_HEAD:,} bytes")
 
     def end(self, said: str = "the peer closed the connection") -> None:
         """The connection is over."""

@@ -37,7 +37,8 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.reader.feed(self._buffer[:nbytes])
-        self._unread += nbytes
+        if self.reader.status:  # nobody takes headers, and the reader bounds them
+            self._unread += nbytes
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.pause_reading()
         self._wake()
