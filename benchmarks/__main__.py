@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup] [--quick] [--only SUITE] [--peers all]`"""
+"""`python -m benchmarks [setup|faults] [--quick] [--only SUITE] [--peers all]`"""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import in_process, processes, venvs, whole_processes
 from benchmarks.bench import FULL, QUICK, Bench
+from benchmarks.faults import table as table_of_faults
 from benchmarks.stats import Section, table
 
 SUITES = {
@@ -22,6 +23,7 @@ SUITES = {
     "registry": whole_processes.registry,
     "memory": in_process.memory,
 }
+DO = "setup makes .bench-venv; faults asks all what they make of answers that go wrong"
 INTRO = """\
 Made by `python -m benchmarks`. Everything on loopback: a stub that answers from memory has one core, what
 is measured another. Repetitions are interleaved; a cell is the median (lowest–highest) of the rounds, a
@@ -39,12 +41,16 @@ def report(sections: list[Section], how: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
-    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup"], help="setup makes .bench-venv")
+    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "faults"], help=DO)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, under a minute")
     parser.add_argument("--only", choices=SUITES, help="one suite; printed, not written to RESULTS.md")
     parser.add_argument("--peers", choices=["all"], help=f"the optional ones too: {', '.join(venvs.OPTIONAL)}")
     asked = parser.parse_args()
+    if asked.do == "faults":
+        return table_of_faults.main()
     if asked.do == "setup":
+        if asked.peers:
+            table_of_faults.setup()
         return venvs.setup(optional=bool(asked.peers))
     if not venvs.binary().exists():
         print("there is no .bench-venv: run `python -m benchmarks setup` first", file=sys.stderr)

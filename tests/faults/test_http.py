@@ -146,6 +146,17 @@ def test_no_end_of_a_connection_makes_a_call_executable(client: Driver, sent: st
     folds(events, got)
 
 
+def test_the_word_of_an_end_does_not_make_half_a_call_whole(client: Driver) -> None:
+    """Some gateways write it after whatever came. No finish was said, and a call is in its middle."""
+    events: list[Any] = []
+    half = call_delta(0, '{"q": "sk', id="c0", name="search")
+    with Peer([stream(*texts("Let me see."), half, DONE)]) as peer, pytest.raises(cnllm.StreamCut) as caught:
+        drained(client.stream(at(peer)), events)
+    is_cut(caught.value, events, "Let me see.")
+    with Peer([stream(*texts("Let me see."), CALL, DONE)]) as peer:
+        assert [call.arguments for call in drained(client.stream(at(peer)))[1].tool_calls] == [{"q": "sky"}]
+
+
 # ── compression ──────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("end", ["closed", "chunk torn", "ended"])
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
