@@ -100,6 +100,19 @@ def test_the_reply_is_bounded_to_the_byte() -> None:
     assert finish == "stop"
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_is_bounded_to_the_byte(end: bytes) -> None:
+    """Its data, or a line of it that has not ended: the longest line is `data:` and what follows."""
+    lines = [b": note", b"data: " + delta(" is").strip()[6:], b"", b"data: " + delta(" blue.", "stop").strip()[6:], b""]
+    content = delta("The sky") + b"".join(line + end for line in lines)
+    longest = max(map(len, content.splitlines()))
+    assert read(content, [], Limits(max_event_bytes=longest))[1:3] == ("The sky is blue.", "stop")
+    said, text, *_ = read(content, [], Limits(max_event_bytes=longest - 1))
+    assert (said[:2], text) == ((ReplyTooLarge, "max_event_bytes"), "The sky is")
+    several = b"data: {" + end + b"data:" + b" " * 500 + end + b"data: }" + end + end
+    assert read(delta("x") + several, [], Limits(max_event_bytes=400))[0][1] == "max_event_bytes"
+
+
 FLOODS = {
     "no line": b"x" * 9000,
     "a line": b"data: " + b"x" * 9000,
