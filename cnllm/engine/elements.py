@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
+from cnllm.engine.sse import TOO_LONG
+
 __all__ = ["Elements"]
 
 _MARKS = re.compile(rb'["\\{}\[\]]')
@@ -13,13 +15,13 @@ _MARKS = re.compile(rb'["\\{}\[\]]')
 class Elements:
     """`feed` bytes in any pieces, get the text of every object of the array that became complete.
 
-    An object has `most` bytes at most; after a longer one `over` is true, and nothing more is read.
+    An object has `most` bytes at most; instead of a longer one comes `TOO_LONG`, and nothing after it.
     """
 
-    __slots__ = ("_depth", "_escaped", "_held", "_most", "_quoted", "_size", "over")
+    __slots__ = ("_depth", "_escaped", "_held", "_most", "_over", "_quoted", "_size")
 
     def __init__(self, most: int = sys.maxsize) -> None:
-        self.over = False
+        self._over = False
         self._most = most
         self._size = 0  # bytes held
         self._held: list[bytes] = []  # of an object that is not whole yet
@@ -28,7 +30,7 @@ class Elements:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The text of each object that these bytes complete."""
-        if self.over:
+        if self._over:
             return []
         out: list[bytes] = []
         begin = 0 if self._depth > 1 else -1
@@ -62,7 +64,9 @@ class Elements:
             if begin >= 0:
                 self._held.append(chunk[begin:])
                 self._size += len(chunk) - begin
-        self.over = self._size > self._most
+        if self._size > self._most:
+            self._over = True
+            out.append(TOO_LONG)
         return out
 
     def end(self) -> list[bytes]:

@@ -14,7 +14,7 @@ from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
-from cnllm.engine.sse import Frames
+from cnllm.engine.sse import TOO_LONG, Frames
 from cnllm.engine.texts import TextCalls, looked_for
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.flags import Flags
@@ -136,8 +136,8 @@ class StreamParser:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that these bytes cause. Never raises; after the end, bytes are ignored."""
-        self._room -= len(chunk)
-        if self._room < 0:
+        self._room = room = self._room - len(chunk)
+        if room < 0:
             return self._feed_last(chunk)
         if self._mode != "sse" or self._done:
             return self._begin(chunk)
@@ -162,8 +162,6 @@ class StreamParser:
             self._frame(data, out)
             if self._done:
                 break
-        if self._frames.over and not self._done:
-            self._exceeded("max_event_bytes", out)
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
         return out if self._answering is None else self._answering.events(out)
@@ -204,6 +202,9 @@ class StreamParser:
 
     def _frame(self, data: bytes, out: list[Event]) -> None:
         """One event's data, read in full."""
+        if data is TOO_LONG:
+            self._exceeded("max_event_bytes", out)
+            return
         if data.strip() == b"[DONE]":
             self._finish(out, said=True)
             return

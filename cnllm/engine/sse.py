@@ -13,7 +13,10 @@ import sys
 
 import msgspec
 
-__all__ = ["Frames"]
+__all__ = ["TOO_LONG", "Frames"]
+
+TOO_LONG = b"\0 too long"
+"""Stands, as this very object, for an event that has more bytes than it may have."""
 
 _BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
@@ -22,17 +25,16 @@ _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 class Frames:
     """`feed` bytes in any pieces, get the data of every event that became complete. Linear in the bytes fed.
 
-    An event has `most` bytes at most, the line that it is in the middle of included; after that `over` is true, and
-    nothing more is read.
+    An event has `most` bytes at most, the line that it is in the middle of included; instead of a longer one comes
+    `TOO_LONG`, and nothing after it.
     """
 
-    __slots__ = ("_data", "_event", "_kept", "_line", "_most", "_size", "_start", "_was_cr", "over")
+    __slots__ = ("_count", "_data", "_event", "_kept", "_line", "_most", "_size", "_start", "_was_cr")
 
     def __init__(self, most: int = sys.maxsize) -> None:
-        self.over = False
         self._most = most
         self._size = 0  # bytes held of an unfinished event
-        self._kept = 0  # of these, bytes of its finished lines
+        self._kept = self._count = 0  # of these, bytes of its finished lines, and how many of them were counted
         self._line: list[bytes] = []  # the pieces of an unfinished line
         self._data: list[bytes] | None = None  # the data lines of an unfinished event
         self._event = b""
@@ -63,8 +65,8 @@ class Frames:
         if rest:
             self._line.append(rest)
         out: list[bytes] = []
-        data, event = before, _ = self._data, self._event
-        lasting = 0 if data is None else len(data)
+        data = before = self._data
+        event = self._event
         for line in lines:
             if not line:
                 if data is not None:
@@ -83,24 +85,27 @@ class Frames:
                 data = data if data is not None else []
                 data.append(b"")
         self._data, self._event = data, event
-        if data is None:
-            self._kept = 0
+        if data is not None:
+            if data is not before:
+                self._kept = self._count = 0
+            self._kept += sum(map(len, data[self._count :])) + len(data) - self._count
+            self._count = len(data)
+            self._size = self._kept + len(rest)
         else:
-            new, kept = (data[lasting:], self._kept) if data is before else (data, 0)
-            self._kept = kept + sum(map(len, new)) + len(new)
-        self._size = self._kept + len(rest)
+            self._size = len(rest)
         return out
 
     def _measured(self, chunk: bytes) -> list[bytes]:
         """Line by line: one of them may be too much, and what was complete before it counts."""
         out: list[bytes] = []
         most, self._most = self._most, sys.maxsize
-        for line in _LINES.findall(chunk):
-            if self.over or self._size + len(line.rstrip(b"\r\n")) > most:
-                self.over = True
+        for line in _LINES.findall(chunk) if most >= 0 else ():
+            if self._size + len(line.rstrip(b"\r\n")) > most:
+                most = -1
+                out.append(TOO_LONG)
                 break
             out += self.feed(line)
-        self._most = -1 if self.over else most
+        self._most = most
         return out
 
     def end(self) -> list[bytes]:
