@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.worker import peak
 
 WAIT = 2.0  # seconds, for every wait that can be set
+MOST = 32_000_000  # bytes of a reply, where that can be set
 KEY = "sk-bench-0123456789"
 QUESTION = "How is the weather?"
 PROMPT = [{"role": "user", "content": QUESTION}]
@@ -50,7 +51,8 @@ def result(text: str, calls: list[str], unfinished: bool) -> Result:
 def cnllm() -> tuple[Ask, Any]:
     import cnllm
 
-    client = cnllm.Client(retry=cnllm.Retry(attempts=1), timeout=WAIT, api_key=KEY)
+    limits = cnllm.Limits(max_reply_bytes=MOST, max_event_bytes=MOST)
+    client = cnllm.Client(retry=cnllm.Retry(attempts=1), timeout=WAIT, limits=limits, api_key=KEY)
 
     def ask(url: str) -> Result:
         model = client.registry.resolve("openai-compatible/bench", base_url=url)
@@ -85,7 +87,7 @@ def openai() -> tuple[Ask, Any]:
 def litellm() -> tuple[Ask, Any]:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     package: Any = importlib.import_module("litellm")
-    errors = tuple(kind for name, kind in vars(package.exceptions).items() if name.endswith("Error"))
+    errors = tuple(kind for name, kind in vars(package.exceptions).items() if name.endswith(("Error", "Timeout")))
 
     def ask(url: str) -> Result:
         stream = package.completion(
@@ -141,6 +143,7 @@ def pydantic_ai() -> tuple[Ask, Any]:
 
 
 def any_llm() -> tuple[Ask, Any]:
+    os.environ["ANY_LLM_UNIFIED_EXCEPTIONS"] = "1"  # otherwise they are those of the SDK beneath
     package: Any = importlib.import_module("any_llm")
     errors: Any = importlib.import_module("any_llm.exceptions")
 

@@ -77,10 +77,11 @@ def _read(arguments: str) -> Any:
 
 
 class Client:
-    """A client's process, started anew after a hang."""
+    """A client's process, started anew after a hang; `first` is a call to warm up with."""
 
-    def __init__(self, name: str, home: Path) -> None:
+    def __init__(self, name: str, home: Path, first: str) -> None:
         self.name = name
+        self._first = first
         self._home = home
         self._process: subprocess.Popen[str] | None = None
 
@@ -106,7 +107,10 @@ class Client:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        if self._line(process, 120) != {}:
+        assert process.stdin is not None
+        process.stdin.write(f"{self._first}\n")
+        process.stdin.flush()
+        if self._line(process, 120) != {} or not self._line(process, 120):
             sys.exit(f"{self.name} does not start: python -m benchmarks setup --peers all")
         return process
 
@@ -131,7 +135,7 @@ def measured(names: list[str], asked: list[Case], port: int, home: Path) -> dict
     """Every outcome, client by client; some clients side by side, since much of it is waiting."""
 
     def one(name: str) -> list[Outcome]:
-        client, outcomes = Client(name, home), []
+        client, outcomes = Client(name, home, f"http://127.0.0.1:{port}/0/v1"), []
         for number, case in enumerate(asked):
             outcomes.append(judged(case, client.ask(f"http://127.0.0.1:{port}/{number}/v1")))
         client.close()

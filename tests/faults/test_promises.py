@@ -9,6 +9,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "faults" / "RESULTS.md"
@@ -35,9 +37,16 @@ def test_every_test_that_a_promise_names_is_there() -> None:
             assert function in functions, f"{said}: {name}"
 
 
+def results() -> str:
+    """The page, where it is: source archives have no benchmarks."""
+    if not RESULTS.is_file():
+        pytest.skip("benchmarks/faults/RESULTS.md is not here")
+    return RESULTS.read_text(encoding="utf-8")
+
+
 def figures() -> str:
     """The table of clean cuts and the sums of the named faults, as measured."""
-    text = RESULTS.read_text(encoding="utf-8")
+    text = results()
     cuts, _, faults = text.partition("## ")[2].partition("\n## ")
     head, *tables = cuts.split("\n\n")
     return f"{head}:\n\n{tables[1]}\n\n{faults.split(chr(10))[0]}:\n\n{faults.rstrip().split(chr(10) * 2)[-1]}\n"
@@ -55,7 +64,7 @@ def test_the_figures_are_those_that_were_measured(update: bool) -> None:
 
 def test_cnllm_did_not_lie_where_it_was_measured() -> None:
     """The page may be made anew by anyone; what it says of cnllm is a promise."""
-    lines = [line.split(" | ") for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    lines = [line.split(" | ") for line in results().splitlines()]
     of_cuts = [cells for cells in lines if cells[0] in ("| cnllm", "| cnllm[fast]")]
     assert len(of_cuts) == 2
     for _, error, *others in of_cuts:
