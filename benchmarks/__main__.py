@@ -1,4 +1,4 @@
-"""`python -m benchmarks [setup|report] [--quick] [--only SUITE] [--latest]`"""
+"""`python -m benchmarks [setup|report|faults] [--quick] [--only SUITE] [--latest]`"""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import processes, venvs
 from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.describe import ABOUT
+from benchmarks.faults import table as table_of_faults
 from benchmarks.plot import svg
 from benchmarks.report import PLOT, report, suite
 from benchmarks.results import Results, Row
@@ -18,6 +19,7 @@ from benchmarks.suites import SUITES
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
+DO = "run unless said; faults asks every client what it makes of answers that go wrong"
 
 
 def measured(quick: bool, only: str | None) -> Results:
@@ -44,13 +46,15 @@ def written(results: Results) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="cnllm beside its limit and its peers")
-    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report"], help="run unless said")
+    parser.add_argument("do", nargs="?", default="run", choices=["run", "setup", "report", "faults"], help=DO)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: minutes")
     parser.add_argument("--only", choices=ABOUT, help="one suite; printed, nothing is written")
     parser.add_argument("--latest", action="store_true", help="setup: the newest versions, which are then pinned")
     asked = parser.parse_args()
     if asked.do == "setup":
         return venvs.setup(asked.latest)
+    if asked.do == "faults":
+        return table_of_faults.main()
     if asked.do == "report":
         if not RESULTS.exists():
             print("there is no results.json: run `python -m benchmarks` first", file=sys.stderr)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RateLimited,
         RegistryError,
         ReplayMissing,
+        ReplyTooLarge,
         StreamCut,
         Timeout,
         TransportError,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         Untrusted,
     )
     from cnllm.model import Fact, Model
-    from cnllm.policy import Retry, Timeouts
+    from cnllm.policy import Limits, Retry, Timeouts
     from cnllm.registry import Registry
     from cnllm.runs_async import AsyncRun
     from cnllm.runs_sync import Run
@@ -85,11 +86,11 @@ _HOMES = {
     "cnllm.engine.todo": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing StreamCut Timeout "
-        "TransportError UnknownModel Untrusted"
+        "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing ReplyTooLarge "
+        "StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.model": "Fact Model",
-    "cnllm.policy": "Retry Timeouts",
+    "cnllm.policy": "Limits Retry Timeouts",
     "cnllm.registry": "Registry",
     "cnllm.runs_sync": "Run",
     "cnllm.runs_async": "AsyncRun",
@@ -125,6 +126,7 @@ __all__ = [
     "Fitted",
     "IdleTimeout",
     "KeyMissing",
+    "Limits",
     "LoopStopped",
     "Media",
     "Message",
@@ -143,6 +145,7 @@ __all__ = [
     "RegistryError",
     "ReplayMissing",
     "Reply",
+    "ReplyTooLarge",
     "Request",
     "Restarted",
     "Retry",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
@@ -10,11 +11,11 @@ from msgspec.structs import replace
 
 from cnllm import redact, secrets, tiers, veil
 from cnllm.engine.plan import Plan, build_request
-from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.engine.steps import Call, Drain, Excess, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.messages import as_messages
 from cnllm.model import Model
-from cnllm.policy import Retry, Timeouts
+from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
@@ -53,6 +54,7 @@ class _Base:
         api_key: str | None,
         timeout: float | Timeouts | None,
         retry: Retry | None,
+        limits: Limits | None,
         on_event: OnEvent | None,
     ) -> None:
         self._on_event = checked(on_event)
@@ -62,6 +64,7 @@ class _Base:
         settings = from_environment()
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = retry or settings.retry
+        self._limits = settings.limits if limits is None else Limits.of(limits)
 
     def __repr__(self) -> str:
         return (
@@ -81,7 +84,11 @@ class _Base:
             found = self.registry.resolve(model) if isinstance(model, str) else model
         plan = build_request(found, messages, stream=stream, **options)
         timeout = options.get("timeout")
-        plan = replace(plan, timeouts=self._timeouts if timeout is None else Timeouts.of(timeout))
+        plan = replace(
+            plan,
+            timeouts=self._timeouts if timeout is None else Timeouts.of(timeout),
+            limits=self._limits if options.get("limits") is None else plan.limits,
+        )
         if self.simulate:  # nobody is paid for it
             return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
@@ -110,8 +117,9 @@ class Client(_Base, Runs):
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
     the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
-    from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`; what is not given comes from
-    CNLLM_TIMEOUT, CNLLM_ATTEMPTS and the like (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`).
+    from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`, `limits` say how many bytes
+    of a reply are taken; what is not given comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES and the like
+    (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`).
     """
 
     def __init__(
@@ -123,9 +131,10 @@ class Client(_Base, Runs):
         *,
         timeout: float | Timeouts | None = None,
         retry: Retry | None = None,
+        limits: Limits | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, on_event)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
         if simulate and transport is None:
             from cnllm.simulator.transport import SimTransport
 
@@ -234,7 +243,7 @@ class _Run:
             case Send():
                 return self._send(step.plan)
             case ReadAll():
-                return self._read_all()
+                return self._read_all(step.most)
             case Hurry() if hasattr(self._body, "hurry"):
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
@@ -275,9 +284,13 @@ class _Run:
         except TransportError as error:
             return error
 
-    def _read_all(self) -> Any:
+    def _read_all(self, most: int | None) -> Any:
+        read = _Read(most)
         try:
-            return secrets.without(self._secrets, b"".join(self._body))
+            for chunk in self._body:
+                if read.enough(chunk):
+                    break
+            return read.done(self._secrets)
         except TransportError as error:
             return error
         finally:
@@ -287,6 +300,25 @@ class _Run:
         body, self._body = self._body, None
         if hasattr(body, "close"):
             body.close()
+
+
+class _Read:
+    """A body's pieces, as many as may be."""
+
+    def __init__(self, most: int | None) -> None:
+        self._pieces: list[bytes] = []
+        self._room = sys.maxsize if most is None else most
+
+    def enough(self, chunk: bytes) -> bool:
+        """One piece more. True: it has no more room."""
+        self._pieces.append(chunk)
+        self._room -= len(chunk)
+        return self._room < 0
+
+    def done(self, hidden: tuple[str, ...]) -> bytes | Excess:
+        """What was read, without the secrets."""
+        body = secrets.without(hidden, b"".join(self._pieces))
+        return Excess(body) if self._room < 0 else body
 
 
 def _retries(watch: Watch | None, step: Sleep, hidden: tuple[str, ...]) -> None:
@@ -372,9 +404,10 @@ class AsyncClient(_Base, AsyncRuns):
         *,
         timeout: float | Timeouts | None = None,
         retry: Retry | None = None,
+        limits: Limits | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, on_event)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
         if simulate and transport is None:
             from cnllm.simulator.transport import AsyncSimTransport
 
@@ -477,7 +510,7 @@ class _AsyncRun:
             case Send():
                 return await self._send(step.plan)
             case ReadAll():
-                return await self._read_all()
+                return await self._read_all(step.most)
             case Hurry() if hasattr(self._body, "hurry"):
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
@@ -517,9 +550,13 @@ class _AsyncRun:
         except TransportError as error:
             return error
 
-    async def _read_all(self) -> Any:
+    async def _read_all(self, most: int | None) -> Any:
+        read = _Read(most)
         try:
-            return secrets.without(self._secrets, b"".join([chunk async for chunk in self._body]))
+            async for chunk in self._body:
+                if read.enough(chunk):
+                    break
+            return read.done(self._secrets)
         except TransportError as error:
             return error
         finally:

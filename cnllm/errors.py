@@ -7,6 +7,7 @@
     ├── Untrusted                a key would go where it does not belong: origin
     ├── CannotSend               the request cannot be made as asked: note
     ├── StreamCut                the stream ended without proof that it was complete
+    │   └── ReplyTooLarge        it has more bytes than it may have: limit, most
     ├── LoopStopped              a tool loop ended before its time: run
     ├── EndpointError            the endpoint said no: status, message, code, body, retry_after, retryable
     │   ├── BadKey  QuotaExceeded  RateLimited  Overloaded
@@ -42,6 +43,7 @@ __all__ = [
     "RateLimited",
     "RegistryError",
     "ReplayMissing",
+    "ReplyTooLarge",
     "StreamCut",
     "Timeout",
     "TransportError",
@@ -108,6 +110,23 @@ class CannotSend(CnllmError):
 
 class StreamCut(CnllmError):
     """The stream ended without proof that it was complete; `reply` holds what came, with finish `cut`."""
+
+
+class ReplyTooLarge(StreamCut):
+    """A reply, streamed or whole, has more bytes than it may have and was read no further.
+
+    `limit` is the name in `cnllm.Limits` that set the bound ("max_reply_bytes" or "max_event_bytes"), `most` its value.
+    """
+
+    def __init__(self, *, limit: str, most: int, reply: Reply | None = None) -> None:
+        what = "an event of the reply" if limit == "max_event_bytes" else "the reply"
+        super().__init__(
+            f"{what} has more than {most:,} bytes ({limit}); it was read no further",
+            hint=f"if so much is meant to come, give it more room: limits=cnllm.Limits({limit}=…)",
+            reply=reply,
+        )
+        self.limit = limit
+        self.most = most
 
 
 class LoopStopped(CnllmError):

@@ -1,10 +1,12 @@
-"""How long to wait, and when to try again."""
+"""How long to wait, how much to take, and when to try again."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Retry", "Timeouts"]
+__all__ = ["Limits", "Retry", "Timeouts"]
+
+_MIB = 1024 * 1024
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -29,6 +31,25 @@ class Timeouts(Struct, frozen=True, kw_only=True):
             return given
         seconds = float(given)
         return Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds, progress=seconds)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bytes of a reply that are taken, uncompressed; None takes everything.
+
+    `max_reply_bytes` for the whole body or stream, `max_event_bytes` for one event of a stream: its data, or a line
+    that does not end. More than that is a `ReplyTooLarge`. What holds a picture or a sound holds it in one event: a
+    picture of 4096 by 4096 points is up to 33 MB of base64, and some streams send it a second time with their end.
+    """
+
+    max_reply_bytes: int | None = 128 * _MIB
+    max_event_bytes: int | None = 64 * _MIB
+
+    @staticmethod
+    def of(given: Limits | None) -> Limits:
+        """The limits given, or the usual ones. Raises `TypeError` for anything else."""
+        if given is not None and not isinstance(given, Limits):
+            raise TypeError(f"limits={given!r}; it is a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
+        return given or Limits()
 
 
 class Retry(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Settings from the environment: how long to wait and how often to try, for clients that are not told otherwise.
+"""Settings from the environment: how long to wait, how often to try, how much to take, for clients that are not told
+otherwise.
 
 pydantic-settings reads and checks them. It takes longer to import than a short call takes, so plain numbers are read
 without it; whatever else is said is its business.
@@ -12,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.errors import CnllmError
-from cnllm.policy import Retry, Timeouts
+from cnllm.policy import Limits, Retry, Timeouts
 
 __all__ = ["Settings", "from_environment"]
 
@@ -23,7 +24,10 @@ _VARIABLES = {
     "CNLLM_IDLE_TIMEOUT": "seconds between any two bytes of a reply",
     "CNLLM_PROGRESS_TIMEOUT": "seconds between two pieces of what the model says",
     "CNLLM_ATTEMPTS": "how often a call is tried in all",
+    "CNLLM_MAX_REPLY_BYTES": "bytes of a reply that are taken",
+    "CNLLM_MAX_EVENT_BYTES": "bytes of one event of a stream that are taken",
 }
+_WHOLE = frozenset({"CNLLM_ATTEMPTS", "CNLLM_MAX_REPLY_BYTES", "CNLLM_MAX_EVENT_BYTES"})
 
 
 class Settings(Struct, frozen=True):
@@ -31,6 +35,7 @@ class Settings(Struct, frozen=True):
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
+    limits: Limits = Limits()
 
 
 def from_environment() -> Settings:
@@ -43,6 +48,7 @@ def from_environment() -> Settings:
     return Settings(
         timeouts=Timeouts(**{name: getattr(base, name) if value is None else value for name, value in waits.items()}),
         retry=Retry() if read["attempts"] is None else Retry(attempts=read["attempts"]),
+        limits=Limits(**{name: read[name] for name in Limits.__struct_fields__ if read[name] is not None}),
     )
 
 
@@ -52,11 +58,11 @@ def _plain() -> dict[str, Any] | None:
     read: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in _VARIABLES}
     for name, value in given.items():
         whole, _, part = value.partition(".")
-        digits = whole + part if name != "CNLLM_ATTEMPTS" else value
+        digits = whole + part if name not in _WHOLE else value
         plain = name in _VARIABLES and digits.isascii() and digits.isdigit() and len(whole) > 0 and len(digits) < 10
         if not plain or not int(digits) or value.endswith("."):
             return None
-        read[name.removeprefix("CNLLM_").lower()] = int(value) if name == "CNLLM_ATTEMPTS" else float(value)
+        read[name.removeprefix("CNLLM_").lower()] = int(value) if name in _WHOLE else float(value)
     return read
 
 
@@ -73,6 +79,8 @@ def _read() -> dict[str, Any]:
         idle_timeout: float | None = Field(None, gt=0)
         progress_timeout: float | None = Field(None, gt=0)
         attempts: int | None = Field(None, ge=1)
+        max_reply_bytes: int | None = Field(None, ge=1)
+        max_event_bytes: int | None = Field(None, ge=1)
 
     try:
         return Environment().model_dump()  # type: ignore[call-arg]

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.errors import CnllmError, EmptyReply, StreamCut, Timeout, TransportError
+from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
     Cost,
     Event,
@@ -110,6 +110,8 @@ def hopeless(got: Reply | CnllmError) -> bool:
     """Is asking the model to go on all that is left?"""
     if isinstance(got, Reply):
         return lost(got) and not got.text.strip()
+    if isinstance(got, ReplyTooLarge):
+        return False
     return isinstance(got, EmptyReply) or (
         isinstance(got, StreamCut) and got.reply is not None and bool(got.reply.text)
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+
+from cnllm.engine.sse import TOO_LONG
 
 __all__ = ["Elements"]
 
@@ -10,17 +13,25 @@ _MARKS = re.compile(rb'["\\{}\[\]]')
 
 
 class Elements:
-    """`feed` bytes in any pieces, get the text of every object of the array that became complete."""
+    """`feed` bytes in any pieces, get the text of every object of the array that became complete.
 
-    __slots__ = ("_depth", "_escaped", "_held", "_quoted")
+    An object has `most` bytes at most; instead of a longer one comes `TOO_LONG`, and nothing after it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_depth", "_escaped", "_held", "_most", "_over", "_quoted", "_size")
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._over = False
+        self._most = most
+        self._size = 0  # bytes held
         self._held: list[bytes] = []  # of an object that is not whole yet
         self._depth = 0
         self._quoted = self._escaped = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The text of each object that these bytes complete."""
+        if self._over:
+            return []
         out: list[bytes] = []
         begin = 0 if self._depth > 1 else -1
         at = 0
@@ -44,10 +55,18 @@ class Elements:
             elif char in b"}]":
                 self._depth -= 1
                 if self._depth == 1:
+                    self._size += at - begin
+                    if self._size > self._most:
+                        break
                     out.append(b"".join(self._held) + chunk[begin:at])
-                    self._held, begin = [], -1
-        if begin >= 0:
-            self._held.append(chunk[begin:])
+                    self._held, begin, self._size = [], -1, 0
+        else:
+            if begin >= 0:
+                self._held.append(chunk[begin:])
+                self._size += len(chunk) - begin
+        if self._size > self._most:
+            self._over = True
+            out.append(TOO_LONG)
         return out
 
     def end(self) -> list[bytes]:

@@ -375,6 +375,11 @@ class Fold:
 
     # ── the end ──────────────────────────────────────────────────────────────
 
+    @property
+    def torn(self) -> bool:
+        """Do the arguments of a call break off?"""
+        return any(call.raw.strip() and decode_arguments(call.raw)[1] is not None for call in self._calls.all)
+
     def end(self, *, proven: bool) -> list[Event]:
         """Everything has been read; `proven`: and it was all there is."""
         out: list[Event] = []

@@ -17,7 +17,7 @@ OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
 IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
-_TRANSPORT = ("api_key", "timeout")  # the client's business; accepted so that one set of options serves both
+_TRANSPORT = ("api_key", "limits", "timeout")  # the client's business; accepted so that one set of options serves both
 
 
 class Function(Struct, frozen=True):

@@ -14,11 +14,12 @@ from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
-from cnllm.engine.sse import Frames
+from cnllm.engine.sse import TOO_LONG, Frames
 from cnllm.engine.texts import TextCalls, looked_for
-from cnllm.errors import StreamCut
+from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.flags import Flags
 from cnllm.model import Model
+from cnllm.policy import Limits
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
 from cnllm.wires import wire
 
@@ -40,7 +41,8 @@ class StreamParser:
 
     `plan` carries what the request decided; without it the model's flags hold as they are. `status` and `headers` are
     the response's: a status of 400 or more makes the body an error. With `keep_raw` the decoded chunks end up in
-    `Reply.raw`. A body that is JSON although a stream was asked for is read as a whole reply.
+    `Reply.raw`. A body that is JSON although a stream was asked for is read as a whole reply. `limits`, or the plan's,
+    bound what is held of it: what is more is not read, and `close` raises `ReplyTooLarge` with what came before.
     """
 
     __slots__ = (
@@ -54,12 +56,15 @@ class StreamParser:
         "_frames",
         "_head",
         "_headers",
+        "_limits",
         "_longest",
         "_mode",
+        "_over",
         "_plan",
         "_raw",
         "_read",
         "_reply",
+        "_room",
         "_said",
         "_slow",
         "_status",
@@ -76,7 +81,11 @@ class StreamParser:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         keep_raw: bool = False,
+        limits: Limits | None = None,
     ) -> None:
+        self._limits = limits = limits or (plan.limits if plan is not None else Limits())
+        self._room = sys.maxsize if limits.max_reply_bytes is None else limits.max_reply_bytes  # bytes that may come
+        self._over: str | None = None  # the limit that was reached
         flags = plan.flags if plan is not None else model.flags
         model = plan.model if plan is not None else model
         spoken = wire(model.protocol)
@@ -88,7 +97,7 @@ class StreamParser:
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
-        self._frames: Frames | Elements = Frames()
+        self._frames: Frames | Elements = Frames(self._longest_event)
         self._arrays = spoken.arrays
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
@@ -117,11 +126,19 @@ class StreamParser:
 
     @property
     def done(self) -> bool:
-        """The stream has said that it is over: no need to read on."""
+        """The stream has said that it is over, or has said too much: no need to read on."""
         return self._done
+
+    @property
+    def _longest_event(self) -> int:
+        most = self._limits.max_event_bytes
+        return sys.maxsize if most is None else most
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that these bytes cause. Never raises; after the end, bytes are ignored."""
+        self._room = room = self._room - len(chunk)
+        if room < 0:
+            return self._feed_last(chunk)
         if self._mode != "sse" or self._done:
             return self._begin(chunk)
         out: list[Event] = []
@@ -181,19 +198,19 @@ class StreamParser:
         head = b"".join(self._head)
         mode = self._looks(head)
         if mode is None:
-            self._head = [head]
+            self._head = [head.rstrip(_BLANK)]  # blank lines after a BOM add up to nothing
             return []
         self._mode = mode
         if mode == "whole":
             return []
         self._begin_events()
-        return self.feed(head)
+        return self._feed_again(head)
 
     def _looks(self, head: bytes, *, over: bool = False) -> str | None:
         """What the first bytes are; where the wire has such a thing, an array of chunks counts as a stream of them."""
         mode = _looks(head, over=over)
         if mode == "whole" and self._arrays and head.removeprefix(_BOM).lstrip(_BLANK)[:1] == b"[":
-            self._frames = Elements()
+            self._frames = Elements(self._longest_event)
             return "sse"
         return mode
 
@@ -205,6 +222,9 @@ class StreamParser:
 
     def _frame(self, data: bytes, out: list[Event]) -> None:
         """One event's data, read in full."""
+        if data is TOO_LONG:
+            self._exceeded("max_event_bytes", out)
+            return
         if data.strip() == b"[DONE]":
             self._finish(out, said=True)
             return
@@ -266,7 +286,7 @@ class StreamParser:
             self._mode = self._looks(head, over=True) or "whole"
             if self._mode == "sse":
                 self._begin_events()
-                before = self.feed(head)
+                before = self._feed_again(head)
         if self._mode == "whole":
             self._whole(b"".join(self._head), out)
             self._head = []
@@ -278,6 +298,35 @@ class StreamParser:
                         self._frame(chunk, out)
         self._finish(out, said=False)
         return [*before, *(out if self._answering is None else self._answering.events(out))]
+
+    def _feed_last(self, chunk: bytes) -> list[Event]:
+        """The last bytes that there is room for."""
+        if self._done:
+            return []
+        chunk = chunk[: self._room]
+        self._room = len(chunk)
+        out = self.feed(chunk)
+        return out if self._done else [*out, *self.cut_short()]
+
+    def _feed_again(self, chunk: bytes) -> list[Event]:
+        """Bytes that were counted already."""
+        self._room += len(chunk)
+        return self.feed(chunk)
+
+    def cut_short(self) -> list[Event]:
+        """More would have come than there is room for, and was not read: the last events. Of a refusal, what came is
+        enough."""
+        if self._done or (self._mode == "whole" and self._status >= 300):
+            return self.end()
+        out: list[Event] = []
+        self._exceeded("max_reply_bytes", out)
+        return out if self._answering is None else self._answering.events(out)
+
+    def _exceeded(self, limit: str, out: list[Event]) -> None:
+        """Nothing of what is unfinished is kept."""
+        self._over = limit
+        self._head = []
+        self._finish(out, said=False)
 
     def _whole(self, body: bytes, out: list[Event]) -> None:
         fold = self._fold
@@ -314,6 +363,8 @@ class StreamParser:
             (fold.finished if proof == "finish" else said if proof == "done" else said or fold.finished)
             and not self._damaged
         )
+        if proven and not (fold.whole or fold.finished) and fold.torn:
+            proven = False  # some gateways close what broke off with the word of an end; a call in its middle tells
         out += fold.end(proven=proven)
         if not fold.whole:
             fold.raw = self._raw
@@ -328,6 +379,8 @@ class StreamParser:
             if self._answering is not None:
                 self._reply = self._answering.reply(self._reply)
         reply, fold = self._reply, self._fold
+        if self._over is not None and reply.finish == "cut":
+            raise ReplyTooLarge(limit=self._over, most=getattr(self._limits, self._over), reply=reply)
         if reply.finish == "error":
             plan = self._plan
             sent = None if plan is None else lambda: facts(plan.body, len(plan.content), plan.flags)
@@ -385,8 +438,9 @@ def _looks(head: bytes, *, over: bool = False) -> str | None:
         return "whole" if over else None
     if bare.startswith(_FIELDS):
         return "sse"
-    undecided = not over and len(bare) < _LONGEST_FIELD and any(f.startswith(bare) for f in _FIELDS)
-    return None if undecided else "whole"
+    if len(bare) < _LONGEST_FIELD and any(f.startswith(bare) for f in _FIELDS):
+        return "sse" if over else None  # the first word of a stream, broken off
+    return "whole"
 
 
 def _complete(data: bytes) -> bool:

@@ -20,7 +20,7 @@ from cnllm.flags import Flags, Patch, Tools
 from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
-from cnllm.policy import Timeouts
+from cnllm.policy import Limits, Timeouts
 from cnllm.types import Message, Note, Reasoning
 from cnllm.wires import Ask, wire
 from cnllm.wires.paths import at, blend, cut, put
@@ -36,9 +36,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `headers` hold the key as the placeholder `{key}`. `flags` are those of the request's mode, which the reply is read
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
-    wire back to the caller's; `timeouts` are for the transport. `callable` are the tools that may be called,
-    `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what the user said last.
-    With `prompted` the tools are described in the prompt, and calls come as text.
+    wire back to the caller's; `timeouts` are for the transport, `limits` for whoever reads. `callable` are the tools
+    that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
+    the user said last. With `prompted` the tools are described in the prompt, and calls come as text.
     `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
     """
 
@@ -59,6 +59,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     corrections: int = 0
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
     text_calls: TextCalls | None = None
     callable: tuple[Function, ...] = ()
     prompt: str = ""
@@ -171,6 +172,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     url, userinfo = _url(model, flags, streams, ledger)
     return Plan(
         method="POST",
+        limits=Limits.of(options.get("limits")),
         url=url,
         headers=_headers(flags, asked, streams, _basic(userinfo, flags, ledger)),
         body=body,

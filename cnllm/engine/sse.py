@@ -8,22 +8,33 @@ data of an event named `error` that is not JSON is wrapped as an error.
 
 from __future__ import annotations
 
+import re
+import sys
+
 import msgspec
 
-__all__ = ["Frames"]
+__all__ = ["TOO_LONG", "Frames"]
+
+TOO_LONG = b"\0 too long"
+"""Stands, as this very object, for an event that has more bytes than it may have."""
 
 _BOM = b"\xef\xbb\xbf"
+_LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 
 
 class Frames:
     """`feed` bytes in any pieces, get the data of every event that became complete. Linear in the bytes fed.
 
-    `heard` tells whether anything at all came, comments too; `comments` counts them.
+    An event has `most` bytes at most, the line that it is in the middle of included; instead of a longer one comes
+    `TOO_LONG`, and nothing after it.
     """
 
-    __slots__ = ("_data", "_event", "_line", "_start", "_was_cr")
+    __slots__ = ("_count", "_data", "_event", "_kept", "_line", "_most", "_size", "_start", "_was_cr")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
+        self._size = 0  # bytes held of an unfinished event
+        self._kept = self._count = 0  # of these, bytes of its finished lines, and how many of them were counted
         self._line: list[bytes] = []  # the pieces of an unfinished line
         self._data: list[bytes] | None = None  # the data lines of an unfinished event
         self._event = b""
@@ -32,6 +43,8 @@ class Frames:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that these bytes complete."""
+        if self._size + len(chunk) > self._most:
+            return self._measured(chunk)
         if self._start:
             chunk = self._strip_bom(chunk)
             if self._start:
@@ -42,6 +55,7 @@ class Frames:
         if len(lines) == 1:
             if chunk:
                 self._line.append(chunk)
+                self._size += len(chunk)
             return []
         if self._line:
             self._line.append(lines[0])
@@ -50,8 +64,10 @@ class Frames:
         rest = lines.pop()
         if rest:
             self._line.append(rest)
-        data, event = self._data, self._event
+        data = before = self._data
+        event = self._event
         if data is None and not event and len(lines) != 3 and (short := _alike(lines)) is not None:
+            self._size = len(rest)
             return short
         out: list[bytes] = []
         for line in lines:
@@ -72,6 +88,27 @@ class Frames:
                 data = data if data is not None else []
                 data.append(b"")
         self._data, self._event = data, event
+        if data is not None:
+            if data is not before:
+                self._kept = self._count = 0
+            self._kept += sum(map(len, data[self._count :])) + len(data) - self._count
+            self._count = len(data)
+            self._size = self._kept + len(rest)
+        else:
+            self._size = len(rest)
+        return out
+
+    def _measured(self, chunk: bytes) -> list[bytes]:
+        """Line by line: one of them may be too much, and what was complete before it counts."""
+        out: list[bytes] = []
+        most, self._most = self._most, sys.maxsize
+        for line in _LINES.findall(chunk) if most >= 0 else ():
+            if self._size + len(line.rstrip(b"\r\n")) > most:
+                most = -1
+                out.append(TOO_LONG)
+                break
+            out += self.feed(line)
+        self._most = most
         return out
 
     def end(self) -> list[bytes]:

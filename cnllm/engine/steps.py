@@ -4,7 +4,7 @@ Everything that is decided about a call (retry, waiting, recovery of a cut strea
 `AsyncClient` only do what is yielded:
 
     Send(plan)      → (status, headers), or the TransportError that happened
-    ReadAll()       → the rest of the body, or the TransportError
+    ReadAll(most)   → the rest of the body, an `Excess` if it has more bytes than that, or the TransportError
     Hurry(seconds)  → None; from now on reading ends after so many seconds
     Drain()         → None; the rest of the body is of no interest, but a connection read to its end can be used again
     Sleep(seconds)  → None; `why` it is tried again after that
@@ -28,7 +28,7 @@ from cnllm.engine.chain import continuing
 from cnllm.engine.endings import ending, is_verdict, told_anew
 from cnllm.engine.parser import StreamParser
 from cnllm.engine.plan import Plan
-from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut, TransportError
+from cnllm.errors import CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.policy import Retry, Timeouts
 from cnllm.types import (
     BlockEnd,
@@ -41,7 +41,7 @@ from cnllm.types import (
     ToolCallEnd,
 )
 
-__all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
+__all__ = ["Call", "Drain", "Excess", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
 _AGAIN = 3  # whole calls after a cut stream
@@ -57,7 +57,15 @@ class Send(Struct, frozen=True):
 
 
 class ReadAll(Struct, frozen=True):
-    """Read the rest of the body."""
+    """Read the rest of the body, and no more than a piece beyond `most` bytes of it."""
+
+    most: int | None
+
+
+class Excess(Struct, frozen=True):
+    """The beginning of a body that has too many bytes."""
+
+    content: bytes
 
 
 class Hurry(Struct, frozen=True):
@@ -143,7 +151,7 @@ class Call:
             if isinstance(head, TransportError):
                 error = head
             else:
-                body = yield ReadAll()
+                body = yield ReadAll(self.plan.limits.max_reply_bytes)
                 if isinstance(body, TransportError):
                     raise body
                 try:
@@ -153,10 +161,18 @@ class Call:
                     error = failed
             yield Sleep(self._wait(error, tries), error)
 
-    def _parsed(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    def _parsed(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> Reply:
+        self._fed(status, headers, body)
+        assert self.parser is not None
+        return self.parser.close()
+
+    def _fed(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> list[Event]:
+        """The events of a body that was read, up to its end."""
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
-        parser.feed(body)
-        return parser.close()
+        if type(body) is Excess:
+            return [*parser.feed(body.content), *parser.cut_short()]
+        assert type(body) is bytes
+        return [*parser.feed(body), *parser.end()]
 
     def _wait(self, error: CnllmError, tries: int) -> float:
         """Seconds until the next try; raises the error when there is to be none."""
@@ -207,7 +223,7 @@ class Call:
                     raise head
                 status, headers = head
                 if status >= 300 or not self.plan.stream:
-                    body = yield ReadAll()
+                    body = yield ReadAll(self.plan.limits.max_reply_bytes)
                     if isinstance(body, TransportError):
                         tries = self._retry.attempts
                         raise body
@@ -218,11 +234,11 @@ class Call:
                     raise
                 yield Sleep(self._wait(error, tries), error)
 
-    def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
-        self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
-        events = [*parser.feed(body), *parser.end()]
+    def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> Steps:
+        events = self._fed(status, headers, body)
+        assert self.parser is not None
         try:
-            reply = parser.close()
+            reply = self.parser.close()
         except EndpointError as error:
             if status < 300 and not error.retryable:
                 self._delivered = True
@@ -278,7 +294,7 @@ class Call:
                 broken.reply = cut.reply
             if self.plan.if_cut != "error":
                 yield Saw("cut", str(broken or cut))
-            if self.plan.if_cut == "again-whole":
+            if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
                 return (yield from self._once_more(parser, last, cut, broken))
             self._delivered = True
             yield Last(last)

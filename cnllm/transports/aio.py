@@ -177,7 +177,7 @@ class _Body:
             self._settle(wire)
             if data:
                 return data
-            if self._wire is not None and not await self._came(wire):
+            if self._wire is not None and not wire.reader.more and not await self._came(wire):
                 self._let_go(False)
                 if self._left is not None:
                     raise StopAsyncIteration
@@ -198,6 +198,8 @@ class _Body:
 
     def _settle(self, wire: Wire) -> None:
         """Give the connection back when the body is complete, or up when it is broken."""
+        if wire.reader.more:
+            return  # what it has is taken first
         if wire.reader.fault is not None:
             self._fault = wire.reader.fault
             self._let_go(False)

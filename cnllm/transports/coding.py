@@ -1,14 +1,17 @@
-"""Compressed bodies, undone as they come."""
+"""Compressed bodies, undone as they come, in pieces of a bounded size: a few bytes may stand for a great many."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Spoiled", "Undo", "undo"]
+__all__ = ["PIECE", "Spoiled", "Undo", "undo"]
 
-Undo = Callable[[bytes], bytes]
+PIECE = 65_536  # bytes of a plain piece
+
+Undo = Callable[[bytes], Iterator[bytes]]
+"""The plain pieces of the next compressed bytes; they have to be taken to the last before the next call."""
 
 
 class Spoiled(ValueError):
@@ -26,53 +29,63 @@ def undo(coding: str | None) -> Undo | None:
     if len(found) < 2:
         return found[0] if found else None
 
-    def every(data: bytes) -> bytes:
+    def every(data: bytes) -> Iterator[bytes]:
+        pieces = iter([data])
         for one in reversed(found):
-            data = one(data)
-        return data
+            pieces = _each(one, pieces)
+        return pieces
 
     return every
+
+
+def _each(one: Undo, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from one(piece)
 
 
 def _one(name: str) -> Undo | None:
     match name:
         case "gzip" | "x-gzip":
-            return _safe(zlib.decompressobj(zlib.MAX_WBITS | 16).decompress, zlib.error)
+            return _inflated(lambda head: zlib.decompressobj(zlib.MAX_WBITS | 16))
         case "deflate":
-            return _deflated()
+            return _inflated(_deflated)
         case "br":
             return _brotli()
+        case "zstd":
+            return _zstd()
         case _:
             return None
 
 
-def _safe(step: Undo, fault: type[Exception]) -> Undo:
-    def one(data: bytes) -> bytes:
-        try:
-            return step(data)
-        except fault as error:
-            raise Spoiled(str(error)) from error
+def _inflated(begin: Callable[[bytes], Any]) -> Undo:
+    """What zlib does; `begin` makes its object once the first bytes are there."""
+    made: list[Any] = []
 
-    return one
+    def pieces(data: bytes) -> Iterator[bytes]:
+        if not made:
+            made.append(begin(data))
+        step = made[0]
+        while True:
+            try:
+                plain = step.decompress(data, PIECE)
+            except zlib.error as error:
+                raise Spoiled(str(error)) from error
+            if plain:
+                yield plain
+            data = step.unconsumed_tail
+            if step.eof or not (data or len(plain) == PIECE):
+                return
+
+    return pieces
 
 
-def _deflated() -> Undo:
+def _deflated(head: bytes) -> Any:
     """With the zlib header that the standard wants, or without it, as some servers send it."""
-    wrapped, bare = zlib.decompressobj(), zlib.decompressobj(-zlib.MAX_WBITS)
-    chosen: list[Undo] = []
-
-    def step(data: bytes) -> bytes:
-        if chosen:
-            return chosen[0](data)
-        try:
-            plain = wrapped.decompress(data)
-            chosen.append(wrapped.decompress)
-        except zlib.error:
-            plain = bare.decompress(data)
-            chosen.append(bare.decompress)
-        return plain
-
-    return _safe(step, zlib.error)
+    try:
+        zlib.decompressobj().decompress(head, 1)
+    except zlib.error:
+        return zlib.decompressobj(-zlib.MAX_WBITS)
+    return zlib.decompressobj()
 
 
 def _brotli() -> Undo | None:
@@ -82,5 +95,39 @@ def _brotli() -> Undo | None:
         except ImportError:
             continue
         made = package.Decompressor()
-        return _safe(getattr(made, "process", None) or made.decompress, package.error)
+        return _sliced(getattr(made, "process", None) or made.decompress, package.error, 1)
     return None
+
+
+def _zstd() -> Undo | None:
+    try:
+        package: Any = __import__("zstandard")
+    except ImportError:
+        return None
+    frames = [package.ZstdDecompressor().decompressobj()]
+
+    def step(data: bytes) -> bytes:
+        plain: bytes = frames[0].decompress(data)
+        while frames[0].eof and (data := frames[0].unused_data):
+            frames[0] = package.ZstdDecompressor().decompressobj()
+            plain += frames[0].decompress(data)
+        if frames[0].eof:
+            frames[0] = package.ZstdDecompressor().decompressobj()
+        return plain
+
+    return _sliced(step, package.ZstdError, 16)
+
+
+def _sliced(step: Callable[[bytes], bytes], fault: type[Exception], size: int) -> Undo:
+    """What cannot be told when to stop gets so few bytes at a time that it stops of itself, after some megabytes."""
+
+    def pieces(data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), size):
+            try:
+                plain = step(data[at : at + size])
+            except fault as error:
+                raise Spoiled(str(error)) from error
+            if plain:
+                yield plain
+
+    return pieces

@@ -16,6 +16,7 @@ from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.policy import Timeouts
 from cnllm.transports import words
+from cnllm.transports.coding import Spoiled, undo
 from cnllm.transports.common import DRAIN, IDLE, LEFTOVERS, URLS, headers_of, idle_of, proxy_for
 from cnllm.watchdog import Alarm, Watchdog
 
@@ -79,7 +80,7 @@ class _Body:
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = response.iter_bytes()
+        self._bytes = _plain(response)
         self._watchdog = watchdog
         self._alarm: Alarm | None = None
         self._hurried = False
@@ -90,7 +91,7 @@ class _Body:
     def __next__(self) -> bytes:
         try:
             return next(self._bytes)
-        except (self._httpx.HTTPError, self._httpx.StreamError) as error:
+        except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
             if self._hurried:
                 raise StopIteration from None
             raise _during(error, self._idle) from error
@@ -176,7 +177,7 @@ class _AsyncBody:
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = response.aiter_bytes()
+        self._bytes = _aplain(response)
         self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -193,7 +194,7 @@ class _AsyncBody:
                 chunk = await self._bytes.__anext__()
                 self._left -= time.monotonic() - began
                 return chunk
-        except (self._httpx.HTTPError, self._httpx.StreamError) as error:
+        except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
             raise _during(error, self._idle) from error
         raise StopAsyncIteration
 
@@ -212,6 +213,22 @@ class _AsyncBody:
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def _plain(response: httpx.Response) -> Iterator[bytes]:
+    """The body, uncompressed in bounded pieces: httpx makes one of all that a piece of the wire stands for."""
+    step = undo(response.headers.get("content-encoding"))
+    if step is None or response.is_stream_consumed:  # a transport of the caller's own may have read it
+        return response.iter_bytes()
+    return (plain for piece in response.iter_raw() for plain in step(piece))
+
+
+def _aplain(response: httpx.Response) -> AsyncIterator[bytes]:
+    """As in `_plain`."""
+    step = undo(response.headers.get("content-encoding"))
+    if step is None or response.is_stream_consumed:
+        return response.aiter_bytes()
+    return (plain async for piece in response.aiter_raw() for plain in step(piece))
 
 
 def _made(httpx: Any, kind: Any, encrypted: bool, proxy: str | None) -> Any:

@@ -5,11 +5,15 @@ llhttp (by httptools) does the parsing. Whatever came before a fault is kept: it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cnllm.transports.coding import Spoiled, Undo, undo
 
 __all__ = ["Reader"]
+
+_HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
 
 
 class Reader:
@@ -31,11 +35,14 @@ class Reader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._whole = 0  # pieces of a complete body; what follows them is nobody's
         self.status = 0  # until the headers are complete
+        self._head = 0  # bytes until then
         self.headers: dict[str, str] = {}
         self.complete = False
         self.reusable = False
         self.fault: str | None = None
+        self.more = False  # there are plain bytes to be had without reading on
         self._undo: Undo | None = None
+        self._plain: Iterator[bytes] = iter(())
 
     def feed(self, data: bytes | memoryview) -> None:
         """What the connection brought."""
@@ -47,6 +54,10 @@ class Reader:
             self._fail(str(error))
         if self.complete:
             del self._pieces[self._whole :]
+        elif not self.status:
+            self._head += len(data)
+            if self._head > _HEAD:
+                self._fail(f"its headers have more than {_HEAD:,} bytes")
 
     def end(self, said: str = "the peer closed the connection") -> None:
         """The connection is over."""
@@ -65,28 +76,35 @@ class Reader:
         self._fail(said)
 
     def take(self) -> bytes:
-        """What has been read of the body since the last time, uncompressed."""
+        """What has been read of the body since the last time, uncompressed; a part of it where `more` is true then."""
         pieces = self._pieces
+        if self._undo is not None and (pieces or self.more):
+            return self._undone(self._undo)
         if not pieces:
             return b""
-        if self._undo is not None:
-            data = self._undone(self._undo)
-        else:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._whole = 0
         return data
 
     def _undone(self, undo: Undo) -> bytes:
-        """Piece by piece: what is good of them is kept, should one of them be spoiled."""
-        good = []
+        """One plain piece; what is good is kept, should the rest be spoiled."""
+        self.more = True
         try:
-            for piece in self._pieces:
-                good.append(undo(piece))
+            while True:
+                for plain in self._plain:
+                    return plain
+                if not self._pieces:
+                    break
+                self._plain = undo(self._pieces.pop(0))
+                self._whole = max(self._whole - 1, 0)
         except Spoiled as error:
+            self._pieces.clear()
             self.complete = False
             self._fail(str(error))
-        return b"".join(good)
+        self.more = False
+        self._plain = iter(())
+        return b""
 
     def _fail(self, said: str) -> None:
         self.reusable = False

@@ -194,24 +194,25 @@ class _Body:
                     raise StopIteration
                 raise words.broke(fault)
             reader = connection.reader
-            try:
-                if self._left is None:
-                    connection.wait(self._idle)
-                    data = connection.plug.recv(_SIZE)
+            if not reader.more:
+                try:
+                    if self._left is None:
+                        connection.wait(self._idle)
+                        data = connection.plug.recv(_SIZE)
+                    else:
+                        data = self._last(connection, self._left)
+                except TimeoutError as error:
+                    self.close()
+                    if self._left is not None:
+                        raise StopIteration from None
+                    raise words.fell_silent(self._idle) from error
+                except OSError as error:
+                    reader.lose(str(error) or type(error).__name__)
+                    data = b""
+                if data:
+                    reader.feed(data)
                 else:
-                    data = self._last(connection, self._left)
-            except TimeoutError as error:
-                self.close()
-                if self._left is not None:
-                    raise StopIteration from None
-                raise words.fell_silent(self._idle) from error
-            except OSError as error:
-                reader.lose(str(error) or type(error).__name__)
-                data = b""
-            if data:
-                reader.feed(data)
-            else:
-                reader.end()
+                    reader.end()
             data = reader.take()
             self._settle(connection)
             if data:
@@ -231,6 +232,8 @@ class _Body:
     def _settle(self, connection: Connection) -> None:
         """Give the connection back when the body is complete, or up when it is broken."""
         reader = connection.reader
+        if reader.more:
+            return  # what it has is taken first
         if reader.fault is not None:
             self._fault = reader.fault
             self._let_go(False)

@@ -37,7 +37,8 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.reader.feed(self._buffer[:nbytes])
-        self._unread += nbytes
+        if self.reader.status:  # nobody takes headers, and the reader bounds them
+            self._unread += nbytes
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.pause_reading()
         self._wake()
@@ -90,10 +91,13 @@ class Wire(asyncio.BufferedProtocol):
 
     def take(self) -> bytes:
         """What has been read of the body since the last time."""
+        data = self.reader.take()
+        if self.reader.more:  # the peer waits until it has been taken
+            return data
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.resume_reading()
         self._unread = 0
-        return self.reader.take()
+        return data
 
     async def wait(self, seconds: float | None) -> bool:
         """Until something happens. False: nothing did in time."""
