@@ -57,6 +57,7 @@ class Answering:
         self._said: list[str] = []
         self._thoughts: list[str] = []
         self._prose: list[str] = []
+        self._ended: list[BlockEnd] = []  # where a part stands is settled once it is known whether the answer came
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events as the reader is to see them."""
@@ -97,6 +98,9 @@ class Answering:
                 self._thoughts.append(text)
             case Restarted():
                 self._begin()
+            case BlockEnd():
+                self._ended.append(event)
+                return
             case ToolCallStart(index, _, name) if name == self._tool:
                 if self._index is None:
                     self._index = index
@@ -135,13 +139,14 @@ class Answering:
         base = self._fold.reply([])
         if self._index is not None:
             reply, extra = self._retold(base)
-            gone = (BlockEnd, ToolCallEnd, Finished)
+            gone = (ToolCallEnd, Finished)
             events = [e for e in events if not isinstance(e, gone) and not _about_finish(e, reply.finish)]
             events += extra
             events += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
             events += [ToolCallEnd(i, call) for i, call in enumerate(reply.tool_calls)]
         else:
-            reply, events = base, events[:-1]
+            ends = [e for e in events if isinstance(e, ToolCallEnd)]
+            reply, events = base, [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._ended, *ends]
         self._reply = reply
         if reply.finish == "stop":
             events += self._read(reply.text)

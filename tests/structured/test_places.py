@@ -1,0 +1,41 @@
+"""Where the parts of a reply stand, when the answer in it came as a call and ends up as its text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cnllm import BlockEnd, Opaque, Text, engine
+
+from client.support import registry
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_a_part_before_an_answer_given_by_a_tool_is_told_once_and_where_it_stands() -> None:
+    model = registry().resolve("openai-compatible/m", protocol="anthropic-messages", base_url="http://127.0.0.1:9")
+    plan = engine.build_request(model, "hi", schema=SCHEMA, stream=True)
+    assert plan.answer is not None
+    assert plan.answer.method == "tool"
+    odd = {"type": "server_tool_use", "id": "s1", "name": "look", "input": {}}
+    call = {"type": "tool_use", "id": "c1", "name": plan.answer.name, "input": {}}
+    pieces: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": odd},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": call},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"n": 1}'}},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    parser = engine.StreamParser(model, plan=plan)
+    events = [e for piece in pieces for e in parser.feed(b"data: " + msgspec.json.encode(piece) + b"\n\n")]
+    events += parser.end()
+    reply = parser.close()
+    assert reply.parsed == {"n": 1}
+    ended = {event.index: event.part for event in events if isinstance(event, BlockEnd)}
+    assert sum(isinstance(event, BlockEnd) for event in events) == len(ended) == 2
+    assert [ended[index] for index in sorted(ended)] == list(reply.message.parts)
+    assert {type(part) for part in ended.values()} == {Text, Opaque}
