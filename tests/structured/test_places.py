@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from client.support import registry
 
 from cnllm import BlockEnd, Opaque, Text, engine
-
-from client.support import registry
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
