@@ -155,11 +155,11 @@ class Answering:
     def _retold(self, base: Reply) -> tuple[Reply, list[Event]]:
         """The reply with the answer tool's call as its text, and the events that this adds."""
         extra: list[Event] = []
-        whole = [call for call in base.tool_calls if call.name == self._tool]
-        begun = [call for call in base.incomplete if call.name == self._tool]
-        call = (whole or begun)[0]
-        text = call.raw
-        if whole and not text.strip():
+        assert self._index is not None
+        begun = self._fold.calls[self._index]  # calls stand in the order of their own indexes, not of their beginnings
+        call = self._fold.made(begun)
+        text = begun.raw
+        if call is not None and not text.strip():
             text = "{}"
             extra.append(TextDelta(text))
         others = [c for c in base.tool_calls if c.name != self._tool]
@@ -172,8 +172,8 @@ class Answering:
                 extra += self._fold.note("finish-unknown", "finish", str(self._fold.raw_finish), finish)
         if prose := "".join(self._prose).strip():
             extra += self._note("answer-prose", prose, "left out: it stands beside the call that is the answer")
-        for further in whole[1:]:
-            if further.arguments != call.arguments:
+        for further in (c for c in base.tool_calls if c.name == self._tool and c is not call):
+            if call is None or further.arguments != call.arguments:
                 extra += self._note("answer-twice", further.raw, f"left out: {self._tool} was called before")
         text = "".join(self._said) + text
         parts: list[Part] = [p for p in base.message.parts if type(p) is Reasoning]

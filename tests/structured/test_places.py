@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from client.support import registry
 
-from cnllm import BlockEnd, Opaque, Text, engine
+from cnllm import BlockEnd, Opaque, Text, TextDelta, engine
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -38,3 +38,27 @@ def test_a_part_before_an_answer_given_by_a_tool_is_told_once_and_where_it_stand
     assert sum(isinstance(event, BlockEnd) for event in events) == len(ended) == 2
     assert [ended[index] for index in sorted(ended)] == list(reply.message.parts)
     assert {type(part) for part in ended.values()} == {Text, Opaque}
+
+
+def test_the_answer_is_the_call_that_was_delivered_as_such_whatever_its_index() -> None:
+    """Of two calls of the answer tool the first to begin is the answer, also where the other one stands before it."""
+    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9")
+    plan = engine.build_request(model, "hi", schema=SCHEMA, stream=True)
+    assert plan.answer is not None
+    plan = msgspec.structs.replace(plan, answer=msgspec.structs.replace(plan.answer, method="tool"))
+    assert plan.answer is not None
+    named = {"name": plan.answer.name}
+    calls: list[dict[str, Any]] = [
+        {"index": 1, "id": "b", "function": {}},  # it has no name yet, so that it has not begun
+        {"index": 0, "id": "a", "function": {**named, "arguments": '{"n": 1}'}},
+        {"index": 1, "function": {**named, "arguments": '{"n": 2}'}},
+    ]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": {"tool_calls": [call]}} for call in calls]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    parser = engine.StreamParser(model, plan=plan)
+    events = [e for c in choices for e in parser.feed(b"data: " + msgspec.json.encode({"choices": [c]}) + b"\n\n")]
+    events += parser.end()
+    reply = parser.close()
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == reply.text == '{"n": 1}'
+    assert reply.parsed == {"n": 1}
+    assert [note.said for note in reply.notes if note.code == "answer-twice"] == ['{"n": 2}']
