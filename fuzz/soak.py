@@ -56,10 +56,14 @@ class Soak:
     wrong: list[str] = field(default_factory=list)
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
+    lasted: float = 0.0
 
     def slope(self, which: int) -> float:
-        """Growth a minute of memory (1) or open files (2), by least squares, after the first fifth of the time."""
-        rows = [s for s in self.samples if s[0] >= self.samples[-1][0] / 5] if self.samples else []
+        """Growth a minute of memory (1) or open files (2), by least squares, after the first fifth of the time.
+
+        What is measured when the time is over and the last streams end does not count.
+        """
+        rows = [s for s in self.samples if self.lasted / 5 <= s[0] <= self.lasted]
         if len(rows) < 2:
             return 0.0
         times, values = [row[0] / 60 for row in rows], [row[which] for row in rows]
@@ -181,7 +185,7 @@ async def run(
     url: str, streams: int, seconds: float, transport: Any, *, turns: int = 0, seed: int = 0, every: float = 10.0
 ) -> Soak:
     """So many streams at a time, for so long, or `turns` for each; then all is closed, and what is left is told."""
-    soak, targets = Soak(), _targets(url)
+    soak, targets = Soak(lasted=seconds), _targets(url)
     gc.collect()
     before, began = _open_files(), time.monotonic()
     client = AsyncClient(
