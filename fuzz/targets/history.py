@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -78,9 +79,15 @@ def check(data: bytes) -> None:
 
 
 def _callers_own(part: Any) -> bool:
-    nowhere = isinstance(part, cnllm.Media) and not part.data and not part.url
+    nowhere = isinstance(part, cnllm.Media) and not _somewhere(part)
     inside = isinstance(part, cnllm.ToolResult) and any(map(_callers_own, part.media))
     return isinstance(part, cnllm.Opaque) or nowhere or inside
+
+
+def _somewhere(media: cnllm.Media) -> bool:
+    if media.data is None:
+        return re.match(r"https?://[a-z]", media.url or "") is not None
+    return re.fullmatch(r"(image|audio|video|application)/[\w.+-]+", media.type) is not None
 
 
 def _same(one: Any, other: Any) -> bool:

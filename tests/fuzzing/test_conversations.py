@@ -157,7 +157,7 @@ def machine(server: Server, folder: Path) -> type[RuleBasedStateMachine]:
         @rule(
             words=st.sampled_from(WORDS),
             tools=st.booleans(),
-            fault=st.sampled_from(["cut", "drop", "reset", "error"]),
+            fault=st.sampled_from(["cut", "drop", "error"]),  # a reset may come before anything did, and is tried again
             then=st.sampled_from(["error", "keep", "again-whole"]),
         )
         def cut(self, words: str, tools: bool, fault: str, then: str) -> None:
