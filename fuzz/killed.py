@@ -30,6 +30,7 @@ from .models import registry
 __all__ = ["Told", "killed"]
 
 _MODEL = "zai/glm-4.7"
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -79,7 +80,8 @@ def sound(path: Path, told: Told) -> None:
 def begun(folder: Path, path: Path, name: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """A writer, and the file that it speaks to."""
     out = (folder / f"{name}.out").open("wb")
-    return subprocess.Popen([sys.executable, "-m", "fuzz.killed", "--write", str(path), name], stdout=out), out
+    command = [sys.executable, "-m", "fuzz.killed", "--write", str(path), name]
+    return subprocess.Popen(command, stdout=out, cwd=_ROOT), out
 
 
 def killed(folder: Path, writers: int, seconds: float, kills: int = 0, seed: int = 0) -> Told:

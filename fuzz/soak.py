@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import cnllm
@@ -76,7 +77,8 @@ class Soak:
 def served(pace: float) -> Iterator[str]:
     """The simulator in another process; its address."""
     command = [sys.executable, "-m", "cnllm", "simulate", "--port", "0", "--pace", str(pace)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    top = Path(__file__).resolve().parent.parent
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=top)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

@@ -1,4 +1,4 @@
-"""Half of a character in the arguments of a call that a program made: no wire can write it, so it is mended and noted."""
+"""Half of a character in the arguments of a call that a program made: it is mended, and noted."""
 
 from __future__ import annotations
 
