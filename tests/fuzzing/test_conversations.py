@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 )
 
 import cnllm
-from cnllm import AsyncClient, Client, Message, Model, Reply, Retry, StreamCut, Text, ToolResult
+from cnllm import AsyncClient, Client, Message, Reply, Retry, StreamCut, Text, ToolResult
 from cnllm.simulator.faults import HEADER
 from cnllm.simulator.server import Server, running
 from cnllm.store import Store
@@ -306,8 +306,8 @@ def test_whatever_is_done_to_a_conversation_it_goes_on(server: Server, tmp_path:
     run_state_machine_as_test(machine(server, tmp_path), settings=unhurried)
 
 
-@pytest.mark.parametrize("model", covering(), ids=lambda model: f"{model.protocol}-{model.name}")
-def test_each_model_of_it_can_be_asked(server: Server, model: Model) -> None:
-    there = registry().resolve(model.name, protocol=model.protocol, base_url=f"{server.url}/{model.provider}")
+def test_each_model_of_it_can_be_asked(server: Server) -> None:
     with Client(registry(), api_key=KEY, retry=Retry(attempts=1)) as client:
-        assert client.call(there, "hi").text
+        for model in covering():
+            there = registry().resolve(model.name, protocol=model.protocol, base_url=f"{server.url}/{model.provider}")
+            assert client.call(there, "hi").text, (model.name, model.protocol)
