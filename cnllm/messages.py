@@ -206,7 +206,8 @@ def _part(item: Any) -> Part:
         if isinstance(where, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
             return _media(where, kind.removesuffix("_url"), extra or None)
-    if kind == "input_audio" and isinstance(sound := item.get("input_audio"), Mapping) and "data" in sound:
+    sound = item.get("input_audio")
+    if kind == "input_audio" and isinstance(sound, Mapping) and isinstance(sound.get("data"), str):
         extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
         return Media(f"audio/{sound.get('format', 'wav')}", sound["data"], None, None, extra or None)
     return Opaque(dict(item))

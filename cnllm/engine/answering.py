@@ -57,6 +57,7 @@ class Answering:
         self._said: list[str] = []
         self._thoughts: list[str] = []
         self._prose: list[str] = []
+        self._ended: list[BlockEnd] = []  # where a part stands is settled once it is known whether the answer came
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events as the reader is to see them."""
@@ -97,6 +98,9 @@ class Answering:
                 self._thoughts.append(text)
             case Restarted():
                 self._begin()
+            case BlockEnd():
+                self._ended.append(event)
+                return
             case ToolCallStart(index, _, name) if name == self._tool:
                 if self._index is None:
                     self._index = index
@@ -135,13 +139,14 @@ class Answering:
         base = self._fold.reply([])
         if self._index is not None:
             reply, extra = self._retold(base)
-            gone = (BlockEnd, ToolCallEnd, Finished)
+            gone = (ToolCallEnd, Finished)
             events = [e for e in events if not isinstance(e, gone) and not _about_finish(e, reply.finish)]
             events += extra
             events += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
             events += [ToolCallEnd(i, call) for i, call in enumerate(reply.tool_calls)]
         else:
-            reply, events = base, events[:-1]
+            ends = [e for e in events if isinstance(e, ToolCallEnd)]
+            reply, events = base, [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._ended, *ends]
         self._reply = reply
         if reply.finish == "stop":
             events += self._read(reply.text)
@@ -150,11 +155,11 @@ class Answering:
     def _retold(self, base: Reply) -> tuple[Reply, list[Event]]:
         """The reply with the answer tool's call as its text, and the events that this adds."""
         extra: list[Event] = []
-        whole = [call for call in base.tool_calls if call.name == self._tool]
-        begun = [call for call in base.incomplete if call.name == self._tool]
-        call = (whole or begun)[0]
-        text = call.raw
-        if whole and not text.strip():
+        assert self._index is not None
+        begun = self._fold.calls[self._index]  # calls stand in the order of their own indexes, not of their beginnings
+        call = self._fold.made(begun)
+        text = begun.raw
+        if call is not None and not text.strip():
             text = "{}"
             extra.append(TextDelta(text))
         others = [c for c in base.tool_calls if c.name != self._tool]
@@ -167,8 +172,8 @@ class Answering:
                 extra += self._fold.note("finish-unknown", "finish", str(self._fold.raw_finish), finish)
         if prose := "".join(self._prose).strip():
             extra += self._note("answer-prose", prose, "left out: it stands beside the call that is the answer")
-        for further in whole[1:]:
-            if further.arguments != call.arguments:
+        for further in (c for c in base.tool_calls if c.name == self._tool and c is not call):
+            if call is None or further.arguments != call.arguments:
                 extra += self._note("answer-twice", further.raw, f"left out: {self._tool} was called before")
         text = "".join(self._said) + text
         parts: list[Part] = [p for p in base.message.parts if type(p) is Reasoning]

@@ -51,7 +51,7 @@ def _mended(call: ToolCall) -> ToolCall:
     raw = str(whole(call.raw))
     if raw != call.raw:
         return replace(call, raw=raw, arguments=decode_arguments(raw)[0])
-    if raw or call.arguments is None:
+    if call.arguments is None or (raw and _is_object(raw)):
         return call
     arguments = whole(call.arguments)
     return replace(call, arguments=arguments) if type(arguments) is dict and arguments != call.arguments else call

@@ -166,6 +166,10 @@ class Fold:
         """A note among the events of what is being read."""
         self._out += self.note(code, flag, said, did, self.of.where(flag))
 
+    def made(self, call: Call) -> ToolCall | None:
+        """What a call came to at the end; None where it is no whole one."""
+        return self._made.get(id(call))
+
     @property
     def called(self) -> bool:
         return bool(self._calls.all)

@@ -61,6 +61,7 @@ def fit(
         turns = roles.gathered(turns, rules.system, ledger)
     if rules.runs == "join":
         turns = roles.joined(turns, ledger)
-    if rules.first_user:
+    alone = all(message.role in ("system", "developer") for _, message in turns)
+    if rules.first_user or (alone and rules.system in wire(model.protocol).apart):  # a request needs a turn
         turns = roles.first_user(turns, ledger)
     return [message for _, message in turns]

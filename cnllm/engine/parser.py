@@ -190,7 +190,7 @@ class StreamParser:
         """The first bytes tell whether events come or one body."""
         if self._done:
             return []
-        if self._mode == "" and not self._head and not chunk.strip(_BLANK):
+        if self._mode == "" and not self._head and not (chunk := chunk.lstrip(_BLANK)):
             return []  # blank lines that keep a connection alive, before anything else
         self._head.append(chunk)
         if self._mode == "whole":

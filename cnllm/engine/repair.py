@@ -153,6 +153,9 @@ def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
         if ToolCall in kinds and role != "assistant":
             ledger.note("call-misplaced", "messages", f"messages[{index}] by {role} calls tools", "left out")
             message = replace(message, parts=_but(message, ToolCall))
+        if Reasoning in kinds and role != "assistant":
+            ledger.note("reasoning-misplaced", "messages", f"messages[{index}] by {role} thinks", "left out")
+            message = replace(message, parts=_but(message, Reasoning))
         if role == "tool":
             more = _but(message, ToolResult)
             if any(map(says, more)):

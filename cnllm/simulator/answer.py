@@ -148,7 +148,7 @@ def _embedded(text: str) -> dict[str, Any] | None:
             return None
         try:
             found, end = decoder.raw_decode(text, start)
-        except ValueError:
+        except (ValueError, RecursionError):
             end = start + 1
         else:
             if found.get("type") == "object" and isinstance(found.get("properties"), dict):

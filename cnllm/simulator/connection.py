@@ -20,6 +20,11 @@ __all__ = ["Connection", "Host"]
 
 _NAMES = ("localhost", "127.0.0.1", "[::1]")
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
+_ERROR = (
+    b'event: error\ndata: {"type":"error","error":{"type":"server_error","code":"server_error",'
+    b'"message":"This failure was asked for."}}\n\n'
+)
+"""How an endpoint of any protocol may tell in a stream that something went wrong."""
 _PATIENCE = 2.0  # seconds in which a client that sends too much may read that it does
 
 
@@ -150,6 +155,8 @@ class Connection:
         """What a fault does when the body, or half of it, was sent; False where that is the end."""
         if "reset" in fault.kinds:
             self.reset()
+        elif "error" in fault.kinds:
+            await self.write(self.h11.Data(data=_ERROR))
         elif "comments" in fault.kinds:
             while True:
                 await asyncio.sleep(self.server.pace or 0.02)

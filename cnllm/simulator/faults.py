@@ -9,6 +9,7 @@
     x-cnllm-fault: reset                   resets it after half of the body
     x-cnllm-fault: drop                    closes it after half of the body, without the end of the last chunk
     x-cnllm-fault: cut                     ends the body properly after half of it
+    x-cnllm-fault: error                   tells of an error after half of the body, in an event, and ends it properly
     x-cnllm-fault: slow                    waits 0.2 seconds before each piece (slow=0.5: as many as said)
     x-cnllm-fault: redirect                answers 307 to /moved (redirect=URL: to there)
     x-cnllm-fault: status=503              answers that status with a plain error object
@@ -37,6 +38,7 @@ _KINDS = frozenset(
         "reset",
         "drop",
         "cut",
+        "error",
         "slow",
         "redirect",
         "status",
@@ -66,7 +68,7 @@ class Fault(Struct, frozen=True):
     @property
     def halves(self) -> bool:
         """Does it strike in the middle of the body?"""
-        return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut"})
+        return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
 
 
 def read_fault(header: str) -> Fault:

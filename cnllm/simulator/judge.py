@@ -196,9 +196,12 @@ def _room(case: Case) -> Iterator[Wrong]:
     elif room is not None and most is not None and room > most:
         message = f"invalid {path}: {room} is more than this model's {most}"
         yield Wrong("max-tokens", message, param=path, value=room)
-    budget = case.flags.reasoning.budget if case.flags.reasoning is not None else None
-    if budget is None or not budget.at or (tokens := at(case.body, budget.at)) is None:
+    reasoning = case.flags.reasoning
+    budget = reasoning.budget if reasoning is not None else None
+    if reasoning is None or budget is None or not budget.at or (tokens := at(case.body, budget.at)) is None:
         return
+    if any(patch is not None and at(patch.set, budget.at) == tokens for patch in (reasoning.off, reasoning.on)):
+        return  # no number of tokens, but the endpoint's word for off or on
     if type(tokens) is not int or _bound_broken(tokens, budget.min, budget.max):
         message = f"invalid {budget.at}: {_bound_broken(tokens, budget.min, budget.max) or 'not an integer'}"
         yield Wrong("param", message, param=budget.at, value=tokens)

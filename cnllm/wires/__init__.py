@@ -36,6 +36,7 @@ class Wire(Struct, frozen=True):
     `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
     its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
     `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
+    `apart`: with these places of a system message it stands beside the turns, and is none of them.
     """
 
     write: Callable[[Ask, Flags], dict[str, Any]]
@@ -45,6 +46,7 @@ class Wire(Struct, frozen=True):
     ordered: bool = True
     arrays: bool = False
     lists: tuple[str, ...] = ()
+    apart: tuple[str | None, ...] = ()
 
 
 @cache

@@ -6,4 +6,6 @@ from cnllm.wires.gemini_write import write
 
 __all__ = ["WIRE"]
 
-WIRE = Wire(write=write, chunk=chunk, turns="contents", quick=quick, arrays=True, lists=("stop",))
+WIRE = Wire(
+    write=write, chunk=chunk, turns="contents", quick=quick, arrays=True, lists=("stop",), apart=(None, "any", "first")
+)

@@ -6,4 +6,4 @@ from cnllm.wires.messages_write import write
 
 __all__ = ["WIRE"]
 
-WIRE = Wire(write=write, chunk=chunk, turns="messages", quick=quick)
+WIRE = Wire(write=write, chunk=chunk, turns="messages", quick=quick, apart=(None, "any", "first"))

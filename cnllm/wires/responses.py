@@ -6,4 +6,4 @@ from cnllm.wires.responses_write import write
 
 __all__ = ["WIRE"]
 
-WIRE = Wire(write=write, chunk=chunk, turns="input", quick=quick)
+WIRE = Wire(write=write, chunk=chunk, turns="input", quick=quick, apart=("first",))

@@ -175,6 +175,7 @@ BAD: dict[tuple[str, str], type[cnllm.CnllmError]] = {
     ("stream", "reset"): StreamCut,
     ("stream", "drop"): StreamCut,
     ("stream", "cut"): StreamCut,
+    ("stream", "error"): cnllm.EndpointError,
     ("stream", "redirect"): cnllm.EndpointError,
     ("stream", "status=500"): cnllm.EndpointError,
 }

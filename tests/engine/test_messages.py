@@ -365,3 +365,11 @@ def test_a_body_may_be_changed_without_the_messages_changing(plain: cnllm.Model,
         message["content"] = "changed"
         message.pop("tool_calls", None)
     assert msgspec.json.encode(said) == before
+
+
+@pytest.mark.parametrize("data", [[""], None, 1, {}])
+def test_a_sound_whose_bytes_are_no_text_is_a_block_that_nobody_knows(data: Any) -> None:
+    part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+    message = Message.from_dict({"role": "user", "content": [part]})
+    assert message.parts == (Opaque(part),)
+    assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message

@@ -594,3 +594,16 @@ def work(model: cnllm.Model, unit: bytes, count: int, size: int) -> int:
 )
 def test_four_times_the_stream_is_about_four_times_the_work(plain: cnllm.Model, unit: bytes, size: int) -> None:
     assert work(plain, unit, 400, size) < 6 * work(plain, unit, 100, size)
+
+
+@pytest.mark.parametrize("start", [b"\n\xef\xbb\xbf", b" \r\n\xef\xbb\xbf", b"  ", b"\n\n"])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(
+    plain: cnllm.Model, start: bytes, size: int
+) -> None:
+    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    content = start + chunk
+    parser = engine.StreamParser(plain)
+    for at in range(0, len(content), size):
+        parser.feed(content[at : at + size])
+    assert parser.close().text == "hi"

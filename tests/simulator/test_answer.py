@@ -195,3 +195,8 @@ def test_what_was_said_before_counts_as_cached() -> None:
 
 def test_the_registry_of_these_tests_is_whole() -> None:
     assert len(REGISTRY.names()) == 13
+
+
+def test_a_prompt_that_begins_a_schema_and_never_ends_it_is_answered() -> None:
+    prompt = 'as json: {"type":' + "[" * 5000
+    assert "Simulated answer" in choice("plain/m", ask(prompt))["message"]["content"]

@@ -32,6 +32,8 @@ _BEGUN = re.compile(
     r"(?:\s{0,2}=\s{0,2}[\"']?[\w.:/@-]{0,128}[\"']?\s{0,4}"
     rf"|(?:{_ATTRIBUTE}){{0,8}}\s{{0,4}}(?:[\w:.-]{{1,64}}\s{{0,2}}(?:=\s{{0,2}}(?:\"[^\"]{{0,512}}|'[^']{{0,512}})?)?)?/?)\Z"
 )
+_NAME = re.compile(r"[\"']?[\w:./@-]{1,128}[\"']?\s{0,4}")
+"""What `_BEGUN` waits for to become whole: anything else is no call, whether it came at once or in pieces."""
 _HEADLESS = re.compile(rf"(?:<[\s{re.escape(BARS)}\w.:-]{{0,100}})?\Z")
 
 
@@ -112,7 +114,7 @@ def tail(text: str, word: str, prefix: str) -> bool | None:
         return False
     whole = _pattern((word,), prefix).match(text.lstrip())
     if whole:
-        return bool(whole["set"] or whole["attributes"])
+        return bool(whole["attributes"] or (whole["set"] and _NAME.fullmatch(whole["set"])))
     return None if _BEGUN.match(text, at) else False
 
 

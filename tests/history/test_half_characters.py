@@ -1,0 +1,26 @@
+"""Half of a character in the arguments of a call that a program made: it is mended, and noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from cnllm import Message, Text, ToolCall, engine
+
+from .support import BUILTIN
+
+MODELS = {
+    "openai-chat": "deepseek/deepseek-chat",
+    "anthropic-messages": "anthropic/claude",
+    "gemini": "google/gemini-2.5-pro",
+    "openai-responses": "openai/gpt-5.1",
+}
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+@pytest.mark.parametrize("raw", ["", "no JSON", '{"q":', "[1]"])
+def test_it_is_mended_whatever_stands_beside_it(protocol: str, raw: str) -> None:
+    model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
+    turn = Message("assistant", [ToolCall("call_1", "search", {"q": "\ude00a"}, raw)])
+    plan = engine.build_request(model, [turn, Message("user", [Text("and?")])])
+    assert "\ufffda" in plan.content.decode()
+    assert "text-mended" in [note.code for note in plan.notes]

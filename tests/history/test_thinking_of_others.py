@@ -1,0 +1,31 @@
+"""Thinking in a turn that is no model's: an edited or converted history may hold it, and no endpoint takes it."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from cnllm import Message, Reasoning, Text, engine
+from cnllm.simulator.transport import respond
+
+from .support import BUILTIN
+
+MODELS = {
+    "openai-chat": "deepseek/deepseek-chat",
+    "anthropic-messages": "anthropic/claude",
+    "gemini": "google/gemini-2.5-pro",
+    "openai-responses": "openai/gpt-5.1",
+}
+
+
+@pytest.mark.parametrize("protocol", MODELS)
+@pytest.mark.parametrize("role", ["user", "system"])
+def test_it_is_left_out_and_noted(protocol: str, role: str) -> None:
+    model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
+    messages = [Message(role, [Reasoning("hm, secretly"), Text("hi")]), Message("user", [Text("and?")])]
+    plan = engine.build_request(model, messages)
+    assert b"secretly" not in plan.content
+    assert [note.said for note in plan.notes if note.code == "reasoning-misplaced"] == [f"messages[0] by {role} thinks"]
+    answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+    assert answered.status == 200, plan.body

@@ -1,0 +1,37 @@
+"""An opening tag begins a call if what it names could be a name: the same at once and in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cnllm.leaks.filter import Filter, Found
+
+from .rules import FUNCTION_BARE
+
+
+def read(pieces: Sequence[str]) -> tuple[str, list[Found]]:
+    """The text that goes past, and what was a block."""
+    said: list[str] = []
+    found: list[Found] = []
+    filter_ = Filter([FUNCTION_BARE], None, said, said.append, found.append, trims=True)
+    for piece in pieces:
+        filter_.feed(piece)
+    filter_.close()
+    return "".join(said), found
+
+
+@pytest.mark.parametrize(
+    "text", ["<function=|>", "<function=\u009f>", "<function=a b c d>", "a <function=(x)> b", '<function="a|>']
+)
+def test_what_is_no_name_begins_no_call_whether_it_comes_at_once_or_in_pieces(text: str) -> None:
+    assert read([text]) == read(list(text)) == (text, [])
+
+
+@pytest.mark.parametrize("name", ["search", "a.b-c:d/e@f", '"search"', "'search'", " Größe"])
+def test_what_is_one_does(name: str) -> None:
+    text = f"<function={name}><parameter=q>1</parameter></function>"
+    (rest, (found,)), again = read([text]), read(list(text))
+    assert (rest, again) == ("", ("", [found]))
+    assert found.taken
