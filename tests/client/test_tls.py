@@ -8,25 +8,32 @@ import pytest
 
 import cnllm
 
+from . import certificate
 from .conftest import Make
 from .peer import DONE, Again, Peer, Stay, Step, delta, head, piece, reply, said, stream, texts, usage
 from .support import ONCE, SOON, at, drained, folds
 
-FOLDER = Path(__file__).with_name("tls")
 TEXT = [*texts("The sky", " is blue."), delta(finish="stop"), usage(), DONE]
 
 
 @pytest.fixture(scope="module")
-def server() -> ssl.SSLContext:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("tls")
+    certificate.make(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(FOLDER / "cert.pem", FOLDER / "key.pem")
+    made.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     return made
 
 
 @pytest.fixture
-def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def trusted(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Only on this fixture's word: no system knows this certificate."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(FOLDER / "cert.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "cert.pem"))
 
 
 @pytest.mark.usefixtures("trusted")
@@ -81,12 +88,12 @@ def test_a_stream_that_stalls_keeps_what_came(make: Make, server: ssl.SSLContext
     assert caught.value.reply.text == "The sky"
 
 
-def test_whom_to_trust_is_what_httpx_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whom_to_trust_is_what_httpx_says(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """The system's list, a file or a folder: the same certificates, and the same strictness."""
     pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
     from cnllm.transports.trust import context
 
-    for name, value in (("", ""), ("SSL_CERT_FILE", str(FOLDER / "cert.pem")), ("SSL_CERT_DIR", str(FOLDER))):
+    for name, value in (("", ""), ("SSL_CERT_FILE", str(folder / "cert.pem")), ("SSL_CERT_DIR", str(folder))):
         if name:
             monkeypatch.setenv(name, value)
         ours, theirs = context(), httpx.create_ssl_context()
