@@ -160,8 +160,8 @@ class Answering:
         call = self._fold.made(begun)
         text = begun.raw
         if call is not None and not text.strip():
-            text = "{}"
-            extra.append(TextDelta(text))
+            text += "{}"  # behind the blanks that were delivered
+            extra.append(TextDelta("{}"))
         others = [c for c in base.tool_calls if c.name != self._tool]
         incomplete = [c for c in base.incomplete if c.name != self._tool]
         finish: Finish = base.finish
