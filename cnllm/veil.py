@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from cnllm.redact import redact
@@ -28,11 +29,19 @@ def _veil(record: Any) -> bool:
     return True
 
 
+@cache
+def _listener() -> Any:
+    import logging
+
+    return logging.getLogger("httpcore")
+
+
 def over(secrets: Callable[[], Iterable[str]]) -> None:
     """From now on these are in no line of theirs. They are asked for only where such lines are written at all."""
-    logging = sys.modules.get("logging")
-    if logging is None or not logging.getLogger("httpcore").isEnabledFor(_DEBUG):
+    if "logging" not in sys.modules or not _listener().isEnabledFor(_DEBUG):
         return
+    import logging
+
     _known.update(dict.fromkeys(secrets()))
     for old in list(_known)[:-_MOST]:
         _known.pop(old, None)

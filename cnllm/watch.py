@@ -15,6 +15,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -155,13 +156,19 @@ def watching(on_event: OnEvent | None) -> Watch | None:
 
 def _listening(level: int) -> Any:
     """The logger where somebody listens at this level, else None: who has not imported logging has set none up."""
-    logging = sys.modules.get("logging")
-    if logging is None:
+    if "logging" not in sys.modules:
         return None
-    log = logging.getLogger("cnllm.client")
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
+    log = _log()
     return log if log.isEnabledFor(level) else None
+
+
+@cache
+def _log() -> Any:
+    import logging
+
+    log = logging.getLogger("cnllm.client")
+    log.addHandler(logging.NullHandler())
+    return log
 
 
 def loop_ended(on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -39,13 +40,36 @@ def looked_for(
     over what each rule does. With `prompted` calls were asked for as text.
     """
     known = rules_of(flags.leaks or ()) if prompted else flags.leaks or ()
-    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
-    rules = [rule for rule in rules if rule.then != "keep"]
-    if not rules:
+    wanted = _wanted(_Declared(known), then)
+    if wanted is None:
         return None
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    return TextCalls(rules, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks")
+    return TextCalls(*wanted, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks")
+
+
+class _Declared:
+    """Rules as a model's flags hold them, told apart by identity: they stay the same ones, and cannot be hashed."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: Sequence[Leak]) -> None:
+        self.rules = rules
+
+    def __hash__(self) -> int:
+        return id(self.rules)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Declared and other.rules is self.rules
+
+
+@lru_cache(maxsize=256)
+def _wanted(declared: _Declared, then: Then | None) -> tuple[list[Leak], Markers] | None:
+    """The rules that hold, `then` over what each of them does, and their openers; None where none holds."""
+    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in declared.rules]
+    rules = [rule for rule in rules if rule.then != "keep"]
+    openers = dict.fromkeys(opener for rule in rules for opener in rule.open)
+    return (rules, Markers.of(tuple(openers))) if rules else None
 
 
 class TextCalls:
@@ -58,6 +82,7 @@ class TextCalls:
     def __init__(
         self,
         rules: list[Leak],
+        markers: Markers,
         tools: Mapping[str, Any] | None,
         sentences: Mapping[str, str],
         prompt: str | None,
@@ -65,7 +90,7 @@ class TextCalls:
     ) -> None:
         self._flag = flag  # that is behind what is looked for
         self._rules = rules
-        self._markers = Markers.of(tuple(dict.fromkeys(opener for rule in rules for opener in rule.open)))
+        self._markers = markers
         self._tools = tools
         self._sentences = sentences
         self._prompt = prompt
