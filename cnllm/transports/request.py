@@ -11,9 +11,8 @@ from cnllm.transports.common import headers_of
 
 __all__ = ["written"]
 
-_FIELDS = re.compile(
-    r"(?:[!#$%&'*+\-.^_`|~0-9a-zA-Z]+\0(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?\n)*"  # names and values
-).fullmatch
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+").fullmatch
+_VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?").fullmatch
 _FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 
 
@@ -22,14 +21,12 @@ def written(plan: Plan, to: Address) -> bytes | None:
 
     None when the caller sets a header that changes how the message is framed, which is left to httpx.
     """
-    headers = headers_of(plan)
-    fields = "".join([f"{name}\0{value}\n" for name, value in headers.items()])
-    if not _FIELDS(fields):
-        raise words.unsendable(plan)
-    if not _FRAMING.isdisjoint(map(str.lower, headers)):
-        return None
-    fields = fields.replace("\0", ": ").replace("\n", "\r\n")
-    head = (
-        f"{plan.method} {to.target} HTTP/1.1\r\nhost: {to.name}\r\n{fields}content-length: {len(plan.content)}\r\n\r\n"
-    )
-    return head.encode("ascii")
+    lines = [f"{plan.method} {to.target} HTTP/1.1\r\nhost: {to.name}\r\n"]
+    for name, value in headers_of(plan).items():
+        if not (_NAME(name) and _VALUE(value)):
+            raise words.unsendable(plan)
+        if name.lower() in _FRAMING:
+            return None
+        lines.append(f"{name}: {value}\r\n")
+    lines.append(f"content-length: {len(plan.content)}\r\n\r\n")
+    return "".join(lines).encode("ascii")

@@ -33,7 +33,18 @@ def test_a_key_that_no_header_can_carry(make: Make, case: str) -> None:
         assert spelling not in shown
 
 
-@pytest.mark.parametrize("headers", [{"x-mine": "é\n"}, {"x-mine": "天"}, {"x mine": "a"}, {"x-mine": "a\r\nx: b"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-mine": "é\n"},
+        {"x-mine": "天"},
+        {"x mine": "a"},
+        {"x-mine": "a\r\nx: b"},
+        {"x-mine": "a\nx\0b"},
+        {"x-mine": "a\0b"},
+        {"x-mine\0a\nx": "b"},
+    ],
+)
 def test_a_header_that_cannot_be_one(make: Make, headers: dict[str, str]) -> None:
     with Peer([reply()]) as peer, pytest.raises(cnllm.TransportError, match="header") as caught:
         make(retry=QUICK).call(at(peer), extra_headers=headers)
