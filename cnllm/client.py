@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from cnllm import redact, secrets, tiers, veil
 from cnllm.engine.plan import Plan, build_request
-from cnllm.engine.steps import Call, Drain, Excess, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.messages import as_messages
 from cnllm.model import Model
@@ -284,13 +283,14 @@ class _Run:
         except TransportError as error:
             return error
 
-    def _read_all(self, most: int | None) -> Any:
-        read = _Read(most)
+    def _read_all(self, most: int) -> Any:
+        pieces: list[bytes] = []
         try:
             for chunk in self._body:
-                if read.enough(chunk):
+                pieces.append(chunk)
+                if (most := most - len(chunk)) < 0:
                     break
-            return read.done(self._secrets)
+            return secrets.without(self._secrets, b"".join(pieces))
         except TransportError as error:
             return error
         finally:
@@ -300,25 +300,6 @@ class _Run:
         body, self._body = self._body, None
         if hasattr(body, "close"):
             body.close()
-
-
-class _Read:
-    """A body's pieces, as many as may be."""
-
-    def __init__(self, most: int | None) -> None:
-        self._pieces: list[bytes] = []
-        self._room = sys.maxsize if most is None else most
-
-    def enough(self, chunk: bytes) -> bool:
-        """One piece more. True: it has no more room."""
-        self._pieces.append(chunk)
-        self._room -= len(chunk)
-        return self._room < 0
-
-    def done(self, hidden: tuple[str, ...]) -> bytes | Excess:
-        """What was read, without the secrets."""
-        body = secrets.without(hidden, b"".join(self._pieces))
-        return Excess(body) if self._room < 0 else body
 
 
 def _retries(watch: Watch | None, step: Sleep, hidden: tuple[str, ...]) -> None:
@@ -550,13 +531,14 @@ class _AsyncRun:
         except TransportError as error:
             return error
 
-    async def _read_all(self, most: int | None) -> Any:
-        read = _Read(most)
+    async def _read_all(self, most: int) -> Any:
+        pieces: list[bytes] = []
         try:
             async for chunk in self._body:
-                if read.enough(chunk):
+                pieces.append(chunk)
+                if (most := most - len(chunk)) < 0:
                     break
-            return read.done(self._secrets)
+            return secrets.without(self._secrets, b"".join(pieces))
         except TransportError as error:
             return error
         finally:

@@ -61,9 +61,9 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     if role not in _ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
-    if (by is not None and not isinstance(by, str)) or (name is not None and not isinstance(name, str)):
-        key, wrong = ("name", name) if by is None or isinstance(by, str) else ("by", by)
-        raise TypeError(f"{key} is {type(wrong).__name__}, a string is meant")
+    for key, value in (("by", by), ("name", name)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{key} is {type(value).__name__}, a string is meant")
     extra = None if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
     parts = _flat_parts(role, data)
     if data.get("parts") is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from msgspec import Struct
 
 __all__ = ["Limits", "Retry", "Timeouts"]
@@ -43,6 +45,16 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     max_reply_bytes: int | None = 128 * _MIB
     max_event_bytes: int | None = 64 * _MIB
+
+    @property
+    def reply(self) -> int:
+        """The first as a number of bytes, which nothing reaches where there is no bound."""
+        return sys.maxsize if self.max_reply_bytes is None else self.max_reply_bytes
+
+    @property
+    def event(self) -> int:
+        """The second."""
+        return sys.maxsize if self.max_event_bytes is None else self.max_event_bytes
 
     @staticmethod
     def of(given: Limits | None) -> Limits:

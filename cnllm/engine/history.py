@@ -31,6 +31,7 @@ def fit(
     `tools` are those offered with the request; their schemas tell which arguments were encoded twice. `pictured`: is
     there a picture or a sound in any message?
     """
+    spoken_by = wire(model.protocol)
     rules = flags.messages or Messages()
     calling = flags.tools or Tools()
     turns = repair.apart(list(enumerate(messages)), ledger)
@@ -48,7 +49,7 @@ def fit(
     turns = repair.heard(replay.unsealed(turns, model, ledger), ledger)
     turns = replay.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.full(turns, ledger)
-    if wire(model.protocol).ordered:
+    if spoken_by.ordered:
         turns = repair.calls_last(turns, ledger)
     if not turns:
         said = f"{len(messages)} messages that say nothing"
@@ -62,6 +63,6 @@ def fit(
     if rules.runs == "join":
         turns = roles.joined(turns, ledger)
     alone = all(message.role in ("system", "developer") for _, message in turns)
-    if rules.first_user or (alone and rules.system in wire(model.protocol).apart):  # a request needs a turn
+    if rules.first_user or (alone and rules.system in spoken_by.apart):  # a request needs a turn
         turns = roles.first_user(turns, ledger)
     return [message for _, message in turns]

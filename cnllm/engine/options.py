@@ -74,17 +74,15 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
                 given[name] = _over(call[name], _mapping(given[name], name))
         given = {**defaults, **given}
         fields["defaults"] = frozenset(defaults)
-    params = fields["params"] = {}
+    fields["params"] = {name: _listed(given[name]) for name in _PARAMS if name in given}
     for name, value in given.items():
-        if name in _PARAMS:
-            params[name] = list(value) if type(value) is tuple else value
-        elif name in _READERS:
+        if name in _READERS:
             fields[name] = _READERS[name](value)
         elif name == "tool_choice":
             fields["choice"], fields["chosen"] = _choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
-        elif name not in _TRANSPORT:
+        elif name not in _KNOWN:
             raise TypeError(
                 f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
             )
@@ -104,6 +102,10 @@ def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     blend(out, under)
     blend(out, said)
     return out
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if type(value) is tuple else value
 
 
 def _reasoning(value: Any) -> str | int:

@@ -84,7 +84,7 @@ class StreamParser:
         limits: Limits | None = None,
     ) -> None:
         self._limits = limits = limits or (plan.limits if plan is not None else Limits())
-        self._room = sys.maxsize if limits.max_reply_bytes is None else limits.max_reply_bytes  # bytes that may come
+        self._room = limits.reply  # bytes that may come
         self._over: str | None = None  # the limit that was reached
         flags = plan.flags if plan is not None else model.flags
         model = plan.model if plan is not None else model
@@ -97,7 +97,7 @@ class StreamParser:
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
-        self._frames: Frames | Elements = Frames(self._longest_event)
+        self._frames: Frames | Elements = Frames(limits.event)
         self._arrays = spoken.arrays
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
@@ -128,11 +128,6 @@ class StreamParser:
     def done(self) -> bool:
         """The stream has said that it is over, or has said too much: no need to read on."""
         return self._done
-
-    @property
-    def _longest_event(self) -> int:
-        most = self._limits.max_event_bytes
-        return sys.maxsize if most is None else most
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that these bytes cause. Never raises; after the end, bytes are ignored."""
@@ -210,7 +205,7 @@ class StreamParser:
         """What the first bytes are; where the wire has such a thing, an array of chunks counts as a stream of them."""
         mode = _looks(head, over=over)
         if mode == "whole" and self._arrays and head.removeprefix(_BOM).lstrip(_BLANK)[:1] == b"[":
-            self._frames = Elements(self._longest_event)
+            self._frames = Elements(self._limits.event)
             return "sse"
         return mode
 
@@ -300,27 +295,21 @@ class StreamParser:
         return [*before, *(out if self._answering is None else self._answering.events(out))]
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
-        """The last bytes that there is room for."""
+        """The last bytes that there is room for. Of a refusal they are enough."""
         if self._done:
             return []
         chunk = chunk[: self._room]
-        self._room = len(chunk)
-        out = self.feed(chunk)
-        return out if self._done else [*out, *self.cut_short()]
+        out = self._feed_again(chunk)
+        if self._done or (self._mode == "whole" and self._status >= 300):
+            return [*out, *self.end()]
+        last: list[Event] = []
+        self._exceeded("max_reply_bytes", last)
+        return [*out, *(last if self._answering is None else self._answering.events(last))]
 
     def _feed_again(self, chunk: bytes) -> list[Event]:
         """Bytes that were counted already."""
-        self._room += len(chunk)
+        self._room = max(self._room, 0) + len(chunk)
         return self.feed(chunk)
-
-    def cut_short(self) -> list[Event]:
-        """More would have come than there is room for, and was not read: the last events. Of a refusal, what came is
-        enough."""
-        if self._done or (self._mode == "whole" and self._status >= 300):
-            return self.end()
-        out: list[Event] = []
-        self._exceeded("max_reply_bytes", out)
-        return out if self._answering is None else self._answering.events(out)
 
     def _exceeded(self, limit: str, out: list[Event]) -> None:
         """Nothing of what is unfinished is kept."""

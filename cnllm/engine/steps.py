@@ -4,7 +4,7 @@ Everything that is decided about a call (retry, waiting, recovery of a cut strea
 `AsyncClient` only do what is yielded:
 
     Send(plan)      → (status, headers), or the TransportError that happened
-    ReadAll(most)   → the rest of the body, an `Excess` if it has more bytes than that, or the TransportError
+    ReadAll(most)   → the rest of the body, no more than a piece beyond that many bytes, or the TransportError
     Hurry(seconds)  → None; from now on reading ends after so many seconds
     Drain()         → None; the rest of the body is of no interest, but a connection read to its end can be used again
     Sleep(seconds)  → None; `why` it is tried again after that
@@ -41,7 +41,7 @@ from cnllm.types import (
     ToolCallEnd,
 )
 
-__all__ = ["Call", "Drain", "Excess", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
+__all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
 _AGAIN = 3  # whole calls after a cut stream
@@ -57,15 +57,9 @@ class Send(Struct, frozen=True):
 
 
 class ReadAll(Struct, frozen=True):
-    """Read the rest of the body, and no more than a piece beyond `most` bytes of it."""
+    """Read the rest of the body, and no more than a piece beyond `most` bytes of it: the parser tells that."""
 
-    most: int | None
-
-
-class Excess(Struct, frozen=True):
-    """The beginning of a body that has too many bytes."""
-
-    content: bytes
+    most: int
 
 
 class Hurry(Struct, frozen=True):
@@ -151,7 +145,7 @@ class Call:
             if isinstance(head, TransportError):
                 error = head
             else:
-                body = yield ReadAll(self.plan.limits.max_reply_bytes)
+                body = yield ReadAll(self.plan.limits.reply)
                 if isinstance(body, TransportError):
                     raise body
                 try:
@@ -161,18 +155,10 @@ class Call:
                     error = failed
             yield Sleep(self._wait(error, tries), error)
 
-    def _parsed(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> Reply:
-        self._fed(status, headers, body)
-        assert self.parser is not None
-        return self.parser.close()
-
-    def _fed(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> list[Event]:
-        """The events of a body that was read, up to its end."""
+    def _parsed(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
-        if type(body) is Excess:
-            return [*parser.feed(body.content), *parser.cut_short()]
-        assert type(body) is bytes
-        return [*parser.feed(body), *parser.end()]
+        parser.feed(body)
+        return parser.close()
 
     def _wait(self, error: CnllmError, tries: int) -> float:
         """Seconds until the next try; raises the error when there is to be none."""
@@ -223,7 +209,7 @@ class Call:
                     raise head
                 status, headers = head
                 if status >= 300 or not self.plan.stream:
-                    body = yield ReadAll(self.plan.limits.max_reply_bytes)
+                    body = yield ReadAll(self.plan.limits.reply)
                     if isinstance(body, TransportError):
                         tries = self._retry.attempts
                         raise body
@@ -234,11 +220,11 @@ class Call:
                     raise
                 yield Sleep(self._wait(error, tries), error)
 
-    def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes | Excess) -> Steps:
-        events = self._fed(status, headers, body)
-        assert self.parser is not None
+    def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
+        self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
+        events = [*parser.feed(body), *parser.end()]
         try:
-            reply = self.parser.close()
+            reply = parser.close()
         except EndpointError as error:
             if status < 300 and not error.retryable:
                 self._delivered = True

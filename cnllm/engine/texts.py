@@ -39,8 +39,7 @@ def looked_for(
     `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
     over what each rule does. With `prompted` calls were asked for as text.
     """
-    known = rules_of(flags.leaks or ()) if prompted else flags.leaks or ()
-    wanted = _wanted(_Declared(known), then)
+    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted)
     if wanted is None:
         return None
     short = {long: name for name, long in renamed.items()}
@@ -64,9 +63,10 @@ class _Declared:
 
 
 @lru_cache(maxsize=256)
-def _wanted(declared: _Declared, then: Then | None) -> tuple[list[Leak], Markers] | None:
+def _wanted(declared: _Declared, then: Then | None, prompted: bool) -> tuple[list[Leak], Markers] | None:
     """The rules that hold, `then` over what each of them does, and their openers; None where none holds."""
-    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in declared.rules]
+    known = rules_of(declared.rules) if prompted else declared.rules
+    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
     rules = [rule for rule in rules if rule.then != "keep"]
     openers = dict.fromkeys(opener for rule in rules for opener in rule.open)
     return (rules, Markers.of(tuple(openers))) if rules else None

@@ -114,7 +114,7 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
 
 def as_tool(item: Any, where: str) -> Tool:
     """One item as a Tool; `where` names it in errors."""
-    if type(item) is dict or isinstance(item, Mapping):
+    if _is_table(item):
         return _defined(item, where)
     if isinstance(item, Tool):
         return item
@@ -135,6 +135,7 @@ _WRAPPING = {"type", "function"}
 
 
 def _is_table(value: Any) -> bool:
+    """A mapping. Nearly always it is a dict, which is told much sooner."""
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -155,10 +156,8 @@ def _defined(item: Mapping[str, Any], where: str) -> Tool:
     if schema is not None and not _is_table(schema):
         raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
     parameters = None if schema is None else dict(schema)
-    extra = None
-    if said is not item:
-        if item.keys() != _WRAPPING:
-            extra = {key: value for key, value in item.items() if key not in _WRAPPING} or None
-    elif "cache_control" in item:
-        extra = {"cache_control": item["cache_control"]}
+    if said is item:
+        extra = {"cache_control": item["cache_control"]} if "cache_control" in item else None
+    else:
+        extra = {key: value for key, value in item.items() if key not in _WRAPPING} or None
     return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"), extra=extra)
