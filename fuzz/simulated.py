@@ -10,9 +10,10 @@ from cnllm import engine
 from cnllm.model import Model
 from cnllm.simulator.transport import respond
 
-from .models import SCHEMA, TOOLS
+from .given import pack
+from .models import SCHEMA, TOOLS, covering
 
-__all__ = ["answers"]
+__all__ = ["packed"]
 
 _ASKED: tuple[tuple[int, dict[str, Any]], ...] = (
     (1, {}),
@@ -21,8 +22,17 @@ _ASKED: tuple[tuple[int, dict[str, Any]], ...] = (
 )
 
 
-def answers(model: Model, *, stream: bool) -> Iterator[tuple[int, bytes]]:
-    """The bytes of some answers, each with the mode that asks for it (see `fuzz.models.request`)."""
+def packed(*, stream: bool) -> list[bytes]:
+    """Some answers of each of the models, as inputs of a target."""
+    return [
+        pack(content, which=which, mode=mode, how=0, most=which, seed=which)
+        for which, model in enumerate(covering())
+        for mode, content in _answers(model, stream)
+    ]
+
+
+def _answers(model: Model, stream: bool) -> Iterator[tuple[int, bytes]]:
+    """The bytes, each with the mode that asks for it (see `fuzz.models.request`)."""
     for mode, options in _ASKED:
         plan = engine.build_request(model, "Hi. Do it in parallel.", stream=stream, **options)
         answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))

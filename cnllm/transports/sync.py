@@ -195,28 +195,33 @@ class _Body:
                 raise words.broke(fault)
             reader = connection.reader
             if not reader.more:
-                try:
-                    if self._left is None:
-                        connection.wait(self._idle)
-                        data = connection.plug.recv(_SIZE)
-                    else:
-                        data = self._last(connection, self._left)
-                except TimeoutError as error:
-                    self.close()
-                    if self._left is not None:
-                        raise StopIteration from None
-                    raise words.fell_silent(self._idle) from error
-                except OSError as error:
-                    reader.lose(str(error) or type(error).__name__)
-                    data = b""
-                if data:
-                    reader.feed(data)
-                else:
-                    reader.end()
+                self._receive(connection)
             data = reader.take()
             self._settle(connection)
             if data:
                 return data
+
+    def _receive(self, connection: Connection) -> None:
+        """One read, for the reader."""
+        reader = connection.reader
+        try:
+            if self._left is None:
+                connection.wait(self._idle)
+                data = connection.plug.recv(_SIZE)
+            else:
+                data = self._last(connection, self._left)
+        except TimeoutError as error:
+            self.close()
+            if self._left is not None:
+                raise StopIteration from None
+            raise words.fell_silent(self._idle) from error
+        except OSError as error:
+            reader.lose(str(error) or type(error).__name__)
+            data = b""
+        if data:
+            reader.feed(data)
+        else:
+            reader.end()
 
     def _last(self, connection: Connection, left: float) -> bytes:
         """A read that ends in time."""

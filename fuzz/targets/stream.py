@@ -10,7 +10,7 @@ from cnllm.model import Model
 from ..given import given, pack
 from ..models import TOOLS, covering
 from ..outcome import believed, outcome, sound
-from ..simulated import answers
+from ..simulated import packed
 from ..spent import bounded
 
 _STATUS = (200, 200, 200, 200, 200, 200, 201, 400, 429, 503)
@@ -67,10 +67,6 @@ def _streams(body: bytes) -> bool:
 
 def seeds() -> list[bytes]:
     """What the simulator streams as each of the models, and hand-made odds and ends."""
-    out = []
-    for which, model in enumerate(covering()):
-        for mode, content in answers(model, stream=True):
-            out.append(pack(content, which=which, mode=mode, how=0, most=which, seed=which))
     odd = (
         b'data: {"error":{"message":"overloaded","type":"server_error","code":"503"}}\n\n',
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
@@ -80,4 +76,4 @@ def seeds() -> list[bytes]:
         b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"search",'
         b'"arguments":"{}"}},{"index":1,"function":{"arguments":"{"}}]}}]}\n\ndata: [DONE]\n\n',
     )
-    return [*out, *(pack(body, which=n, mode=n) for n, body in enumerate(odd))]
+    return [*packed(stream=True), *(pack(body, which=n, mode=n) for n, body in enumerate(odd))]

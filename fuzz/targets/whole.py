@@ -7,9 +7,9 @@ import msgspec
 from cnllm import EndpointError, Message, StreamCut, engine
 
 from ..given import given, pack
-from ..models import TOOLS, covering, request
+from ..models import TOOLS, request
 from ..outcome import outcome, sound
-from ..simulated import answers
+from ..simulated import packed
 from ..spent import bounded
 from .stream import _HEADERS, _STATUS, chosen
 
@@ -40,10 +40,6 @@ def check(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """What the simulator answers as each of the models, and refusals."""
-    out = []
-    for which, model in enumerate(covering()):
-        for mode, content in answers(model, stream=False):
-            out.append(pack(content, which=which, mode=mode, how=0, most=which, seed=which))
     refused = (
         b'{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}',
         b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
@@ -52,4 +48,4 @@ def seeds() -> list[bytes]:
         b'{"base_resp":{"status_code":1004,"status_msg":"login fail"}}',
         b"upstream connect error",
     )
-    return [*out, *(pack(body, which=n * 7, mode=n, how=7 + n % 3) for n, body in enumerate(refused))]
+    return [*packed(stream=False), *(pack(body, which=n * 7, mode=n, how=7 + n % 3) for n, body in enumerate(refused))]

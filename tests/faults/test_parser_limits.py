@@ -53,7 +53,8 @@ def read(content: bytes, cuts: list[int], limits: Limits, protocol: str = "opena
         reply = parser.close()
     except cnllm.CnllmError as error:
         said = (type(error), getattr(error, "limit", None), str(error))
-        reply = error.reply  # type: ignore[assignment]
+        assert error.reply is not None
+        reply = error.reply
     folds(events, reply)
     assert not (reply.finish == "cut" and reply.tool_calls)
     return said, reply.text, reply.finish, reply.tool_calls, reply.incomplete, reply.usage
