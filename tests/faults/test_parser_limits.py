@@ -49,12 +49,13 @@ def read(content: bytes, cuts: list[int], limits: Limits, protocol: str = "opena
         at = cut
     events += parser.end()
     said = None
+    reply: cnllm.Reply | None
     try:
         reply = parser.close()
     except cnllm.CnllmError as error:
         said = (type(error), getattr(error, "limit", None), str(error))
-        assert error.reply is not None
         reply = error.reply
+    assert reply is not None
     folds(events, reply)
     assert not (reply.finish == "cut" and reply.tool_calls)
     return said, reply.text, reply.finish, reply.tool_calls, reply.incomplete, reply.usage
