@@ -50,7 +50,7 @@ class AsyncFast:
         await here.enter()
         wire: Wire | None = None
         try:
-            wire = here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
             await _ask(wire, head, plan, to.host)
         except BaseException:
             here.leave(wire, False)
@@ -66,7 +66,7 @@ class AsyncFast:
         await here.enter()
         wire: Wire | None = None
         try:
-            wire = here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
         finally:
             here.leave(wire, wire is not None)
 

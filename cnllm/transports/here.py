@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from cnllm.transports.common import IDLE
-from cnllm.transports.stale import spent
+from cnllm.transports.stale import readable, spent
 from cnllm.transports.wire import Wire
 
 __all__ = ["Here"]
 
 _SIZE = 16384  # bytes of one read: of 256 streams, all that one turn of the loop brings lies in memory
+_TURNS = 4  # of the loop: one reads what was there, and whoever waits may have been woken before it
 
 
 class Here:
@@ -41,18 +42,32 @@ class Here:
         """A place."""
         await self._free.acquire()
 
-    def kept(self, key: tuple[bool, str, int]) -> Wire | None:
+    async def kept(self, key: tuple[bool, str, int]) -> Wire | None:
         """A connection that is still good; the one used last is the most likely to be."""
+        while (wire := self._latest(key)) is not None:
+            self._busy.add(wire)
+            try:
+                good = await _good(wire)
+            except BaseException:
+                self._give_up(wire)
+                raise
+            if good:
+                return wire
+            self._give_up(wire)
+        return None
+
+    def _latest(self, key: tuple[bool, str, int]) -> Wire | None:
         idle = self._idle
         for at in range(len(idle) - 1, -1, -1):
             if idle[at].key == key:
                 wire = idle[at]
                 del idle[at]
-                if wire.open and not wire.reader.fault and not spent(wire.number(), wire.since):
-                    self._busy.add(wire)
-                    return wire
-                wire.close()
+                return wire
         return None
+
+    def _give_up(self, wire: Wire) -> None:
+        self._busy.discard(wire)
+        wire.close()
 
     def add(self, wire: Wire) -> Wire:
         """A new connection."""
@@ -81,3 +96,12 @@ class Here:
         busy, self._busy = self._busy, set()
         for wire in (*idle, *busy):
             wire.close()
+
+
+async def _good(wire: Wire) -> bool:
+    """Can it be used again? What there is to read on an encrypted one may be TLS's own: the loop gets turns to see."""
+    for _ in range(_TURNS if wire.key[0] else 0):
+        if not (wire.open and readable(wire.number())):
+            break
+        await asyncio.sleep(0)
+    return wire.open and not wire.reader.fault and not spent(wire.number(), wire.since)

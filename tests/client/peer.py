@@ -80,7 +80,8 @@ class Received:
 class Peer:
     """See the module. `gone` is set when a client has closed a connection that the peer would have kept.
 
-    One that `refuses` has its port, but takes no connection before `listen`. With `tls` it speaks https.
+    One that `refuses` has its port, but takes no connection before `listen`. With `tls` it speaks https; `greeted` is
+    set when a client and it have agreed, and what it sends of its own accord thereafter is sent.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Peer:
         self.received: list[Received] = []
         self.connections = 0
         self.gone = threading.Event()
+        self.greeted = threading.Event()
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -156,6 +158,7 @@ class Peer:
                 with self._lock:
                     self._open.discard(plain)
                     self._open.add(peer)
+                self.greeted.set()
             while (request := self._read(peer, number)) is not None:
                 with self._lock:
                     script = self.scripts[min(len(self.received), len(self.scripts) - 1)]

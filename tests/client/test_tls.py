@@ -1,5 +1,6 @@
 """https: whom to trust, and that nothing else is different."""
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -7,11 +8,12 @@ import httpx
 import pytest
 
 import cnllm
+from cnllm import AsyncClient
 
 from . import certificate
 from .conftest import Make
 from .peer import DONE, Again, Peer, Stay, Step, delta, head, piece, reply, said, stream, texts, usage
-from .support import ONCE, SOON, at, drained, folds
+from .support import ONCE, SOON, at, drained, folds, registry
 
 TEXT = [*texts("The sky", " is blue."), delta(finish="stop"), usage(), DONE]
 
@@ -54,6 +56,22 @@ def test_a_connection_had_ahead_is_used_though_tickets_wait_in_it(make: Make, se
         client.warm(at(peer))
         assert client.call(at(peer)).text == "The sky is blue."
         assert client.call(at(peer)).text == "The sky is blue."
+    assert peer.connections == 1
+
+
+@pytest.mark.usefixtures("trusted")
+def test_so_it_is_where_the_loop_has_not_seen_them_yet(adapter: str, server: ssl.SSLContext) -> None:
+    """The loop has no turn between the tickets and the call, as with a program that is busy."""
+
+    async def twice() -> None:
+        async with AsyncClient(registry()) as client:
+            for _ in range(2):
+                await client.warm(at(peer))
+                assert adapter == "httpx" or peer.greeted.wait(SOON)  # which connects for a call only
+            assert (await client.call(at(peer), "hi")).text == "The sky is blue."
+
+    with Peer([reply()], tls=server) as peer:
+        asyncio.run(twice())
     assert peer.connections == 1
 
 
