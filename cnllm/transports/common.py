@@ -7,12 +7,14 @@ import sys
 
 from cnllm.engine.plan import Plan
 
-__all__ = ["DRAIN", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "proxy_for"]
+__all__ = ["DRAIN", "FRAMING", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "proxy_for"]
 
 DRAIN = 0.05  # seconds that a complete reply waits for the end of its body
 LEFTOVERS = 8  # pieces of a body after its end
 URLS = 256  # parsed addresses kept
 IDLE = 100  # connections kept for later
+FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
+"""Headers that change how a message is framed."""
 _AGENT = "cnllm/0.1"
 
 

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cnllm.engine.plan import Plan
@@ -17,7 +17,7 @@ from cnllm.errors import TransportError
 from cnllm.policy import Timeouts
 from cnllm.transports import words
 from cnllm.transports.coding import Spoiled, undo
-from cnllm.transports.common import DRAIN, IDLE, LEFTOVERS, URLS, headers_of, idle_of, proxy_for
+from cnllm.transports.common import DRAIN, FRAMING, IDLE, LEFTOVERS, URLS, headers_of, idle_of, proxy_for
 from cnllm.watchdog import Alarm, Watchdog
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Httpx:
         import httpx
 
         waits = _waits(plan.timeouts)
-        request = _request(httpx, self._urls, plan, waits)
+        request = _request(httpx, self._urls, plan, waits, self._given is None)
         try:
             response = self._transport(httpx, request.url).handle_request(request)
         except httpx.LocalProtocolError:
@@ -54,7 +54,8 @@ class Httpx:
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)  # httpcore reads it when it begins with the body
-        return response.status_code, dict(response.headers.items()), _Body(httpx, response, idle, self._watchdog)
+        headers = _headers(response.headers)
+        return response.status_code, headers, _Body(httpx, response, headers, idle, self._watchdog)
 
     def _transport(self, httpx: Any, url: httpx.URL) -> httpx.BaseTransport:
         if self._given is not None:
@@ -76,11 +77,13 @@ class Httpx:
 class _Body:
     """The bytes of a response."""
 
-    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
+    def __init__(
+        self, httpx: Any, response: httpx.Response, headers: dict[str, str], idle: float | None, watchdog: Watchdog
+    ) -> None:
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _plain(response)
+        self._bytes = _plain(response, headers)
         self._watchdog = watchdog
         self._alarm: Alarm | None = None
         self._hurried = False
@@ -91,6 +94,9 @@ class _Body:
     def __next__(self) -> bytes:
         try:
             return next(self._bytes)
+        except StopIteration:
+            self._response.close()
+            raise
         except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
             if self._hurried:
                 raise StopIteration from None
@@ -142,7 +148,7 @@ class AsyncHttpx:
         import httpx
 
         waits = _waits(plan.timeouts)
-        request = _request(httpx, self._urls, plan, waits)
+        request = _request(httpx, self._urls, plan, waits, self._given is None)
         try:
             response = await self._transport(httpx, request.url).handle_async_request(request)
         except httpx.LocalProtocolError:
@@ -152,7 +158,8 @@ class AsyncHttpx:
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)
-        return response.status_code, dict(response.headers.items()), _AsyncBody(httpx, response, idle)
+        headers = _headers(response.headers)
+        return response.status_code, headers, _AsyncBody(httpx, response, headers, idle)
 
     def _transport(self, httpx: Any, url: httpx.URL) -> httpx.AsyncBaseTransport:
         if self._given is not None:
@@ -173,11 +180,11 @@ class AsyncHttpx:
 class _AsyncBody:
     """The bytes of a response, asynchronously."""
 
-    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
+    def __init__(self, httpx: Any, response: httpx.Response, headers: dict[str, str], idle: float | None) -> None:
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _aplain(response)
+        self._bytes = _aplain(response, headers)
         self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -194,6 +201,9 @@ class _AsyncBody:
                 chunk = await self._bytes.__anext__()
                 self._left -= time.monotonic() - began
                 return chunk
+        except StopAsyncIteration:
+            await self._response.aclose()
+            raise
         except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
             raise _during(error, self._idle) from error
         raise StopAsyncIteration
@@ -215,20 +225,39 @@ class _AsyncBody:
         await self._response.aclose()
 
 
-def _plain(response: httpx.Response) -> Iterator[bytes]:
-    """The body, uncompressed in bounded pieces: httpx makes one of all that a piece of the wire stands for."""
-    step = undo(response.headers.get("content-encoding"))
-    if step is None or response.is_stream_consumed:  # a transport of the caller's own may have read it
-        return response.iter_bytes()
-    return (plain for piece in response.iter_raw() for plain in step(piece))
+def _headers(headers: httpx.Headers) -> dict[str, str]:
+    """What `headers.items()` says; it finds out for each header what they are all encoded in."""
+    raw = headers.raw
+    with contextlib.suppress(UnicodeDecodeError):
+        found = {name.decode("ascii").lower(): value.decode("ascii") for name, value in raw}
+        if len(found) == len(raw):
+            return found
+    return dict(headers.items())
 
 
-def _aplain(response: httpx.Response) -> AsyncIterator[bytes]:
+def _plain(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]:
+    """The body, uncompressed in bounded pieces: httpx makes one of all that a piece of the wire stands for.
+
+    One that is not compressed is read from the transport's own stream: two generators less for each piece.
+    """
+    coding = headers.get("content-encoding")
+    step = undo(coding)
+    if response.is_stream_consumed or not isinstance(response.stream, Iterable):
+        return response.iter_bytes()  # a transport of the caller's own may have read it
+    if step is not None:
+        return (plain for piece in response.stream for plain in step(piece))
+    return iter(response.stream) if coding is None else response.iter_bytes()
+
+
+def _aplain(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
     """As in `_plain`."""
-    step = undo(response.headers.get("content-encoding"))
-    if step is None or response.is_stream_consumed:
+    coding = headers.get("content-encoding")
+    step = undo(coding)
+    if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
         return response.aiter_bytes()
-    return (plain async for piece in response.aiter_raw() for plain in step(piece))
+    if step is not None:
+        return (plain async for piece in response.stream for plain in step(piece))
+    return aiter(response.stream) if coding is None else response.aiter_bytes()
 
 
 def _made(httpx: Any, kind: Any, encrypted: bool, proxy: str | None) -> Any:
@@ -255,8 +284,12 @@ def _waits(timeouts: Timeouts) -> dict[str, float | None]:
     return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
 
 
-def _request(httpx: Any, urls: dict[str, Any], plan: Plan, waits: dict[str, float | None]) -> Any:
-    """Built directly: `Client.build_request` would merge, parse and copy what is already as it must be."""
+def _request(httpx: Any, urls: dict[str, Any], plan: Plan, waits: dict[str, float | None], own: bool) -> Any:
+    """Built directly: `Client.build_request` would merge, parse and copy what is already as it must be.
+
+    For httpx's `own` transports the headers are given as they go out, and not looked through for what may be missing;
+    another may want to ask for the request's `content`.
+    """
     url = urls.get(plan.url)
     if url is None:
         if len(urls) >= URLS:
@@ -265,10 +298,13 @@ def _request(httpx: Any, urls: dict[str, Any], plan: Plan, waits: dict[str, floa
             url = urls[plan.url] = httpx.URL(plan.url)
         except httpx.InvalidURL as error:
             raise words.no_url(plan.url, error) from error
+    headers, content, extensions = headers_of(plan), plan.content, {"timeout": waits}
     with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
-        return httpx.Request(
-            plan.method, url, headers=headers_of(plan), content=plan.content, extensions={"timeout": waits}
-        )
+        if not (own and content) or any(name.lower() in FRAMING for name in headers):
+            return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
+        written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
+        stream = httpx.ByteStream(content)
+        return httpx.Request(plan.method, url, headers=written, stream=stream, extensions=extensions)
     raise words.unsendable(plan)
 
 

@@ -7,13 +7,12 @@ import re
 from cnllm.engine.plan import Plan
 from cnllm.transports import words
 from cnllm.transports.address import Address
-from cnllm.transports.common import headers_of
+from cnllm.transports.common import FRAMING, headers_of
 
 __all__ = ["written"]
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+").fullmatch
 _VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?").fullmatch
-_FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 
 
 def written(plan: Plan, to: Address) -> bytes | None:
@@ -25,7 +24,7 @@ def written(plan: Plan, to: Address) -> bytes | None:
     for name, value in headers_of(plan).items():
         if not (_NAME(name) and _VALUE(value)):
             raise words.unsendable(plan)
-        if name.lower() in _FRAMING:
+        if name.lower() in FRAMING:
             return None
         lines.append(f"{name}: {value}\r\n")
     lines.append(f"content-length: {len(plan.content)}\r\n\r\n")
