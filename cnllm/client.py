@@ -285,16 +285,18 @@ class _Run:
 
     def _read_all(self, most: int) -> Any:
         pieces: list[bytes] = []
+        broken: TransportError | None = None
         try:
             for chunk in self._body:
                 pieces.append(chunk)
                 if (most := most - len(chunk)) < 0:
                     break
-            return secrets.without(self._secrets, b"".join(pieces))
         except TransportError as error:
-            return error
+            broken = error
         finally:
             self.close()
+        body = b"".join(pieces)
+        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
 
     def close(self) -> None:
         body, self._body = self._body, None
@@ -533,16 +535,18 @@ class _AsyncRun:
 
     async def _read_all(self, most: int) -> Any:
         pieces: list[bytes] = []
+        broken: TransportError | None = None
         try:
             async for chunk in self._body:
                 pieces.append(chunk)
                 if (most := most - len(chunk)) < 0:
                     break
-            return secrets.without(self._secrets, b"".join(pieces))
         except TransportError as error:
-            return error
+            broken = error
         finally:
             await self.close()
+        body = b"".join(pieces)
+        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
 
     async def close(self) -> None:
         body, self._body = self._body, None

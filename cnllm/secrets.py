@@ -15,7 +15,7 @@ from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.model import Model
 from cnllm.registry.registry import Registry, origin_of
 
-__all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without"]
+__all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without", "without_half"]
 
 _SHORTEST = 8
 
@@ -136,6 +136,17 @@ def without(secrets: tuple[str, ...], body: bytes) -> bytes:
     for secret in secrets:
         if len(secret) >= _SHORTEST and (said := secret.encode("utf-8", "surrogatepass")) in body:
             body = body.replace(said, redact.MARK.encode())
+    return body
+
+
+def without_half(secrets: tuple[str, ...], body: bytes) -> bytes:
+    """The same of a body that broke off: its end may be the beginning of a secret."""
+    body = without(secrets, body)
+    for secret in secrets:
+        said = secret.encode("utf-8", "surrogatepass")
+        for size in range(min(len(said) - 1, len(body)), _SHORTEST - 1, -1):
+            if body.endswith(said[:size]):
+                return body[:-size] + redact.MARK.encode()
     return body
 
 

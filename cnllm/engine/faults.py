@@ -34,6 +34,7 @@ _CLASSES: dict[str, type[EndpointError]] = {
 }
 _RETRYABLE = {"rate", "overloaded"}
 _LONGEST = 65_536  # characters of a body that an error carries
+_SPOILED = 200  # characters of JSON that cannot be read, in a sentence
 _MESSAGE = 1000  # characters of a first line that stands in for a sentence
 
 
@@ -55,14 +56,17 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     text = body.decode("utf-8", "replace")[:_LONGEST]
     if 300 <= status < 400 and headers.get("location"):
         return Fault(f"redirects to {headers['location']}, which is not followed", None, "", text)
+    spoiled = False
     for candidate in (body, *_payloads(body)):
         try:
             data = lenient(candidate)
         except Unreadable:
+            spoiled = spoiled or text.lstrip().startswith(("{", "["))
             continue
         if data is not None and (data or candidate is not body):
             return _fault(data, flags, text, status)
-    return Fault(_first_line(text) or f"HTTP {status} without a word", None, text[:4096], text)
+    line = f"HTTP {status}, with JSON that cannot be read: {text.strip()[:_SPOILED]}" if spoiled else _first_line(text)
+    return Fault(line or f"HTTP {status} without a word", None, text[:4096], text)
 
 
 def error(

@@ -4,7 +4,8 @@ Everything that is decided about a call (retry, waiting, recovery of a cut strea
 `AsyncClient` only do what is yielded:
 
     Send(plan)      → (status, headers), or the TransportError that happened
-    ReadAll(most)   → the rest of the body, no more than a piece beyond that many bytes, or the TransportError
+    ReadAll(most)   → (the rest of the body, no more than a piece beyond that many bytes, the TransportError that ended
+                      it or None)
     Hurry(seconds)  → None; from now on reading ends after so many seconds
     Drain()         → None; the rest of the body is of no interest, but a connection read to its end can be used again
     Sleep(seconds)  → None; `why` it is tried again after that
@@ -145,15 +146,21 @@ class Call:
             if isinstance(head, TransportError):
                 error = head
             else:
-                body = yield ReadAll(self.plan.limits.reply)
-                if isinstance(body, TransportError):
-                    raise body
+                status, headers = head
+                body = yield from self._rest(status)
                 try:
-                    status, headers = head
                     return self._parsed(status, headers, body)
                 except EndpointError as failed:
                     error = failed
             yield Sleep(self._wait(error, tries), error)
+
+    def _rest(self, status: int) -> Generator[Effect, Any, bytes]:
+        """The rest of a body. A refusal stands though its words broke off; silence in the middle is told as such."""
+        body: bytes
+        body, broken = yield ReadAll(self.plan.limits.reply)
+        if broken is not None and (status < 300 or isinstance(broken, IdleTimeout)):
+            raise broken
+        return body
 
     def _parsed(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
@@ -209,10 +216,11 @@ class Call:
                     raise head
                 status, headers = head
                 if status >= 300 or not self.plan.stream:
-                    body = yield ReadAll(self.plan.limits.reply)
-                    if isinstance(body, TransportError):
+                    try:
+                        body = yield from self._rest(status)
+                    except TransportError:
                         tries = self._retry.attempts
-                        raise body
+                        raise
                     return (yield from self._deliver_whole(status, headers, body))
                 return (yield from self._read(status, headers))
             except (EndpointError, TransportError) as error:

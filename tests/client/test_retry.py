@@ -12,7 +12,24 @@ import cnllm
 from cnllm import Retry, Timeouts
 
 from .conftest import Make
-from .peer import DONE, Close, Peer, Reset, Stay, Wait, answer, delta, failure, frame, refused, reply, said, stream
+from .peer import (
+    DONE,
+    JSON,
+    Close,
+    Peer,
+    Reset,
+    Stay,
+    Wait,
+    answer,
+    delta,
+    failure,
+    frame,
+    head,
+    refused,
+    reply,
+    said,
+    stream,
+)
 from .support import ONCE, QUICK, Driver, ask, at, drained, written
 
 VERBS = ["call", "stream"]
@@ -44,6 +61,34 @@ def test_a_status_that_may_pass_is_tried_again(client: Driver, naps: list[float]
     assert len(peer.received) == 3
     assert len({request.body for request in peer.received}) == 1
     assert len(naps) == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("end", [Close(), Reset()], ids=["closed", "reset"])
+@pytest.mark.parametrize("words", [b"", failure("slow down")[:-5]], ids=["none", "half"])
+def test_so_is_one_whose_words_broke_off(
+    client: Driver, naps: list[float], verb: str, words: bytes, end: Close | Reset
+) -> None:
+    busy = head(429, JSON, retry_after="7", content_length="500") + words
+    with Peer([busy, end], [good(verb)]) as peer:
+        assert ask(client, verb, at(peer)).text == "The sky is blue."
+    assert len(peer.received) == 2
+    assert 7 <= naps[0] < 8
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("status", "kind"), [(401, cnllm.BadKey), (429, cnllm.RateLimited), (503, cnllm.Overloaded)])
+def test_a_refusal_stands_though_its_words_broke_off(
+    make: Make, verb: str, status: int, kind: type[cnllm.EndpointError]
+) -> None:
+    """What there is of them is shown, but not the half of a key that was in them."""
+    half = head(status, JSON, content_length="500") + b'{"error": {"message": "no: sk-0123456789ab'
+    with Peer([half, Close()]) as peer, pytest.raises(kind) as caught:
+        ask(make(retry=ONCE, api_key="sk-0123456789abcdef"), verb, at(peer))
+    assert caught.value.status == status
+    assert f"HTTP {status}, with JSON that cannot be read: " in str(caught.value)
+    assert '"message": "no: ' in str(caught.value)
+    assert "sk-0" not in f"{caught.value} {caught.value.body}"
 
 
 @pytest.mark.parametrize("verb", VERBS)

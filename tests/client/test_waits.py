@@ -57,7 +57,7 @@ def naps(retry: Retry, chance: float, *answers: Any) -> tuple[list[float], cnllm
                     status, headers, body = met
                     done = status, headers
             case ReadAll():
-                done = body
+                done = body, None
             case Sleep():
                 taken.append(step.seconds)
 
