@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cnllm import engine as engine
-    from cnllm.client import AsyncClient, AsyncStream, Client, Stream
+    from cnllm.client import Client, Stream
+    from cnllm.client_async import AsyncClient, AsyncStream
     from cnllm.engine.plan import Plan
     from cnllm.engine.todo import Step
     from cnllm.errors import (
@@ -81,7 +82,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cnllm.client": "AsyncClient AsyncStream Client Stream",
+    "cnllm.client": "Client Stream",
+    "cnllm.client_async": "AsyncClient AsyncStream",
     "cnllm.engine.plan": "Plan",
     "cnllm.engine.todo": "Step",
     "cnllm.errors": (

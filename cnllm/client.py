@@ -1,117 +1,31 @@
-"""Client and AsyncClient: two thin drivers of the steps in `cnllm.engine.steps`."""
+"""Client: a thin driver of the steps in `cnllm.engine.steps`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from msgspec.structs import replace
-
-from cnllm import redact, secrets, tiers, veil
-from cnllm.engine.plan import Plan, build_request
+from cnllm import secrets, veil
+from cnllm.client_base import Base, check, left, retries, saw
+from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
-from cnllm.errors import CnllmError, StreamCut, TransportError
-from cnllm.messages import as_messages
+from cnllm.errors import CnllmError, TransportError
 from cnllm.model import Model
 from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
-from cnllm.runs_async import AsyncRuns
 from cnllm.runs_sync import Runs
-from cnllm.settings import from_environment
-from cnllm.transport import (
-    AsyncHttpx,
-    AsyncTransport,
-    Httpx,
-    Transport,
-    default_async_transport,
-    default_transport,
-)
-from cnllm.types import Event, Message, Note, Reply
-from cnllm.watch import OnEvent, Recovered, Watch, checked, watching
+from cnllm.transport import Httpx, Transport, default_transport
+from cnllm.types import Event, Reply
+from cnllm.watch import OnEvent, Watch, watching
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AsyncClient", "AsyncStream", "Client", "Stream"]
-
-_SIMULATED = Note(
-    "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
-)
+__all__ = ["Client", "Stream"]
 
 
-_NO_KEY = "sk-no-key-is-needed-here"
-
-
-class _Base:
-    """What both clients do before anything is sent."""
-
-    def __init__(
-        self,
-        registry: Registry | None,
-        simulate: bool,
-        api_key: str | None,
-        timeout: float | Timeouts | None,
-        retry: Retry | None,
-        limits: Limits | None,
-        on_event: OnEvent | None,
-    ) -> None:
-        self._on_event = checked(on_event)
-        self.registry = registry or Registry.load()
-        self.simulate = simulate
-        self._key = api_key
-        settings = from_environment()
-        self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
-        self._retry = retry or settings.retry
-        self._limits = settings.limits if limits is None else Limits.of(limits)
-
-    def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {'simulated, ' if self.simulate else ''}{len(self.registry.providers)} providers>"
-        )
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a client holds a key and connections, which do not travel; make one where it is needed")
-
-    def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
-        """The request that would be sent, with every change to what was asked. No key is needed."""
-        notes: list[Note] = []
-        if isinstance(model, str) and model.startswith(tiers.PREFIX):
-            found, note = tiers.chosen(model, messages, options, self.registry, offline=self.simulate)
-            notes.append(note)
-        else:
-            found = self.registry.resolve(model) if isinstance(model, str) else model
-        plan = build_request(found, messages, stream=stream, **options)
-        timeout = options.get("timeout")
-        plan = replace(
-            plan,
-            timeouts=self._timeouts if timeout is None else Timeouts.of(timeout),
-            limits=self._limits if options.get("limits") is None else plan.limits,
-        )
-        if self.simulate:  # nobody is paid for it
-            return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
-        return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
-
-    def _begin(
-        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
-    ) -> tuple[Call, str | None]:
-        if not isinstance(messages, str | Message | Mapping | Sequence):
-            messages = list(messages)  # they may be needed once more
-        plan = self.plan(model, messages, stream=stream, **options)
-        given = options.get("api_key") or self._key
-        key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
-        call = Call(
-            plan,
-            retry=self._retry,
-            timeouts=plan.timeouts,
-            again=lambda *more: self.plan(
-                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **options
-            ),
-        )
-        return call, key
-
-
-class Client(_Base, Runs):
+class Client(Base, Runs):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
@@ -157,7 +71,7 @@ class Client(_Base, Runs):
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        _check(by)
+        check(by)
         return Stream(*self._opened(model, messages, True, options), by)
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
@@ -248,11 +162,11 @@ class _Run:
             case Drain() if hasattr(self._body, "drain"):
                 self._body.drain()
             case Saw() if self._watch is not None:
-                _saw(self._watch, step, self._secrets)
+                saw(self._watch, step, self._secrets)
             case Sleep():
                 import time
 
-                _retries(self._watch, step, self._secrets)
+                retries(self._watch, step, self._secrets)
                 time.sleep(step.seconds)
         return None
 
@@ -304,29 +218,6 @@ class _Run:
             body.close()
 
 
-def _retries(watch: Watch | None, step: Sleep, hidden: tuple[str, ...]) -> None:
-    if watch is not None and step.why is not None:
-        watch.retrying(secrets.cleaned(step.why, hidden), step.seconds)
-
-
-def _saw(watch: Watch, step: Saw, hidden: tuple[str, ...]) -> None:
-    if step.what == "cut":
-        watch.cut(redact.redact(step.why, hidden))
-    else:
-        watch.tell(Recovered)
-
-
-def _check(by: str | None) -> None:
-    if by is not None:
-        from cnllm.sentences import check_by
-
-        check_by(by)
-
-
-def _left(call: Call) -> Reply:
-    raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())
-
-
 class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
@@ -349,7 +240,7 @@ class Stream:
         """The reply; what has not been read yet is read first. Raises `StreamCut` when the call was left early."""
         for _ in self._events:
             pass
-        return self._run.finished or _left(self._call)
+        return self._run.finished or left(self._call)
 
     def stop(self) -> Reply | None:
         """End the call here. What came so far, with finish `cut` (None before anything came)."""
@@ -373,228 +264,3 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class AsyncClient(_Base, AsyncRuns):
-    """The same verbs as `Client`, awaited; on asyncio or trio."""
-
-    def __init__(
-        self,
-        registry: Registry | None = None,
-        transport: AsyncTransport | httpx.AsyncBaseTransport | None = None,
-        simulate: bool = False,
-        api_key: str | None = None,
-        *,
-        timeout: float | Timeouts | None = None,
-        retry: Retry | None = None,
-        limits: Limits | None = None,
-        on_event: OnEvent | None = None,
-    ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
-        if simulate and transport is None:
-            from cnllm.simulator.transport import AsyncSimTransport
-
-            transport = AsyncSimTransport(self.registry)
-        elif hasattr(transport, "handle_async_request"):
-            transport = AsyncHttpx(transport)  # type: ignore[arg-type]
-        self._transport: Any = transport or default_async_transport()
-
-    async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
-        """The whole reply. Raises as `Client.call` does."""
-        _, run = self._opened(model, messages, False, options)
-        async for _ in run.events():
-            pass
-        assert run.finished is not None
-        return run.finished
-
-    def stream(
-        self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
-    ) -> AsyncStream:
-        """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
-        _check(by)
-        return AsyncStream(*self._opened(model, messages, True, options), by)
-
-    def _opened(
-        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
-    ) -> tuple[Call, _AsyncRun]:
-        call, key = self._begin(model, messages, stream, options)
-        return call, _AsyncRun(
-            self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event)
-        )
-
-    async def warm(self, model: str | Model) -> None:
-        """As `Client.warm`."""
-        warm = getattr(self._transport, "warm", None)
-        if warm is not None:
-            await warm(self.plan(model, "hi"))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        close = getattr(self._transport, "aclose", None)
-        if close is not None:
-            await close()
-
-    close = aclose
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _AsyncRun:
-    """Does what a call's steps ask for, awaiting."""
-
-    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
-        self._watch = watch
-        self._transport = transport
-        self._steps = steps
-        self.key = key
-        self._secrets: tuple[str, ...] = () if key is None else (key,)
-        self._body: Any = None
-        self.finished: Reply | None = None
-
-    async def events(self) -> AsyncGenerator[Event]:
-        send = self._steps.send
-        done: Any = None
-        try:
-            while True:
-                try:
-                    step = send(done)
-                except StopIteration as stop:
-                    self.finished = stop.value
-                    return
-                kind = type(step)
-                if kind is list:
-                    for event in step:
-                        yield event
-                    done = await self._next()
-                elif kind is Last:
-                    for event in step:
-                        yield event
-                    done = None
-                else:
-                    done = await self._do(step)
-        except CnllmError as error:
-            error = secrets.cleaned(error, self._secrets)
-            if self._watch is not None:
-                self._watch.failed(error)
-            raise error from error.__cause__
-        finally:
-            await self.close()
-            if self._watch is not None:
-                self._watch.over(self.finished)
-
-    async def _do(self, step: Any) -> Any:
-        match step:
-            case Send():
-                return await self._send(step.plan)
-            case ReadAll():
-                return await self._read_all(step.most)
-            case Hurry() if hasattr(self._body, "hurry"):
-                self._body.hurry(step.seconds)
-            case Drain() if hasattr(self._body, "drain"):
-                await self._body.drain()
-            case Saw() if self._watch is not None:
-                _saw(self._watch, step, self._secrets)
-            case Sleep():
-                import anyio
-
-                _retries(self._watch, step, self._secrets)
-                await anyio.sleep(step.seconds)
-        return None
-
-    async def _send(self, plan: Plan) -> Any:
-        await self.close()
-        sent = secrets.sealed(plan, self.key)
-        self._secrets = secrets.of(sent, self.key)
-        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
-        if self._watch is not None:
-            self._watch.sent(plan)
-        try:
-            status, headers, body = await self._transport.send(sent)
-        except TransportError as error:
-            return error
-        if self._watch is not None:
-            self._watch.begun(status)
-        self._body = body.__aiter__()
-        return status, headers
-
-    async def _next(self) -> Any:
-        try:
-            if self._body is None:
-                return None
-            return secrets.without(self._secrets, await self._body.__anext__())
-        except StopAsyncIteration:
-            return None
-        except TransportError as error:
-            return error
-
-    async def _read_all(self, most: int) -> Any:
-        pieces: list[bytes] = []
-        broken: TransportError | None = None
-        try:
-            async for chunk in self._body:
-                pieces.append(chunk)
-                if (most := most - len(chunk)) < 0:
-                    break
-        except TransportError as error:
-            broken = error
-        finally:
-            await self.close()
-        body = b"".join(pieces)
-        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
-
-    async def close(self) -> None:
-        body, self._body = self._body, None
-        if hasattr(body, "aclose"):
-            await body.aclose()
-
-
-class AsyncStream:
-    """The events of one call, asynchronously; `reply` once they have been read."""
-
-    def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
-        self._call = call
-        self._run = run
-        self._events: AsyncIterator[Event] = run.events()
-        if by is not None:
-            from cnllm.sentences import by_sentence_async
-
-            self._events = by_sentence_async(run.events())
-
-    @property
-    def plan(self) -> Plan:
-        """The request, and what was changed in it."""
-        return self._call.plan
-
-    @property
-    def reply(self) -> Reply:
-        """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
-        return self._run.finished or _left(self._call)
-
-    async def stop(self) -> Reply | None:
-        """End the call here. What came so far, with finish `cut` (None before anything came)."""
-        await self.aclose()
-        return self._call.so_far()
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def aclose(self) -> None:
-        """End the call, wherever it is."""
-        close = getattr(self._events, "aclose", None)
-        if close is not None:
-            await close()
-        await self._run.close()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

@@ -45,21 +45,11 @@ MAY: dict[str, set[str]] = {
     "jobs": VALUES | HELPERS | {"engine", "tools"},
     "runs": VALUES | {"engine", "sentences", "tools", "watch"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
-    "client": VALUES
-    | HELPERS
-    | {
-        "engine",
-        "registry",
-        "runs_sync",
-        "runs_async",
-        "secrets",
-        "sentences",
-        "settings",
-        "simulator",
-        "tiers",
-        "transport",
-        "veil",
-        "watch",
+    "client_base": VALUES | HELPERS | {"engine", "registry", "secrets", "sentences", "settings", "tiers", "watch"},
+    **{
+        f"client{kind}": VALUES
+        | {"client_base", "engine", "registry", runs, "secrets", "sentences", "simulator", "transport", "veil", "watch"}
+        for kind, runs in (("", "runs_sync"), ("_async", "runs_async"))
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES

@@ -1,0 +1,250 @@
+"""AsyncClient: the driver of `cnllm.client`, awaiting; on asyncio or trio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from cnllm import secrets, veil
+from cnllm.client_base import Base, check, left, retries, saw
+from cnllm.engine.plan import Plan
+from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.errors import CnllmError, TransportError
+from cnllm.model import Model
+from cnllm.policy import Limits, Retry, Timeouts
+from cnllm.registry import Registry
+from cnllm.runs_async import AsyncRuns
+from cnllm.transport import AsyncHttpx, AsyncTransport, default_async_transport
+from cnllm.types import Event, Reply
+from cnllm.watch import OnEvent, Watch, watching
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["AsyncClient", "AsyncStream"]
+
+
+class AsyncClient(Base, AsyncRuns):
+    """The same verbs as `Client`, awaited; on asyncio or trio."""
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        transport: AsyncTransport | httpx.AsyncBaseTransport | None = None,
+        simulate: bool = False,
+        api_key: str | None = None,
+        *,
+        timeout: float | Timeouts | None = None,
+        retry: Retry | None = None,
+        limits: Limits | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
+        if simulate and transport is None:
+            from cnllm.simulator.transport import AsyncSimTransport
+
+            transport = AsyncSimTransport(self.registry)
+        elif hasattr(transport, "handle_async_request"):
+            transport = AsyncHttpx(transport)  # type: ignore[arg-type]
+        self._transport: Any = transport or default_async_transport()
+
+    async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
+        """The whole reply. Raises as `Client.call` does."""
+        _, run = self._opened(model, messages, False, options)
+        async for _ in run.events():
+            pass
+        assert run.finished is not None
+        return run.finished
+
+    def stream(
+        self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
+    ) -> AsyncStream:
+        """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
+        check(by)
+        return AsyncStream(*self._opened(model, messages, True, options), by)
+
+    def _opened(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, _AsyncRun]:
+        call, key = self._begin(model, messages, stream, options)
+        return call, _AsyncRun(
+            self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event)
+        )
+
+    async def warm(self, model: str | Model) -> None:
+        """As `Client.warm`."""
+        warm = getattr(self._transport, "warm", None)
+        if warm is not None:
+            await warm(self.plan(model, "hi"))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        close = getattr(self._transport, "aclose", None)
+        if close is not None:
+            await close()
+
+    close = aclose
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _AsyncRun:
+    """Does what a call's steps ask for, awaiting."""
+
+    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+        self._watch = watch
+        self._transport = transport
+        self._steps = steps
+        self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
+        self._body: Any = None
+        self.finished: Reply | None = None
+
+    async def events(self) -> AsyncGenerator[Event]:
+        send = self._steps.send
+        done: Any = None
+        try:
+            while True:
+                try:
+                    step = send(done)
+                except StopIteration as stop:
+                    self.finished = stop.value
+                    return
+                kind = type(step)
+                if kind is list:
+                    for event in step:
+                        yield event
+                    done = await self._next()
+                elif kind is Last:
+                    for event in step:
+                        yield event
+                    done = None
+                else:
+                    done = await self._do(step)
+        except CnllmError as error:
+            error = secrets.cleaned(error, self._secrets)
+            if self._watch is not None:
+                self._watch.failed(error)
+            raise error from error.__cause__
+        finally:
+            await self.close()
+            if self._watch is not None:
+                self._watch.over(self.finished)
+
+    async def _do(self, step: Any) -> Any:
+        match step:
+            case Send():
+                return await self._send(step.plan)
+            case ReadAll():
+                return await self._read_all(step.most)
+            case Hurry() if hasattr(self._body, "hurry"):
+                self._body.hurry(step.seconds)
+            case Drain() if hasattr(self._body, "drain"):
+                await self._body.drain()
+            case Saw() if self._watch is not None:
+                saw(self._watch, step, self._secrets)
+            case Sleep():
+                import anyio
+
+                retries(self._watch, step, self._secrets)
+                await anyio.sleep(step.seconds)
+        return None
+
+    async def _send(self, plan: Plan) -> Any:
+        await self.close()
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
+        if self._watch is not None:
+            self._watch.sent(plan)
+        try:
+            status, headers, body = await self._transport.send(sent)
+        except TransportError as error:
+            return error
+        if self._watch is not None:
+            self._watch.begun(status)
+        self._body = body.__aiter__()
+        return status, headers
+
+    async def _next(self) -> Any:
+        try:
+            if self._body is None:
+                return None
+            return secrets.without(self._secrets, await self._body.__anext__())
+        except StopAsyncIteration:
+            return None
+        except TransportError as error:
+            return error
+
+    async def _read_all(self, most: int) -> Any:
+        pieces: list[bytes] = []
+        broken: TransportError | None = None
+        try:
+            async for chunk in self._body:
+                pieces.append(chunk)
+                if (most := most - len(chunk)) < 0:
+                    break
+        except TransportError as error:
+            broken = error
+        finally:
+            await self.close()
+        body = b"".join(pieces)
+        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
+
+    async def close(self) -> None:
+        body, self._body = self._body, None
+        if hasattr(body, "aclose"):
+            await body.aclose()
+
+
+class AsyncStream:
+    """The events of one call, asynchronously; `reply` once they have been read."""
+
+    def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
+        self._call = call
+        self._run = run
+        self._events: AsyncIterator[Event] = run.events()
+        if by is not None:
+            from cnllm.sentences import by_sentence_async
+
+            self._events = by_sentence_async(run.events())
+
+    @property
+    def plan(self) -> Plan:
+        """The request, and what was changed in it."""
+        return self._call.plan
+
+    @property
+    def reply(self) -> Reply:
+        """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
+        return self._run.finished or left(self._call)
+
+    async def stop(self) -> Reply | None:
+        """End the call here. What came so far, with finish `cut` (None before anything came)."""
+        await self.aclose()
+        return self._call.so_far()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        """End the call, wherever it is."""
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()
+        await self._run.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
