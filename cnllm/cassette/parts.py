@@ -1,0 +1,39 @@
+"""What recording and replaying share: their types, and pieces as JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
+
+__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json"]
+
+Answer = tuple[int, dict[str, str], Iterator[bytes]]
+AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
+Json = dict[str, Any]
+
+
+class Request(Protocol):
+    """What a transport is told to send; `cnllm.Plan` is one."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def headers(self) -> dict[str, str]: ...
+    @property
+    def body(self) -> Any: ...
+
+
+def as_json(chunk: bytes) -> str | dict[str, str]:
+    """Text, or {"base64": …} for a piece that is not UTF-8 by itself."""
+    try:
+        return chunk.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(chunk).decode()}
+
+
+def as_bytes(chunk: str | dict[str, str]) -> bytes:
+    """The piece again."""
+    return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])
