@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import dialect, history, media, params, prompted, replay, structured, thinking
+from cnllm.engine import choices, head, history, media, params, prompted, replay, structured, thinking
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
 from cnllm.engine.structured import Answer
-from cnllm.flags import Flags, Patch, Tools
+from cnllm.flags import Flags, Patch
 from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.messages import as_messages
 from cnllm.model import Model, conditions
@@ -101,7 +98,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
         return _routed(model, over, mode, turns, stream, options)
-    asked, spoken = _tools_possible(asked, model.flags, ledger)
+    asked, spoken = choices.possible(asked, model.flags, ledger)
     mode = _mode(asked, pictured, model, stream)
     flags = model.under(mode)
     ledger.mode = mode
@@ -110,7 +107,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
     before = asked
-    asked, tools = _chosen(asked, flags, ledger)
+    asked, tools = choices.chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
     if (over := _better(model, mode)) is not None:
@@ -126,7 +123,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         tools = asked.tools
         mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
-    renamed = _shortened(tools, flags, ledger.of("tools"))
+    renamed = choices.shortened(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
 
@@ -136,7 +133,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     said = turns if answer is None else structured.instructed(turns, answer)
     fitted = history.fit(said, model, flags, asked.tools, ledger, pictured)
     parallel = asked.parallel_tool_calls if tools else None
-    if parallel is not None and not _takes_parallel(asked, flags, ledger):
+    if parallel is not None and not choices.takes_parallel(asked, flags, ledger):
         parallel = None
     streams = _streams(stream, bool(tools), flags, ledger)
     spoken_by = wire(model.protocol)
@@ -148,7 +145,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         Ask(
             model=model.id,
             messages=fitted,
-            tools=_offered(tools, flags, ledger.of("tools")) if tools else (),
+            tools=choices.offered(tools, flags, ledger.of("tools")) if tools else (),
             choice=asked.choice if tools else None,
             chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
             parallel=parallel,
@@ -169,12 +166,12 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
         body = whole(body)
         content = _encode(body)
-    url, userinfo = _url(model, flags, streams, ledger)
+    url, userinfo = head.url(model, flags, streams, ledger)
     return Plan(
         method="POST",
         limits=Limits.of(options.get("limits")),
         url=url,
-        headers=_headers(flags, asked, streams, _basic(userinfo, flags, ledger)),
+        headers=head.headers(flags, asked, streams, head.basic(userinfo, flags, ledger)),
         body=body,
         content=content,
         notes=ledger.notes,
@@ -260,131 +257,6 @@ def _last_said(turns: list[Message]) -> str:
     return ""
 
 
-# ── tools ────────────────────────────────────────────────────────────────────
-
-
-def _tools_possible(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, prompted.Prompted | None]:
-    """No tools where the model takes none, but what is said of them instead; no choice where there are no tools."""
-    if asked.tools and flags.tools is not None and flags.tools.supported is False:
-        if prompted.is_prompted(flags, ledger.of("tools").policy):
-            return prompted.taken_off(_chosen_among(asked, ledger), ledger)
-        said = f"{len(asked.tools)} tools"
-        if ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
-            return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None), None
-    return _chosen_among(asked, ledger), None
-
-
-def _chosen_among(asked: Asked, ledger: Ledger) -> Asked:
-    """A choice that means something: there are tools, and the named one is among them."""
-    if asked.choice is None:
-        return asked
-    given = "tool_choice" not in asked.defaults  # a default is for calls that it fits
-    if not asked.tools:
-        if given and asked.choice in ("required", "named"):
-            said = asked.chosen or asked.choice
-            ledger.refuse("tool-choice-alone", "tool_choice", f"{said} without tools", "nothing could be called")
-        return msgspec.structs.replace(asked, choice=None, chosen=None)
-    if asked.choice == "named" and asked.chosen not in {t.name for t in asked.tools}:
-        offered = ", ".join(t.name for t in asked.tools)
-        if not given:
-            did = f"left out: it is not among the tools: {offered}"
-            ledger.of("tool_choice").note("tool-choice-alone", "call.tool_choice", asked.chosen, did)
-            return msgspec.structs.replace(asked, choice=None, chosen=None)
-        raise ValueError(f"tool_choice={asked.chosen!r} is not among the tools: {offered}")
-    return asked
-
-
-def _chosen(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, tuple[Function, ...]]:
-    """The choice the endpoint takes, and the tools to offer with it."""
-    rules = flags.tool_choice
-    allowed = rules.allowed if rules else None
-    if asked.choice is None or allowed is None or asked.choice in allowed:
-        return asked, asked.tools
-    said = asked.chosen or asked.choice
-    flag = "tool_choice.allowed"
-    by_default = ledger.defaults
-    ledger = ledger.of("tool_choice")
-    if asked.choice == "none":
-        if ledger.may_change("tool-choice", flag, said, "no tools are offered"):
-            return msgspec.structs.replace(asked, choice=None), ()
-        return asked, asked.tools
-    otherwise = (rules.otherwise if rules else None) or "auto"
-    if otherwise == "error" and ledger.cannot("tool-choice", flag, said, f"it takes {', '.join(allowed)}"):
-        return msgspec.structs.replace(asked, choice=None, chosen=None), asked.tools
-    if otherwise == "reasoning-off" and "tool_choice" not in by_default:  # no default is worth the reasoning
-        did = "kept, with reasoning off for this call"
-        if "reasoning" in by_default:  # which nobody asked for
-            ledger.note("tool-choice", flag, said, did)
-        elif not ledger.may_change("tool-choice", flag, said, did):
-            return asked, asked.tools
-        return msgspec.structs.replace(asked, reasoning="off"), asked.tools
-    tools = asked.tools
-    if asked.choice == "named" and "required" in allowed:
-        if ledger.may_change("tool-choice", flag, said, "required, with that tool alone"):
-            only = tuple(t for t in tools if t.name == asked.chosen)
-            return msgspec.structs.replace(asked, choice="required", chosen=None), only
-        return asked, tools
-    did = "auto"
-    if otherwise == "narrow" and asked.choice == "named":
-        did = "auto, with that tool alone"
-    if not ledger.may_change("tool-choice", flag, said, did):
-        return asked, tools
-    if otherwise == "narrow" and asked.choice == "named":
-        tools = tuple(t for t in tools if t.name == asked.chosen)
-    return msgspec.structs.replace(asked, choice="auto" if "auto" in allowed else None, chosen=None), tools
-
-
-def _takes_parallel(asked: Asked, flags: Flags, ledger: Ledger) -> bool:
-    if flags.tools is None or flags.tools.parallel is not False:
-        return True
-    said, did = f"parallel_tool_calls={asked.parallel_tool_calls}", "left out: the endpoint does not take it"
-    return not ledger.of("parallel_tool_calls").may_change("param-dropped", "tools.parallel", said, did)
-
-
-def _shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
-    """Names the endpoint finds too long: name on the wire → the caller's. The same each time, so that caches hit."""
-    longest = flags.tools.names_max if flags.tools else None
-    out: dict[str, str] = {}
-    for tool in tools:
-        if longest is not None and len(tool.name) > longest and tool.definition is None:
-            import hashlib  # it brings OpenSSL along
-
-            digest = hashlib.sha256(tool.name.encode()).hexdigest()[:8]
-            short = f"{tool.name[: longest - 9]}_{digest}" if longest > 9 else digest[:longest]
-            if ledger.may_change("tool-renamed", "tools.names_max", tool.name, short):
-                out[short] = tool.name
-    return out
-
-
-def _offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
-    """The tools without `strict` where that is refused, their schemas in the subset the endpoint takes."""
-    rules = flags.tools
-    if rules is None:
-        return tools
-    if (
-        rules.strict is False
-        and any(t.strict for t in tools)
-        and ledger.may_change("strict-dropped", "tools.strict", "strict tools", "sent without strict")
-    ):
-        tools = tuple(msgspec.structs.replace(t, strict=None) for t in tools)
-    if rules.schema or rules.schema_drop:
-        tools = tuple(_in_dialect(t, rules, ledger) for t in tools)
-    return tools
-
-
-def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
-    if not tool.parameters:
-        return tool
-    schema = dialect.changed(tool.parameters, rules.schema or (), rules.schema_drop or ())
-    if schema is None:
-        return tool
-    did = "put into the subset of JSON Schema that the endpoint takes"
-    flag = "tools.schema" if rules.schema else "tools.schema_drop"
-    if not ledger.may_change("schema-adapted", flag, f"the parameters of {tool.name}", did):
-        return tool
-    return msgspec.structs.replace(tool, parameters=schema)
-
-
 # ── the rest of the body ─────────────────────────────────────────────────────
 
 
@@ -463,64 +335,3 @@ def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger:
             elif ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
                 tokens = fitted
     put(body, path, tokens)
-
-
-def _url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
-    """The address, and the name and password that stood in it, which are no part of what is shown."""
-    if not flags.base_url:
-        ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
-    if not _address_ok(flags.base_url or ""):
-        ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
-    path = (flags.stream_path if stream else None) or flags.path or ""
-    return _address(flags.base_url or "", path, model.id)
-
-
-@lru_cache(maxsize=256)
-def _address_ok(base: str) -> bool:
-    try:
-        parts = urlsplit(base)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket left open
-        return False
-
-
-@lru_cache(maxsize=256)
-def _address(base: str, path: str, id: str) -> tuple[str, str]:
-    whole = base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
-    if "@" not in whole:
-        return whole, ""
-    scheme, _, rest = whole.partition("://")
-    end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
-    userinfo, _, host = rest[:end].rpartition("@")
-    return f"{scheme}://{host}{rest[end:]}", userinfo
-
-
-def _basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
-    """What goes into `authorization` for a name and password in the address; a key goes before it there."""
-    if not userinfo:
-        return None
-    said = "a name and password in the address"
-    if flags.keys and flags.auth is not None and (flags.auth.header or "").lower() == "authorization":
-        ledger.note("address-password", "base_url", said, "left out: the key goes into the same header")
-        return None
-    ledger.note("address-password", "base_url", said, "sent as `authorization: Basic`")
-    import base64
-
-    name, _, password = userinfo.partition(":")
-    return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
-
-
-def _headers(flags: Flags, asked: Asked, stream: bool, basic: str | None) -> dict[str, str]:
-    headers = {
-        "content-type": "application/json",
-        "accept": "text/event-stream" if stream else "application/json",
-    }
-    if flags.auth is not None and flags.auth.header and flags.auth.value:
-        headers[flags.auth.header.lower()] = flags.auth.value
-    if basic is not None:
-        headers["authorization"] = basic
-    return {**headers, **_lower(flags.headers), **_lower(asked.extra_headers)}
-
-
-def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
-    return {name.lower(): value for name, value in (headers or {}).items()}

@@ -1,0 +1,76 @@
+"""Where a request goes, and its headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import quote, unquote, urlsplit
+
+from cnllm.engine.ledger import Ledger
+from cnllm.engine.options import Asked
+from cnllm.flags import Flags
+from cnllm.model import Model
+
+__all__ = ["basic", "headers", "url"]
+
+
+def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
+    """The address, and the name and password that stood in it, which are no part of what is shown."""
+    if not flags.base_url:
+        ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
+    if not _address_ok(flags.base_url or ""):
+        ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
+    path = (flags.stream_path if stream else None) or flags.path or ""
+    return _address(flags.base_url or "", path, model.id)
+
+
+@lru_cache(maxsize=256)
+def _address_ok(base: str) -> bool:
+    try:
+        parts = urlsplit(base)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket left open
+        return False
+
+
+@lru_cache(maxsize=256)
+def _address(base: str, path: str, id: str) -> tuple[str, str]:
+    whole = base.rstrip("/") + path.replace("{model}", quote(id, safe="/:"))
+    if "@" not in whole:
+        return whole, ""
+    scheme, _, rest = whole.partition("://")
+    end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
+    userinfo, _, host = rest[:end].rpartition("@")
+    return f"{scheme}://{host}{rest[end:]}", userinfo
+
+
+def basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
+    """What goes into `authorization` for a name and password in the address; a key goes before it there."""
+    if not userinfo:
+        return None
+    said = "a name and password in the address"
+    if flags.keys and flags.auth is not None and (flags.auth.header or "").lower() == "authorization":
+        ledger.note("address-password", "base_url", said, "left out: the key goes into the same header")
+        return None
+    ledger.note("address-password", "base_url", said, "sent as `authorization: Basic`")
+    import base64
+
+    name, _, password = userinfo.partition(":")
+    return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
+
+
+def headers(flags: Flags, asked: Asked, stream: bool, basic: str | None) -> dict[str, str]:
+    """The endpoint's headers, with `{key}` where the key goes, then the caller's; names in lower case."""
+    found = {
+        "content-type": "application/json",
+        "accept": "text/event-stream" if stream else "application/json",
+    }
+    if flags.auth is not None and flags.auth.header and flags.auth.value:
+        found[flags.auth.header.lower()] = flags.auth.value
+    if basic is not None:
+        found["authorization"] = basic
+    return {**found, **_lower(flags.headers), **_lower(asked.extra_headers)}
+
+
+def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
+    return {name.lower(): value for name, value in (headers or {}).items()}
