@@ -13,8 +13,8 @@ import msgspec
 
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.flags import Flags
-from cnllm.model import Fact, Model
-from cnllm.registry import merge
+from cnllm.model import Model
+from cnllm.registry import merge, provenance
 from cnllm.registry.load import Document, builtin_path, overlay_paths, read
 from cnllm.registry.merge import Layer
 from cnllm.types import Note
@@ -205,9 +205,9 @@ class Registry:
             notes=lambda: self._assumptions(provider, id, listed, flags, layers),
             trusts=lambda env, origin: self._trusts(layers, env, origin),
             under=under,
-            where=lambda flag, mode: _place(layers, path(flag, mode)),
-            layer=lambda flag, mode: _setter(layers, path(flag, mode)),
-            explain=lambda: list(_facts(layers, table, when)),
+            where=lambda flag, mode: provenance.place(layers, path(flag, mode)),
+            layer=lambda flag, mode: provenance.setter(layers, path(flag, mode)),
+            explain=lambda: list(provenance.facts(layers, table, when)),
             family=self._family,
             # a wire that the caller named is the one that is spoken
             over=None if protocol else lambda wire: self.resolve(name, protocol=wire, base_url=base_url),
@@ -421,7 +421,7 @@ class Registry:
                 "models",
                 f"{provider}/{id}",
                 "the provider's facts alone; whether it reasons is unknown",
-                _place([la for la in layers if la.path], ["protocol"]),
+                provenance.place([la for la in layers if la.path], ["protocol"]),
             )
         if flags.status is not None and flags.status.is_ == "retired":
             use = f"; use {flags.status.use}" if flags.status.use else ""
@@ -431,7 +431,7 @@ class Registry:
                 "status",
                 f"{provider}/{id}",
                 f"retired{since}{use}",
-                _place(layers, ["status", "is"]),
+                provenance.place(layers, ["status", "is"]),
             )
 
     # ── keys ─────────────────────────────────────────────────────────────────
@@ -522,75 +522,6 @@ def _spelled(names: Mapping[str, Any], name: str) -> str | None:
         return name
     folded = name.casefold()
     return next((n for n in names if n.casefold() == folded), None)
-
-
-def _place(layers: list[Layer], keys: list[str]) -> str:
-    """ "file:line" of what a path of keys was last set (or unset) by, or "" when nothing sets it."""
-    for layer in reversed(layers):
-        spelled = merge.find(layer.table, keys)
-        if spelled is None and any(_begins(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
-            spelled = ["unset"]
-        if spelled is not None:
-            line = layer.document.line([*layer.path, *spelled]) if layer.path else None
-            return f"{layer.document.shown}:{line}" if line else layer.name
-    return ""
-
-
-def _setter(layers: list[Layer], keys: list[str]) -> str:
-    """The layer that last set a path of keys, or "" when none does."""
-    return next((layer.name for layer in reversed(layers) if merge.find(layer.table, keys) is not None), "")
-
-
-def _facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
-    for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
-        path = list(keys)
-        layer = next(la for la in reversed(layers) if merge.find(la.table, path) is not None)
-        source = _source(layers, layer, path)
-        yield Fact(
-            ".".join(path),
-            _shown(path, value),
-            layer.name,
-            _place(layers, path),
-            source.get("url"),
-            str(source["seen"]) if "seen" in source else None,
-            source.get("how"),
-        )
-
-
-def _shown(path: list[str], value: object) -> object:
-    """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
-    if not {"base_url", "headers", "auth"} & set(path):
-        return value
-    from cnllm import redact
-
-    if path[-1] == "base_url" and isinstance(value, str):
-        return redact.url(value)
-    if path[-1] == "headers" and isinstance(value, dict):
-        return redact.sent_headers(value)
-    if path[-2:-1] == ["headers"] and isinstance(value, str):
-        return redact.sent_headers({path[-1]: value})[path[-1]]
-    if path[-2:] == ["auth", "value"] and isinstance(value, str) and "{key}" not in value:
-        return redact.MARK
-    return value
-
-
-def _begins(keys: list[str], start: list[str]) -> bool:
-    return keys[: len(start)] == start
-
-
-def _source(layers: list[Layer], layer: Layer, path: list[str]) -> dict[str, Any]:
-    """The source in a layer's own table (in any file) that backs a flag most exactly."""
-    flag = ".".join(path)
-    best: tuple[int, dict[str, Any]] = (0, {})
-    for other in layers:
-        if other.path != layer.path:
-            continue
-        for source in other.table.get("sources", {}).values():
-            for backed in source.get("backs", ()):
-                said = ".".join(merge.unset_path(backed))
-                if (flag == said or flag.startswith(said + ".")) and len(said) > best[0]:
-                    best = (len(said), source)
-    return best[1]
 
 
 def origin_of(url: str) -> str:

@@ -1,0 +1,82 @@
+"""Which line set a value, and what backs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cnllm.model import Fact
+from cnllm.registry import merge
+from cnllm.registry.merge import Layer
+
+__all__ = ["facts", "place", "setter"]
+
+
+def place(layers: list[Layer], keys: list[str]) -> str:
+    """ "file:line" of what a path of keys was last set (or unset) by, or "" when nothing sets it."""
+    for layer in reversed(layers):
+        spelled = merge.find(layer.table, keys)
+        if spelled is None and any(_begins(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
+            spelled = ["unset"]
+        if spelled is not None:
+            line = layer.document.line([*layer.path, *spelled]) if layer.path else None
+            return f"{layer.document.shown}:{line}" if line else layer.name
+    return ""
+
+
+def setter(layers: list[Layer], keys: list[str]) -> str:
+    """The layer that last set a path of keys, or "" when none does."""
+    return next((layer.name for layer in reversed(layers) if merge.find(layer.table, keys) is not None), "")
+
+
+def facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
+    """Every value of a merged table: where it was set, and by which source it is backed."""
+    for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
+        path = list(keys)
+        layer = next(la for la in reversed(layers) if merge.find(la.table, path) is not None)
+        source = _source(layers, layer, path)
+        yield Fact(
+            ".".join(path),
+            _shown(path, value),
+            layer.name,
+            place(layers, path),
+            source.get("url"),
+            str(source["seen"]) if "seen" in source else None,
+            source.get("how"),
+        )
+
+
+def _shown(path: list[str], value: object) -> object:
+    """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
+    if not {"base_url", "headers", "auth"} & set(path):
+        return value
+    from cnllm import redact
+
+    if path[-1] == "base_url" and isinstance(value, str):
+        return redact.url(value)
+    if path[-1] == "headers" and isinstance(value, dict):
+        return redact.sent_headers(value)
+    if path[-2:-1] == ["headers"] and isinstance(value, str):
+        return redact.sent_headers({path[-1]: value})[path[-1]]
+    if path[-2:] == ["auth", "value"] and isinstance(value, str) and "{key}" not in value:
+        return redact.MARK
+    return value
+
+
+def _begins(keys: list[str], start: list[str]) -> bool:
+    return keys[: len(start)] == start
+
+
+def _source(layers: list[Layer], layer: Layer, path: list[str]) -> dict[str, Any]:
+    """The source in a layer's own table (in any file) that backs a flag most exactly."""
+    flag = ".".join(path)
+    best: tuple[int, dict[str, Any]] = (0, {})
+    for other in layers:
+        if other.path != layer.path:
+            continue
+        for source in other.table.get("sources", {}).values():
+            for backed in source.get("backs", ()):
+                said = ".".join(merge.unset_path(backed))
+                if (flag == said or flag.startswith(said + ".")) and len(said) > best[0]:
+                    best = (len(said), source)
+    return best[1]
