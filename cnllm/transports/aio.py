@@ -15,7 +15,7 @@ from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import trust, words
 from cnllm.transports.address import Address, address
-from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, proxy_for
+from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
 from cnllm.transports.here import Here
 from cnllm.transports.over_httpx import AsyncHttpx
 from cnllm.transports.request import written
@@ -132,12 +132,15 @@ async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
         while wire.full and not reader.status and reader.fault is None:
             before = wire.unsent()
             if not await wire.wait(timeouts.idle) and wire.unsent() >= before:
-                raise words.slow(host, timeouts.first_byte)
+                raise TimeoutError
+        began = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
                 raise words.closed(host, reader.fault)
-            if not await wire.wait(timeouts.first_byte):
-                raise words.slow(host, timeouts.first_byte)
+            if not await wire.wait(left_of(timeouts.first_byte, began)):  # drops of headers are no answer
+                raise TimeoutError
+    except TimeoutError as error:
+        raise words.slow(host, timeouts.first_byte) from error
     except OSError as error:
         raise words.closed(host, str(error) or type(error).__name__) from error
 

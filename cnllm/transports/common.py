@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from cnllm.engine.plan import Plan
 
-__all__ = ["DRAIN", "FRAMING", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "proxy_for"]
+__all__ = ["DRAIN", "FRAMING", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "left_of", "proxy_for"]
 
 DRAIN = 0.05  # seconds that a complete reply waits for the end of its body
 LEFTOVERS = 8  # pieces of a body after its end
@@ -29,6 +30,16 @@ def idle_of(plan: Plan) -> float | None:
     """How long a body may be silent: a stream no longer than it may be without progress."""
     idle, progress = plan.timeouts.idle, plan.timeouts.progress if plan.stream else None
     return progress if idle is None else idle if progress is None else min(idle, progress)
+
+
+def left_of(patience: float | None, began: float) -> float | None:
+    """Seconds that are left of a wait. Raises `TimeoutError` when none are."""
+    if patience is None:
+        return None
+    left = began + patience - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def proxy_for(scheme: str, host: str, known: dict[str, str | None]) -> str | None:

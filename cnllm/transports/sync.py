@@ -14,7 +14,7 @@ from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import trust, words
 from cnllm.transports.address import Address, address
-from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, proxy_for
+from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
 from cnllm.transports.over_httpx import Httpx
 from cnllm.transports.pool import Connection, Pool
 from cnllm.transports.request import written
@@ -122,12 +122,15 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
         if not _sent(connection, head, plan.content):
             return False
         connection.wait(timeouts.first_byte)
+        began = time.monotonic()
         receive, feed = connection.plug.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
                 raise words.closed(host, reader.fault)
             if data := receive(_SIZE):
                 feed(data)
+                if not reader.status:  # drops of headers are no answer
+                    connection.wait(left_of(timeouts.first_byte, began))
             else:
                 reader.end()
     except TimeoutError as error:

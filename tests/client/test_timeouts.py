@@ -31,7 +31,7 @@ from .peer import (
     texts,
     whole,
 )
-from .support import ONCE, Driver, ask, at, drained, folds, registry, written
+from .support import ONCE, SOON, Driver, ask, at, drained, folds, registry, written
 
 VERBS = ["call", "stream"]
 COMMENT = piece(b": still here\n\n")
@@ -72,6 +72,17 @@ def test_an_answer_that_does_not_begin(client: Driver, verb: str, sent: bytes) -
         ask(client, verb, at(peer), timeout=Timeouts(first_byte=0.1, idle=30))
     assert not isinstance(caught.value, IdleTimeout)
     assert caught.value.reply is None
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_headers_that_come_in_drops_are_no_answer(client: Driver, adapter: str, verb: str) -> None:
+    if adapter == "httpx":
+        return  # it bounds each piece of them, and their bytes, which tests/faults sees
+    waits = Timeouts(connect=0.2, first_byte=0.2, idle=0.2)
+    with Peer([b"HTTP/1.1 200 OK\r\n", Again(b"x-a: y\r\n", 0.02)]) as peer:
+        with pytest.raises(Timeout, match=r"did not answer in 0\.2 s"):
+            ask(client, verb, at(peer), timeout=waits)
+        assert peer.gone.wait(SOON)
 
 
 def test_a_number_stands_for_every_wait(client: Driver) -> None:
