@@ -1,7 +1,7 @@
 """Streams of every wire, cut at every byte: what came is told as cut, kept to the last event, and never executable.
 
 Recorded streams are cut in a stretch of bytes each; `FAULTS=every pytest -k recorded` cuts them at every byte, which
-takes hours. That what is kept is all that had come is judged by another reader in tests/corpus.
+takes more than an hour of CPU. That what is kept is all that had come is judged by another reader in tests/corpus.
 """
 
 from __future__ import annotations
