@@ -56,17 +56,20 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     text = body.decode("utf-8", "replace")[:_LONGEST]
     if 300 <= status < 400 and headers.get("location"):
         return Fault(f"redirects to {headers['location']}, which is not followed", None, "", text)
-    spoiled = False
+    read = False
     for candidate in (body, *_payloads(body)):
         try:
             data = lenient(candidate)
         except Unreadable:
-            spoiled = spoiled or text.lstrip().startswith(("{", "["))
             continue
+        read = True
         if data is not None and (data or candidate is not body):
             return _fault(data, flags, text, status)
-    line = f"HTTP {status}, with JSON that cannot be read: {text.strip()[:_SPOILED]}" if spoiled else _first_line(text)
-    return Fault(line or f"HTTP {status} without a word", None, text[:4096], text)
+    line = _first_line(text)
+    if not line:
+        said = text.strip()[:_SPOILED]
+        line = f"HTTP {status}, with JSON that cannot be read: {said}" if said and not read else _unsaid(status)
+    return Fault(line, None, text[:4096], text)
 
 
 def error(
@@ -91,7 +94,7 @@ def error(
     if kind == "other" and fold.fault is None:
         retryable = True
     return _CLASSES[kind](
-        fault.message or f"HTTP {status} without a word",
+        fault.message or _unsaid(status),
         status=status,
         code=fault.code,
         body=fault.body,
@@ -194,6 +197,10 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _payloads(body: bytes) -> list[bytes]:
     """The data of server-sent events, where an error comes as one."""
     return [line[5:] for line in body.replace(b"\r", b"\n").split(b"\n") if line.startswith(b"data:")]
+
+
+def _unsaid(status: int) -> str:
+    return f"HTTP {status} without a word"
 
 
 def _first_line(text: str) -> str:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from cnllm.transports.common import IDLE
-from cnllm.transports.stale import readable, spent
+from cnllm.transports.stale import spent
 from cnllm.transports.wire import Wire
 
 __all__ = ["Here"]
@@ -100,8 +100,12 @@ class Here:
 
 async def _good(wire: Wire) -> bool:
     """Can it be used again? What there is to read on an encrypted one may be TLS's own: the loop gets turns to see."""
-    for _ in range(_TURNS if wire.key[0] else 0):
-        if not (wire.open and readable(wire.number())):
-            break
+    for _ in range(_TURNS):
+        if not wire.open or wire.reader.fault:
+            return False
+        if not spent(wire.number(), wire.since):
+            return True
+        if not wire.key[0]:
+            return False
         await asyncio.sleep(0)
-    return wire.open and not wire.reader.fault and not spent(wire.number(), wire.since)
+    return False

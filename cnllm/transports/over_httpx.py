@@ -300,7 +300,7 @@ def _request(httpx: Any, urls: dict[str, Any], plan: Plan, waits: dict[str, floa
             raise words.no_url(plan.url, error) from error
     headers, content, extensions = headers_of(plan), plan.content, {"timeout": waits}
     with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
-        if not (own and content) or any(name.lower() in FRAMING for name in headers):
+        if not (own and content and FRAMING.isdisjoint(map(str.lower, headers))):
             return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
         written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
         stream = httpx.ByteStream(content)

@@ -6,14 +6,14 @@ import select
 import ssl
 import time
 
-__all__ = ["KEPT", "quiet", "readable", "spent"]
+__all__ = ["KEPT", "quiet", "spent"]
 
 KEPT = 20.0  # seconds that an unused connection is kept; many servers close theirs soon after
 
 
 def spent(number: int, since: float) -> bool:
     """Unused for long, or with something to read, which is mostly the peer's goodbye."""
-    return number < 0 or time.monotonic() - since > KEPT or readable(number)
+    return number < 0 or time.monotonic() - since > KEPT or _readable(number)
 
 
 def quiet(plug: ssl.SSLSocket) -> bool:
@@ -28,8 +28,7 @@ def quiet(plug: ssl.SSLSocket) -> bool:
     return False
 
 
-def readable(number: int) -> bool:
-    """Has the socket of this number anything to read, if only its end?"""
+def _readable(number: int) -> bool:
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(number, select.POLLIN)
