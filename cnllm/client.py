@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import secrets, veil
-from cnllm.client_base import Base, check, left, retries, saw
+from cnllm import secrets
+from cnllm.client_base import Base, Driven, check, left
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -53,7 +53,7 @@ class Client(Base, Runs):
 
             transport = SimTransport(self.registry)
         elif hasattr(transport, "handle_request"):
-            transport = Httpx(transport)  # type: ignore[arg-type]
+            transport = Httpx(cast("httpx.BaseTransport", transport))
         self._transport: Any = transport or default_transport()
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
@@ -102,18 +102,12 @@ class Client(Base, Runs):
         self.close()
 
 
-class _Run:
+class _Run(Driven):
     """Does what a call's steps ask for, one after another."""
 
     def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
-        self._watch = watch
-        self._transport = transport
-        self._steps = steps
-        self.key = key
-        self._secrets: tuple[str, ...] = () if key is None else (key,)
-        self._body: Any = None
+        super().__init__(transport, steps, key, watch)
         self._left = False
-        self.finished: Reply | None = None
 
     def events(self) -> Generator[Event]:
         send = self._steps.send
@@ -133,14 +127,10 @@ class _Run:
         except StopIteration as stop:
             self.finished = stop.value
         except CnllmError as error:
-            error = secrets.cleaned(error, self._secrets)
-            if self._watch is not None:
-                self._watch.failed(error)
-            raise error from error.__cause__
+            raise self._failed(error) from error.__cause__
         finally:
             self.close()
-            if self._watch is not None:
-                self._watch.over(self.finished)
+            self._over()
 
     def leave(self) -> None:
         """From another thread: end it wherever it is, as soon as that can be done. Nothing is sent any more."""
@@ -161,28 +151,23 @@ class _Run:
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
                 self._body.drain()
-            case Saw() if self._watch is not None:
-                saw(self._watch, step, self._secrets)
+            case Saw():
+                self._saw(step)
             case Sleep():
                 import time
 
-                retries(self._watch, step, self._secrets)
+                self._retries(step)
                 time.sleep(step.seconds)
         return None
 
     def _send(self, plan: Plan) -> Any:
         self.close()
-        sent = secrets.sealed(plan, self.key)
-        self._secrets = secrets.of(sent, self.key)
-        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
-        if self._watch is not None:
-            self._watch.sent(plan)
+        sent = self._sealed(plan)
         try:
             status, headers, body = self._transport.send(sent)
         except TransportError as error:
             return error
-        if self._watch is not None:
-            self._watch.begun(status)
+        self._begun(status)
         self._body = iter(body)
         if self._left:  # while it was being sent
             self.leave()
@@ -209,8 +194,7 @@ class _Run:
             broken = error
         finally:
             self.close()
-        body = b"".join(pieces)
-        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
+        return self._read(pieces, broken)
 
     def close(self) -> None:
         body, self._body = self._body, None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import secrets, veil
-from cnllm.client_base import Base, check, left, retries, saw
+from cnllm import secrets
+from cnllm.client_base import Base, Driven, check, left
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -17,7 +17,7 @@ from cnllm.registry import Registry
 from cnllm.runs_async import AsyncRuns
 from cnllm.transport import AsyncHttpx, AsyncTransport, default_async_transport
 from cnllm.types import Event, Reply
-from cnllm.watch import OnEvent, Watch, watching
+from cnllm.watch import OnEvent, watching
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +46,7 @@ class AsyncClient(Base, AsyncRuns):
 
             transport = AsyncSimTransport(self.registry)
         elif hasattr(transport, "handle_async_request"):
-            transport = AsyncHttpx(transport)  # type: ignore[arg-type]
+            transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
         self._transport: Any = transport or default_async_transport()
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
@@ -95,17 +95,8 @@ class AsyncClient(Base, AsyncRuns):
         await self.aclose()
 
 
-class _AsyncRun:
+class _AsyncRun(Driven):
     """Does what a call's steps ask for, awaiting."""
-
-    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
-        self._watch = watch
-        self._transport = transport
-        self._steps = steps
-        self.key = key
-        self._secrets: tuple[str, ...] = () if key is None else (key,)
-        self._body: Any = None
-        self.finished: Reply | None = None
 
     async def events(self) -> AsyncGenerator[Event]:
         send = self._steps.send
@@ -129,14 +120,10 @@ class _AsyncRun:
                 else:
                     done = await self._do(step)
         except CnllmError as error:
-            error = secrets.cleaned(error, self._secrets)
-            if self._watch is not None:
-                self._watch.failed(error)
-            raise error from error.__cause__
+            raise self._failed(error) from error.__cause__
         finally:
             await self.close()
-            if self._watch is not None:
-                self._watch.over(self.finished)
+            self._over()
 
     async def _do(self, step: Any) -> Any:
         match step:
@@ -148,28 +135,23 @@ class _AsyncRun:
                 self._body.hurry(step.seconds)
             case Drain() if hasattr(self._body, "drain"):
                 await self._body.drain()
-            case Saw() if self._watch is not None:
-                saw(self._watch, step, self._secrets)
+            case Saw():
+                self._saw(step)
             case Sleep():
                 import anyio
 
-                retries(self._watch, step, self._secrets)
+                self._retries(step)
                 await anyio.sleep(step.seconds)
         return None
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
-        sent = secrets.sealed(plan, self.key)
-        self._secrets = secrets.of(sent, self.key)
-        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
-        if self._watch is not None:
-            self._watch.sent(plan)
+        sent = self._sealed(plan)
         try:
             status, headers, body = await self._transport.send(sent)
         except TransportError as error:
             return error
-        if self._watch is not None:
-            self._watch.begun(status)
+        self._begun(status)
         self._body = body.__aiter__()
         return status, headers
 
@@ -195,8 +177,7 @@ class _AsyncRun:
             broken = error
         finally:
             await self.close()
-        body = b"".join(pieces)
-        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
+        return self._read(pieces, broken)
 
     async def close(self) -> None:
         body, self._body = self._body, None

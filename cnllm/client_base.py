@@ -7,10 +7,10 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm import redact, secrets, tiers
+from cnllm import redact, secrets, tiers, veil
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Saw, Sleep
-from cnllm.errors import StreamCut
+from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.policy import Limits, Retry, Timeouts
@@ -19,7 +19,7 @@ from cnllm.settings import from_environment
 from cnllm.types import Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked
 
-__all__ = ["Base", "check", "left", "retries", "saw"]
+__all__ = ["Base", "Driven", "check", "left"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -95,19 +95,62 @@ class Base:
         return call, key
 
 
-def retries(watch: Watch | None, step: Sleep, hidden: tuple[str, ...]) -> None:
-    if watch is not None and step.why is not None:
-        watch.retrying(secrets.cleaned(step.why, hidden), step.seconds)
+class Driven:
+    """A call while it is driven: what does not depend on who waits, and how."""
 
+    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+        self._watch = watch
+        self._transport = transport
+        self._steps = steps
+        self.key = key
+        self._secrets: tuple[str, ...] = () if key is None else (key,)
+        self._body: Any = None
+        self.finished: Reply | None = None
 
-def saw(watch: Watch, step: Saw, hidden: tuple[str, ...]) -> None:
-    if step.what == "cut":
-        watch.cut(redact.redact(step.why, hidden))
-    else:
-        watch.tell(Recovered)
+    def _sealed(self, plan: Plan) -> Plan:
+        """The plan as it goes out; from here on it is known what has to be hidden."""
+        sent = secrets.sealed(plan, self.key)
+        self._secrets = secrets.of(sent, self.key)
+        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
+        if self._watch is not None:
+            self._watch.sent(plan)
+        return sent
+
+    def _begun(self, status: int) -> None:
+        if self._watch is not None:
+            self._watch.begun(status)
+
+    def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
+        """What `ReadAll` comes to."""
+        body = b"".join(pieces)
+        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
+
+    def _retries(self, step: Sleep) -> None:
+        if self._watch is not None and step.why is not None:
+            self._watch.retrying(secrets.cleaned(step.why, self._secrets), step.seconds)
+
+    def _saw(self, step: Saw) -> None:
+        if self._watch is None:
+            return
+        if step.what == "cut":
+            self._watch.cut(redact.redact(step.why, self._secrets))
+        else:
+            self._watch.tell(Recovered)
+
+    def _failed(self, error: CnllmError) -> CnllmError:
+        """The error as the caller may see it."""
+        error = secrets.cleaned(error, self._secrets)
+        if self._watch is not None:
+            self._watch.failed(error)
+        return error
+
+    def _over(self) -> None:
+        if self._watch is not None:
+            self._watch.over(self.finished)
 
 
 def check(by: str | None) -> None:
+    """Raises `ValueError` for a way to cut text that there is not."""
     if by is not None:
         from cnllm.sentences import check_by
 
@@ -115,4 +158,5 @@ def check(by: str | None) -> None:
 
 
 def left(call: Call) -> Reply:
+    """Raises `StreamCut` for a call that was left before its end."""
     raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())

@@ -45,10 +45,12 @@ MAY: dict[str, set[str]] = {
     "jobs": VALUES | HELPERS | {"engine", "tools"},
     "runs": VALUES | {"engine", "sentences", "tools", "watch"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
-    "client_base": VALUES | HELPERS | {"engine", "registry", "secrets", "sentences", "settings", "tiers", "watch"},
+    "client_base": VALUES
+    | HELPERS
+    | {"engine", "registry", "secrets", "sentences", "settings", "tiers", "veil", "watch"},
     **{
         f"client{kind}": VALUES
-        | {"client_base", "engine", "registry", runs, "secrets", "sentences", "simulator", "transport", "veil", "watch"}
+        | {"client_base", "engine", "registry", runs, "secrets", "sentences", "simulator", "transport", "watch"}
         for kind, runs in (("", "runs_sync"), ("_async", "runs_async"))
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
