@@ -81,13 +81,15 @@ class Toolbox:
         """Why a call is not executed, in words for the model; None where it can be."""
         tool = self._tools.get(call.name)
         if tool is None:
-            return f"There is no tool {call.name!r}. The tools are: {', '.join(self._tools) or 'none'}."
+            return f"There is no tool {ascii(call.name)}. The tools are: {', '.join(self._tools) or 'none'}."
+        if call.excluded:
+            return f"The call of {call.name} was not executed: {call.problem}."
         return problem_with(tool, call, built=not self._approves)
 
     def meant(self, call: ToolCall) -> ToolCall:
         """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
-        return call if tool is None else meant(tool, call)
+        return call if tool is None or call.excluded else meant(tool, call)
 
     def of(self, call: ToolCall) -> Tool:
         """The tool that is called."""

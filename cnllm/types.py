@@ -90,7 +90,8 @@ class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defa
     """A call the model wants made.
 
     `arguments` is the decoded object, or None when `raw` is not a JSON object; `problem` then says why.
-    `via` says how it arrived: structured on the wire, or written into the text.
+    `via` says how it arrived: structured on the wire, or written into the text. `excluded`: the request did not offer
+    this tool, or its `tool_choice` excludes it; such a call has no `arguments`, and must never be executed.
     """
 
     id: str
@@ -100,6 +101,7 @@ class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defa
     via: Literal["wire", "text"] = "wire"
     problem: str | None = None
     seal: Seal | None = None
+    excluded: bool = False
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):

@@ -8,8 +8,19 @@ from typing import TextIO
 
 __all__ = ["cells", "dims", "escape", "escape_json", "plain"]
 
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""C0 but tab and newline, DEL, C1, and what turns the direction of writing around."""
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2028\u2029\u2060-\u2065\u206a-\u206f"
+    r"\u3164\ufeff\uffa0\ufff0-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
+    r"|\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,7}\U000e007f|[\U000e0000-\U000e00ff]"
+)
+"""C0 but tab and newline, DEL, C1; what turns the direction of writing around; and what nobody can see.
+
+Joiners and variation selectors stay: emoji, Persian and Indic scripts, and variants of Chinese characters need them,
+and so do the tags behind a black flag, which make it a country's.
+"""
 
 
 def escape(text: str) -> str:
@@ -19,7 +30,7 @@ def escape(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """The same JSON value, with the control characters that JSON may hold as they are spelt as escapes."""
-    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _OBEYED.sub(_in_json, text)
 
 
 def cells(text: str) -> int:
@@ -42,5 +53,14 @@ def plain() -> bool:
 
 
 def _spelt(match: re.Match[str]) -> str:
+    if len(match[0]) > 1:
+        return match[0]  # the flag of a country
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _in_json(match: re.Match[str]) -> str:
+    if len(match[0]) > 1:
+        return match[0]
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

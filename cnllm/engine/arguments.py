@@ -27,6 +27,8 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
     if mended is not call:
         ledger.note("text-mended", "messages", f"{told} hold half of a character", "replaced by U+FFFD")
         call = mended
+    if call.excluded:  # nobody executes it, and what the model wrote goes back as it came
+        call = replace(call, arguments=decode_arguments(call.raw)[0])
     if call.arguments is None:
         inner = unwrapped(call.raw)
         if inner is None:

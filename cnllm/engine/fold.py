@@ -8,10 +8,12 @@ import msgspec
 
 from cnllm.arguments import decode_arguments
 from cnllm.engine.blocks import BlockKind, Blocks
+from cnllm.engine.call_rules import CallRules
 from cnllm.engine.cost import cost_of
 from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
+from cnllm.engine.ids import ReplyIds
 from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
@@ -65,6 +67,7 @@ class Fold:
         "_packed_texts",
         "_packed_thoughts",
         "_places",
+        "_rules",
         "_said",
         "answered",
         "fault",
@@ -97,6 +100,8 @@ class Fold:
         renamed: dict[str, str],
         texts: TextCalls | None = None,
         ordered: bool = False,
+        ids: ReplyIds | None = None,
+        rules: CallRules | None = None,
     ) -> None:
         self.of = model
         self.flags = flags
@@ -116,7 +121,8 @@ class Fold:
         self.odd: Any = None  # a chunk that held no choice: all there is to show of an empty reply
         self.whole = False  # one body, not a stream of fragments
         self.finish: Finish | None = None
-        self._calls = Calls()
+        self._calls = Calls(ids)
+        self._rules = rules
         self._done: list[ToolCall] = []
         self._made: dict[int, ToolCall] = {}
         self._places: list[int] = []  # which of the calls that began each whole one is
@@ -222,6 +228,7 @@ class Fold:
     def call_pieces(self, items: Any, whole: bool) -> list[Event]:
         out: list[Event] = []
         known = len(self._calls.all)
+        self._calls.ids.reply = self.id
         for event in self._calls.feed(_whole(items), whole=whole):
             out.append(self._named(event))
         if self._blocks is not None:
@@ -412,6 +419,7 @@ class Fold:
     def _written(self, calls: list[Call], out: list[Event]) -> None:
         """Calls that were written as text: the same events as others."""
         begun: list[Event] = []
+        self._calls.ids.reply = self.id
         for call in calls:
             out += self._begin("call", call)
             self._calls.all.append(call)
@@ -425,7 +433,7 @@ class Fold:
         said = finish.get(self.raw_finish or "", None) if self.raw_finish is not None else None
         broken = self.fault is not None or said == "error"
         for index, call in enumerate(self._calls.all):
-            self._sort(index, call, broken=broken or not proven, cut_off=said == "length")
+            self._sort(index, call, out, broken=broken or not proven, cut_off=said == "length")
         if broken:
             self.finish = "error"
         elif not proven:
@@ -442,6 +450,11 @@ class Fold:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)
+        self._note_ids(out)
+        if self._rules is not None and self.finish in ("stop", "tool_calls"):
+            for code, wish, did in self._rules.ignored([call.name for call in self._done]):
+                flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
+                out += self.note(code, flag, wish, did, self.of.where(flag))
         if self.finish == "length" and self.thoughts and not self.texts and not self._done:
             out += self.note(
                 "budget-spent-on-reasoning",
@@ -450,7 +463,13 @@ class Fold:
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
 
-    def _sort(self, index: int, call: Call, *, broken: bool, cut_off: bool) -> None:
+    def _note_ids(self, out: list[Event]) -> None:
+        """Note the ids of the wire that an earlier call has."""
+        if again := self._calls.ids.renamed:
+            said = f"{len(again)} call ids that came before, the first {again[0]!r}"
+            out += self.note("ids-repeated", "tools.ids", said, "made unique")
+
+    def _sort(self, index: int, call: Call, out: list[Event], *, broken: bool, cut_off: bool) -> None:
         raw = call.raw
         arguments, problem = decode_arguments(raw)
         empty = raw.strip() in ("", "null")
@@ -461,10 +480,20 @@ class Fold:
             arguments, problem = None, f"markup is left in it: {left}"
         if whole:
             self._places.append(index)
-            self._done.append(ToolCall(call.id, name, arguments, raw, call.via, problem, extra))
+            barred = None if self._rules is None else self._rules.exclusion(name)
+            if barred is not None:
+                arguments, problem = None, barred.reason
+                told = f"a call of {ascii(name)}"
+                where = self.of.where(barred.flag)
+                out += self.note(barred.code, barred.flag, told, f"never executed: {barred.reason}", where)
+            self._done.append(
+                ToolCall(call.call_id, name, arguments, raw, call.via, problem, extra, barred is not None)
+            )
             self._made[id(call)] = self._done[-1]
         elif call.name or raw:
-            self._incomplete.append(ToolCall(call.id, name, None, raw, call.via, problem or "it was cut off", extra))
+            self._incomplete.append(
+                ToolCall(call.call_id, name, None, raw, call.via, problem or "it was cut off", extra)
+            )
 
     def _part(self, kind: BlockKind, said: str, data: Any, seal: Any) -> Part | None:
         """What a block came to; None where it holds nothing, or a call that is no whole one."""

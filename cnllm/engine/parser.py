@@ -11,6 +11,7 @@ from cnllm.engine.answering import Answering
 from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
+from cnllm.engine.ids import ReplyIds
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
@@ -93,7 +94,13 @@ class StreamParser:
         self._status = status
         self._headers = {k.lower(): v for k, v in (headers or {}).items()}
         self._fold = Fold(
-            model, flags, plan.renamed if plan is not None else {}, _text_calls(flags, tools, plan), spoken.ordered
+            model,
+            flags,
+            plan.renamed if plan is not None else {},
+            _text_calls(flags, tools, plan),
+            spoken.ordered,
+            _ids(flags, plan),
+            plan.call_rules if plan is not None else None,
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
@@ -413,6 +420,13 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
     return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
+
+
+def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:
+    """The ids of the reply's calls, which no call of the request has."""
+    if plan is None:
+        return None
+    return ReplyIds(flags.tools.ids if flags.tools else None, plan.history, plan.content)
 
 
 def _looks(head: bytes, *, over: bool = False) -> str | None:

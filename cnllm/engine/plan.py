@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.engine import choices, head, history, media, params, prompted, replay, structured, thinking
+from cnllm.engine.call_rules import CallRules, call_rules
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for
@@ -37,6 +39,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
     the user said last. With `prompted` the tools are described in the prompt, and calls come as text.
     `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
+    `history` are the messages as the caller gave them, `call_rules` say which calls the reply may hold; None: any.
     """
 
     method: str
@@ -61,6 +64,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     callable: tuple[Function, ...] = ()
     prompt: str = ""
     prompted: bool = False
+    history: Sequence[Message] = ()
+    call_rules: CallRules | None = None
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -96,6 +101,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         raise ValueError("messages is empty; there is nothing to send")
     pictured = media.shown(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
+    given, wish = turns, asked
     if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
         return _routed(model, over, mode, turns, stream, options)
     asked, spoken = choices.possible(asked, model.flags, ledger)
@@ -116,6 +122,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         asked = _by_mode(asked, asked_for(options, flags.call))
         ledger.defaults = asked.defaults
     offered = asked.tools
+    forced = asked.choice in ("required", "named") and bool(tools)
     beside = prompted.FLAG if spoken is not None else None
     answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, pictured, model, stream)), beside)
     if answer is not None and answer.method == "tool":
@@ -166,6 +173,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
         body = whole(body)
         content = _encode(body)
+    standing = flags.body.set if flags.body is not None else None
+    rules = call_rules(wish, [*wish.tools, *tools], forced, _single(wish, parallel, flags, tools), standing or {})
     url, userinfo = head.url(model, flags, streams, ledger)
     return Plan(
         method="POST",
@@ -188,8 +197,17 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
         prompt=last,
         prompted=spoken is not None,
+        history=given,
+        call_rules=rules,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _single(wish: Asked, parallel: bool | None, flags: Flags, tools: Sequence[Function]) -> bool:
+    """Whether the endpoint is asked for one call at most."""
+    if wish.parallel_tool_calls is not False or not tools:
+        return False
+    return parallel is False or bool((flags.params or {}).get("parallel_tool_calls"))
 
 
 def _better(model: Model, mode: frozenset[str]) -> Model | None:

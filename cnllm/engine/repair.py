@@ -5,6 +5,7 @@ Only the copy for the wire changes, and each change has a note. Everything here 
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ Turn = tuple[int, Message]
 
 INTERRUPTED = "interrupted: it was not run, or its result was lost"
 """What answers a call that nothing answers."""
+
+_NEAR = 64  # calls of one id among which a result's name is looked for
 
 
 class _Slot:
@@ -94,11 +97,13 @@ class _Open:
         """The call that a result answers: by its id, or without one the first that waits, of its name if it has one."""
         if result.id:
             _, same = self._by_id.get(result.id, (0, None))
-            while same:
-                slot = same.popleft()
-                if slot.result is None:
-                    return slot
-            return None
+            while same and same[0].result is not None:
+                same.popleft()
+            if not same:
+                return None
+            # Where calls share an id, a result goes to the first of its name, and else to the first.
+            near = itertools.islice(same, _NEAR)
+            return next((s for s in near if s.result is None and s.call.name == result.name), same[0])
         while self._waiting and self._waiting[0].result is not None:
             self._waiting.popleft()
         free = (s for s in self._waiting if s.result is None)

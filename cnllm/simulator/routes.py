@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from cnllm.engine.head import unfit_id
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.model import Model
 from cnllm.protocols import PROTOCOLS
@@ -43,11 +44,13 @@ def route(registry: Known, method: str, target: str, headers: Mapping[str, str],
         if slash and "/" + rest in _LISTS:
             return _list(registry, method, provider)
         if in_path := _NAMED.fullmatch(path):
-            named = registry.resolve(unquote(in_path["model"]), protocol="gemini")
+            named = registry.resolve(_id(in_path["model"]), protocol="gemini")
             return _posted(method) or respond(named, headers, content, unquote(path))
         if path in _BARE:
             return _posted(method) or _bare(registry, headers, content, path)
         model = _at(registry, provider, "/" + rest, _model_named(content)) if slash else None
+    except _Outside as outside:
+        return turned_away(Wrong("model", str(outside), param="model"))
     except UnknownModel as unknown:
         return turned_away(Wrong("model", unknown.message, param="model"))
     except CnllmError as error:  # a broken registry is the server's fault, and its words say where
@@ -55,6 +58,18 @@ def route(registry: Known, method: str, target: str, headers: Mapping[str, str],
     if model is None:
         return turned_away(Wrong("path", f"There is nothing at {path}."), status=404)
     return _posted(method) or respond(model, headers, content, unquote(path))
+
+
+class _Outside(Exception):
+    """A model id that leaves the path it stands in."""
+
+
+def _id(in_path: str) -> str:
+    """Return the model id that stands in a path. Raises `_Outside` for one that a path cannot hold."""
+    id = unquote(in_path)
+    if (why := unfit_id(id)) is not None:
+        raise _Outside(f"The model {ascii(id)} is none: {why}.")
+    return id
 
 
 def _posted(method: str) -> Answered | None:
@@ -66,17 +81,22 @@ def _posted(method: str) -> Answered | None:
 def _bare(registry: Known, headers: Mapping[str, str], content: bytes, path: str) -> Answered:
     named = _model_named(content)
     if named is None:
-        return turned_away(Wrong("param", "The body is a JSON object that names a model.", param="model"))
+        wrong = Wrong("param", "The body is a JSON object that names a model.", param="model")
+        return turned_away(wrong, protocol=_BARE[path])
     model = registry.resolve(named, protocol=_BARE[path])
     body: dict[str, Any] = msgspec.json.decode(content)
-    return respond(model, headers, msgspec.json.encode({**body, "model": model.id}), path)
+    try:
+        renamed = msgspec.json.encode({**body, "model": model.id})
+    except (UnicodeError, RecursionError):  # which says what is wrong with it
+        renamed = content
+    return respond(model, headers, renamed, path)
 
 
 def _model_named(content: bytes) -> str | None:
     """The model a body names, None where it names none or is no JSON object."""
     try:
         body = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     named = body.get("model") if isinstance(body, dict) else None
     return named if isinstance(named, str) and named else None
@@ -95,7 +115,7 @@ def _at(registry: Known, provider: str, rest: str, named: str | None) -> Model |
         found = next((m for s in _shape(model) if (m := re.fullmatch(s, rest))), None)
         if found is not None:
             in_path = found.groupdict().get("model")
-            name = f"{provider}/{unquote(in_path) if in_path else named or 'any'}"
+            name = f"{provider}/{_id(in_path) if in_path else named or 'any'}"
             return registry.resolve(name, protocol=model.protocol)
     return None
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.model import Model
+from cnllm.protocols import speaks
 from cnllm.simulator import chat, write
 from cnllm.simulator.answer import answer
 from cnllm.simulator.asked import flags_for
@@ -21,6 +22,8 @@ from cnllm.simulator.read import CHAT, asked_of
 __all__ = ["MARK", "Answered", "AsyncSimTransport", "Known", "Sent", "SimTransport", "respond", "turned_away"]
 
 MARK = "x-cnllm-simulated"
+_DEEPEST = 128
+_TOO_DEEP = f"The body is nested deeper than {_DEEPEST} levels."
 
 
 class Sent(Protocol):
@@ -55,11 +58,50 @@ def respond(model: Model, headers: Mapping[str, str], content: bytes, path: str 
     """What this endpoint answers to these bytes, sent to this path."""
     try:
         body = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return turned_away(Wrong("param", f"The body is not JSON: {error}"))
+    except RecursionError:
+        return _turned_away(model, _TOO_DEEP)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return _turned_away(model, f"The body is not JSON: {error}")
     if not isinstance(body, dict):
-        return turned_away(Wrong("param", "The body is not a JSON object."))
-    return _answered(model, headers, body, path)
+        return _turned_away(model, "The body is not a JSON object.")
+    if (why := _unusable(content, body)) is not None:
+        return _turned_away(model, why)
+    try:
+        return _answered(model, headers, body, path)
+    except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
+        return _turned_away(model, f"The body cannot be read: {error}")
+
+
+def _turned_away(model: Model, why: str) -> Answered:
+    """Return a refusal in the shape of the model's wire."""
+    return _refused(refusal(Wrong("param", why), [], model))
+
+
+def _unusable(content: bytes, body: dict[str, Any]) -> str | None:
+    """Return why no endpoint reads a body that is JSON; None where one does."""
+    if content.count(b"[") + content.count(b"{") > _DEEPEST and _is_deep(body):
+        return _TOO_DEEP
+    if b"\\ud" in content or b"\\uD" in content:
+        try:
+            msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            return "The body holds half of a surrogate pair."
+    return None
+
+
+def _is_deep(body: Any) -> bool:
+    """Whether JSON is nested deeper than any endpoint takes it. Walks by levels, without recursion."""
+    level = [body]
+    for _ in range(_DEEPEST):
+        level = [
+            each
+            for value in level
+            for each in (value.values() if isinstance(value, dict) else value)
+            if isinstance(each, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any], path: str) -> Answered:
@@ -76,9 +118,12 @@ def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any], pa
     return Answered(200, _json(), [body_of])
 
 
-def turned_away(wrong: Wrong, *, status: int | None = None, **headers: str) -> Answered:
-    """A refusal that no endpoint words: bad JSON, no such path, a wire not spoken."""
+def turned_away(wrong: Wrong, *, status: int | None = None, protocol: str | None = None, **headers: str) -> Answered:
+    """A refusal that no endpoint words: bad JSON, no such path, a wire not spoken. `protocol` gives its shape."""
     plain = refusal(wrong, [])
+    if protocol is not None and protocol != CHAT:
+        said = speaks(protocol).write_error(status or plain.status, wrong.message, wrong.on)
+        plain = Refused(status=plain.status, body=msgspec.json.encode(said).decode())
     kept = _refused(Refused(status=status or plain.status, body=plain.body))
     return Answered(kept.status, kept.headers | headers, kept.pieces)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnllm.engine.ids import ReplyIds
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
 __all__ = ["Call", "Calls", "markup"]
@@ -21,7 +22,10 @@ _MARKS = re.compile(r'["\\{}\[\]]')
 
 
 class Call:
-    """One call being put together. `extra` holds what else came with it (signatures), by key."""
+    """One call being put together. `extra` holds what else came with it (signatures), by key.
+
+    `id` is the wire's, by which its pieces are known; `call_id` is the reply's, which no other call has.
+    """
 
     __slots__ = (
         "_depth",
@@ -29,6 +33,7 @@ class Call:
         "_last",
         "_quoted",
         "_read",
+        "call_id",
         "extra",
         "id",
         "name",
@@ -43,6 +48,7 @@ class Call:
         self.place = place
         self.via = via
         self.id = ""
+        self.call_id = ""
         self.name = ""
         self.pieces: list[str] = []
         self.size = 0
@@ -89,9 +95,10 @@ class Call:
 class Calls:
     """The calls of one reply, in the order they began. `feed` takes wire items and returns the events they cause."""
 
-    __slots__ = ("_open", "all")
+    __slots__ = ("_open", "all", "ids")
 
-    def __init__(self) -> None:
+    def __init__(self, ids: ReplyIds | None = None) -> None:
+        self.ids = ReplyIds() if ids is None else ids
         self.all: list[Call] = []
         self._open: dict[Any, Call] = {}
 
@@ -105,20 +112,27 @@ class Calls:
 
     def start(self, call: Call, out: list[Event]) -> None:
         """Announce a call whose name is known, with the arguments that came before it was."""
-        call.started = True
         index = self.all.index(call) if self.all[-1] is not call else len(self.all) - 1
-        if not call.id:
-            call.id = f"call_{index}"
-        out.append(ToolCallStart(index, call.id, call.name))
+        if not call.started:
+            call.started = True
+            self.identify(call, index)
+        out.append(ToolCallStart(index, call.call_id, call.name))
         if call.pieces:
             out.append(ToolCallDelta(index, call.raw))
+
+    def identify(self, call: Call, index: int) -> None:
+        """Give a call the id that it has in the reply."""
+        call.call_id = self.ids.id(call.id if call.via == "wire" else "", index, f"{call.name}\0{call.raw}")
+        call.id = call.id or call.call_id
 
     def finish(self) -> list[Event]:
         """Announce the calls that no arguments have announced."""
         out: list[Event] = []
-        for call in self.all:
+        for index, call in enumerate(self.all):
             if not call.started and call.name:
                 self.start(call, out)
+            elif not call.call_id:
+                self.identify(call, index)
         return out
 
     def _item(self, item: dict[str, Any], whole: bool, out: list[Event]) -> None:
@@ -176,7 +190,9 @@ class Calls:
         if name and place is None and not id and call.name and name != call.name:
             return None
         begins = piece.lstrip()[:1] == "{"
-        if begins and call.size and not (id and id == call.id) and call.whole() and not _same(piece, call.raw):
+        # An id that comes again goes on with its call, unless a name and an object follow a whole object.
+        goes_on = bool(id) and id == call.id and not (name and call.raw.strip() != "{}")
+        if begins and call.size and not goes_on and call.whole() and not _same(piece, call.raw):
             return None
         return call
 
