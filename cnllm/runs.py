@@ -81,7 +81,7 @@ class Toolbox:
         """Why a call is not executed, in words for the model; None where it can be."""
         tool = self._tools.get(call.name)
         if tool is None:
-            return f"There is no tool {ascii(call.name)}. The tools are: {', '.join(self._tools) or 'none'}."
+            return f"There is no tool {call.name!a}. The tools are: {', '.join(self._tools) or 'none'}."
         if call.excluded:
             return f"The call of {call.name} was not executed: {call.problem}."
         return problem_with(tool, call, built=not self._approves)

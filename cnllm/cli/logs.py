@@ -11,6 +11,7 @@ from cnllm.cli import complete, errors, options, render, streams, terminal
 from cnllm.log_mode import Mode
 
 if TYPE_CHECKING:
+    from cnllm.store import Store
     from cnllm.store.records import Found, Summary
 
 __all__ = ["logs"]
@@ -41,6 +42,7 @@ def list_(count: int, as_json: bool) -> None:
 
     with Store.open() as store:
         found = store.summaries(count)
+        _name_damage(store)
     if as_json:
         _dump(found)
     elif found:
@@ -71,6 +73,7 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
 
     with Store.open() as store:
         (found,) = store.records([store.conversation(ident).id])
+        _name_damage(store)
     if as_json:
         render.dump(_plain(found))
     else:
@@ -125,6 +128,7 @@ def export(ident: str | None) -> None:
         for one in store.records(ids, exchanges=True):
             line = as_json(one)
             render.emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
+        _name_damage(store)
 
 
 @logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))
@@ -159,6 +163,12 @@ def _keep(chosen: Mode) -> None:
     said = os.environ.get("CNLLM_LOG")
     if said and log_mode.mode() != chosen:
         errors.say(f"CNLLM_LOG={said} goes before this", "unset CNLLM_LOG")
+
+
+def _name_damage(store: Store) -> None:
+    """Say what of the file cannot be read; the rest is shown."""
+    for line in store.damaged:
+        streams.say(f"cnllm: {store.path}: damaged: {line}")
 
 
 def _plain(value: Any) -> Any:

@@ -483,7 +483,7 @@ class Fold:
             barred = None if self._rules is None else self._rules.exclusion(name)
             if barred is not None:
                 arguments, problem = None, barred.reason
-                told = f"a call of {ascii(name)}"
+                told = f"a call of {name!a}"
                 where = self.of.where(barred.flag)
                 out += self.note(barred.code, barred.flag, told, f"never executed: {barred.reason}", where)
             self._done.append(

@@ -68,7 +68,7 @@ def _id(in_path: str) -> str:
     """Return the model id that stands in a path. Raises `_Outside` for one that a path cannot hold."""
     id = unquote(in_path)
     if (why := unfit_id(id)) is not None:
-        raise _Outside(f"The model {ascii(id)} is none: {why}.")
+        raise _Outside(f"The model {id!a} is none: {why}.")
     return id
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cnllm import redact
+from cnllm.errors import CnllmError
 from cnllm.store.text import from_json, now
 from cnllm.store.turn import Turn, forget, write
 from cnllm.types import Message
@@ -50,13 +51,20 @@ class Conversation:
     def turns(self) -> list[tuple[int, list[Message]]]:
         """The turns that `messages` are from: the number of each, and what was said in it."""
         rows = self._file.rows(
-            "SELECT turns.id, data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? "
+            "SELECT turns.id, messages.id, data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? "
             "AND state <> 'failed' ORDER BY turns.id, messages.id",
             self.id,
         )
         found: dict[int, list[Message]] = {}
-        for number, data in rows:
-            found.setdefault(number, []).append(Message.from_dict(from_json(data)))
+        for number, message, data in rows:
+            try:
+                said = Message.from_dict(from_json(data))
+            except (ValueError, TypeError, RecursionError) as error:
+                raise CnllmError(
+                    f"{self._file.path}: message {message} in turn {number} of conversation {self.id} cannot be read",
+                    hint="begin another conversation, or go on from another one: cnllm logs list shows them",
+                ) from error
+            found.setdefault(number, []).append(said)
         return list(found.items())
 
     def forget(self, number: int) -> None:

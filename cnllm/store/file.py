@@ -30,6 +30,7 @@ class File:
         with self._told():
             _private(path)
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            self._connection.text_factory = lambda said: said.decode("utf-8", "replace")  # one bad row hides no other
             try:
                 self._prepare()
             except BaseException:

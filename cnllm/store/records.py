@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -86,8 +86,8 @@ class Found(Struct, frozen=True, kw_only=True):
 def state_of(kept: str, process: int | None) -> State:
     """The state of a turn. One that is pending is running, unless its process is gone."""
     if kept == "pending":
-        return "running" if process is not None and _alive(process) else "interrupted"
-    return kept  # type: ignore[return-value]
+        return "running" if type(process) is int and process > 0 and _alive(process) else "interrupted"
+    return kept if kept in get_args(State) else "interrupted"  # type: ignore[return-value]
 
 
 def _alive(process: int) -> bool:
@@ -96,6 +96,8 @@ def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
+        return False
+    except OverflowError:  # no process has such a number
         return False
     except OSError:
         pass

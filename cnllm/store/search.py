@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
 from cnllm.store.records import Found
+from cnllm.store.text import as_text
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,14 +93,14 @@ def _pattern(word: str) -> str:
     return f"%{word}%"
 
 
-def _found(row: tuple[str, int, str, str, str, str, str], words: Sequence[str]) -> Found:
-    conversation, turn, began, model, role, text, reasoning = row
+def _found(row: Sequence[object], words: Sequence[str]) -> Found:
+    conversation, turn, began, model, role, text, reasoning = map(as_text, row)
     in_text, in_reasoning = _place(text, words), _place(reasoning, words)
     at_text = in_text is not None or in_reasoning is None
     excerpt = _excerpt(text, in_text or (0, 0)) if at_text else _excerpt(reasoning, in_reasoning or (0, 0))
     return Found(
         conversation=conversation,
-        turn=turn,
+        turn=int(turn),
         began=began,
         model=model,
         role=role,

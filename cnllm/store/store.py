@@ -7,16 +7,18 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from cnllm import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import File
-from cnllm.store.text import from_json
+from cnllm.store.text import as_text, from_json
 
 if TYPE_CHECKING:
-    from cnllm.store.records import Found, Recorded, RecordedTurn, Summary
+    from decimal import Decimal
+
+    from cnllm.store.records import Found, Origin, Recorded, RecordedTurn, Summary
 
 __all__ = ["Store", "place"]
 
@@ -36,6 +38,8 @@ class Store:
 
     def __init__(self, file: File) -> None:
         self._file = file
+        self.damaged: list[str] = []
+        """What was read so far and cannot be made out, each with its place; everything else of it was read."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None = None) -> Store:
@@ -86,7 +90,7 @@ class Store:
     def ids(self, begun: str = "") -> list[str]:
         """The ids that begin so, in the order of their first turns."""
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
-        return [row[0] for row in self._file.rows(query, len(begun), begun)]
+        return [as_text(row[0]) for row in self._file.rows(query, len(begun), begun)]
 
     def summaries(self, limit: int = -1) -> list[Summary]:
         """The conversations, the last one first."""
@@ -107,15 +111,66 @@ class Store:
         )
         return Summary(
             id=ident,
-            began=turns[0][0],
-            last=turns[-1][0],
+            began=as_text(turns[0][0]),
+            last=as_text(turns[-1][0]),
             turns=len(turns),
-            models=list(dict.fromkeys(turn[1] for turn in turns)),
-            origins=list(dict.fromkeys(turn[2] for turn in turns)),
+            models=list(dict.fromkeys(as_text(turn[1]) for turn in turns)),
+            origins=list(dict.fromkeys(self._origin(turn[2], ident) for turn in turns)),
             state=state_of(*turns[-1][3:5]),
-            prompt=first[0][0] if first else "",
-            cost=_sums([turn[5:7] for turn in turns]),
+            prompt=as_text(first[0][0]) if first else "",
+            cost=_sums([self._cost(*turn[5:7], ident) for turn in turns]),
         )
+
+    # ── what cannot be made out ──────────────────────────────────────────────
+    def _origin(self, said: Any, place: str) -> Origin:
+        from cnllm.store.records import Origin
+
+        if said in get_args(Origin):
+            return said  # type: ignore[no-any-return]
+        self._damage(place, "the origin")
+        return "endpoint"
+
+    def _cost(self, amount: Any, currency: Any, place: str) -> tuple[Decimal | None, str | None]:
+        from decimal import Decimal, InvalidOperation
+
+        if amount is None or currency is None:
+            return None, None
+        try:
+            made = Decimal(as_text(amount))
+            if made.is_finite():
+                return made, as_text(currency)
+        except InvalidOperation:
+            pass
+        self._damage(place, "the cost")
+        return None, None
+
+    def _json(self, said: Any, kind: Any, otherwise: Any, place: str, what: str) -> Any:
+        """JSON of the file as that kind of value; `otherwise` where there is none or it cannot be made out."""
+        if said is None or said == "":
+            return otherwise
+        try:
+            return from_json(said, kind)
+        except (ValueError, TypeError, RecursionError):
+            self._damage(place, what)
+            return otherwise
+
+    def _damage(self, place: str, what: str) -> None:
+        if (line := f"{place}: {what} cannot be read") not in self.damaged:
+            self.damaged.append(line)
+
+    def _messages(self, rows: Sequence[Any], place: str) -> list[dict[str, Any]]:
+        made = [self._json(data, dict[str, Any], {}, place, f"message {number}") for number, data in rows]
+        if any(data is None or data == "" for _, data in rows):
+            self._damage(place, "a message")
+        return [each for each in made if each]
+
+    def _exchange(self, entry: Any, place: str) -> dict[str, Any] | None:
+        try:
+            text = zlib.decompress(entry)
+        except (zlib.error, TypeError):
+            self._damage(place, "an exchange")
+            return None
+        return self._json(text, dict[str, Any], None, place, "an exchange")  # type: ignore[no-any-return]
 
     def records(self, ids: Sequence[str] | None = None, *, exchanges: bool = False) -> Iterator[Recorded]:
         """Whole conversations, those or all, one after another."""
@@ -125,7 +180,9 @@ class Store:
             turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", ident)
             if turns:
                 yield Recorded(
-                    id=ident, began=turns[0][1], turns=[self._turn(*turn, exchanges=exchanges) for turn in turns]
+                    id=ident,
+                    began=as_text(turns[0][1]),
+                    turns=[self._turn(*turn, exchanges=exchanges) for turn in turns],
                 )
 
     def _turn(
@@ -135,34 +192,39 @@ class Store:
         from cnllm.types import Note, ToolCall, Usage
 
         protocol, base_url, finish, raw, reply_id, reply_model, usage, cost, currency, seconds, error, *rest = more
-        said = self._file.rows("SELECT data FROM messages WHERE turn = ? ORDER BY id", number)
+        said = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
         sent = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number)
+        place = f"turn {number}"
+        calls = self._json(rest[1], list[ToolCall], [], place, "the incomplete calls")
+        kept = [self._exchange(entry, place) for (entry,) in sent] if how["exchanges"] else []
+        amount = self._cost(cost, currency, place)
+        words = [None if word is None else as_text(word) for word in (protocol, base_url, finish, raw, reply_id)]
         return RecordedTurn(
             number=number,
-            began=began,
-            model=model,
-            origin=origin,
+            began=as_text(began),
+            model=as_text(model),
+            origin=self._origin(origin, place),
             state=state_of(state, process),
-            messages=[from_json(data) for (data,) in said],
-            protocol=protocol,
-            base_url=base_url,
-            finish=finish,
-            raw_finish=raw,
-            reply_id=reply_id,
-            reply_model=reply_model,
-            usage=from_json(usage, Usage) if usage else None,
-            cost=next(iter(_sums([(cost, currency)])), None),
-            seconds=seconds,
-            error=from_json(error, Failure) if error else None,
-            notes=from_json(rest[0], list[Note]) if rest[0] else [],
-            incomplete=from_json(rest[1], list[ToolCall]) if rest[1] else [],
-            exchanges=[from_json(zlib.decompress(entry)) for (entry,) in sent] if how["exchanges"] else [],
+            messages=self._messages(said, place),
+            protocol=words[0],
+            base_url=words[1],
+            finish=words[2],
+            raw_finish=words[3],
+            reply_id=words[4],
+            reply_model=None if reply_model is None else as_text(reply_model),
+            usage=self._json(usage, Usage, None, place, "the usage"),
+            cost=next(iter(_sums([amount])), None),
+            seconds=seconds if isinstance(seconds, int | float) else None,
+            error=self._json(error, Failure, None, place, "the error"),
+            notes=self._json(rest[0], list[Note], [], place, "the notes"),
+            incomplete=calls,
+            exchanges=[each for each in kept if each is not None],
         )
 
     def prompts(self, limit: int) -> list[str]:
         """What was asked last, whatever the conversation; the last one at the end."""
         rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
-        return [row[0] for row in reversed(rows) if row[0]]
+        return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[Found]:
         """The messages in which all these words occur, in text or reasoning, the newest first."""
@@ -171,7 +233,7 @@ class Store:
         return search(self._file, words, limit)
 
 
-def _sums(costs: Sequence[tuple[str | None, str | None]]) -> list[Any]:
+def _sums(costs: Sequence[tuple[Decimal | None, str | None]]) -> list[Any]:
     """What amounts of money come to, each currency by itself."""
     from decimal import Decimal
 
@@ -180,5 +242,5 @@ def _sums(costs: Sequence[tuple[str | None, str | None]]) -> list[Any]:
     sums: dict[str, Decimal] = {}
     for amount, currency in costs:
         if amount is not None and currency is not None:
-            sums[currency] = sums.get(currency, Decimal(0)) + Decimal(amount)
+            sums[currency] = sums.get(currency, Decimal(0)) + amount
     return [Cost(amount, currency) for currency, amount in sums.items()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["as_json", "from_json", "now", "plain"]
+__all__ = ["as_json", "as_text", "from_json", "now", "plain"]
 
 
 def as_json(value: Any) -> str:
@@ -25,6 +25,13 @@ def from_json(text: str | bytes, kind: Any = Any) -> Any:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError:  # half of a surrogate pair again
         return msgspec.convert(json.loads(text), kind)
+
+
+def as_text(value: Any) -> str:
+    """A value of the file as text, whatever stands there."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
 
 
 def plain(text: str) -> str:

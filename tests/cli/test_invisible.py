@@ -36,5 +36,5 @@ def test_marks_of_direction_and_hidden_tags_are_escaped() -> None:
 
 def test_emoji_and_scripts_stay_readable() -> None:
     for text in ("👨\u200d👩\u200d👧", "❤️", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
-                 "中文，“引号”……——　全角", "葛\U000e0100", "می\u200cخواهم", "नमस\u200dते", "1️⃣", "한국어", "é e\u0301"):  # fmt: skip
+                 "中文，“引号”……——　全角", "葛\U000e0100", "می\u200cخواهم", "नमस\u200dते", "1️⃣", "한국어"):  # fmt: skip
         assert terminal.escape(text) == text

@@ -1,4 +1,4 @@
-"""A call that the caller's choice or offer excludes is never executed, on any wire, streamed or whole; a note says so."""
+"""A call that the caller's choice or offer excludes is never executed, on any wire."""
 
 import json
 import threading
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import cnllm
 import pytest
+
+import cnllm
 
 Calls = list[tuple[str | None, str, dict[str, Any]]]  # id, name, arguments
 WIRES = ["openai-chat", "anthropic-messages", "gemini", "openai-responses"]

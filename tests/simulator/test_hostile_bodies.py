@@ -4,8 +4,9 @@ import http.client
 import json
 import socket
 
-import cnllm
 import pytest
+
+import cnllm
 from cnllm.simulator.server import running
 
 DEEP = 200_000

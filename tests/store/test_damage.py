@@ -1,0 +1,123 @@
+"""One damaged row blocks nothing else, and is named; a file of a newer version and two migrations at once."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cnllm
+from cnllm.store import Store
+from cnllm.store.schema import STEPS
+
+BAD = ["{", "[]", "12", "null", b"\xff\xfe", "[" * 100_000, '{"input": "x"}', '{"kind": 3}', 7, 1.5, '"\\ud83d']
+
+
+def filled(path: Path) -> list[str]:
+    ids = []
+    with Store.open(path) as store:
+        for word in ("one", "two", "three"):
+            conversation = store.conversation()
+            with conversation.turn([cnllm.Message("user", [cnllm.Text(f"{word} sunset")])], model="p/m") as turn:
+                turn.exchange({"request": {}, "response": None})
+                reply = cnllm.Client(simulate=True).call("deepseek/deepseek-flash", word)
+                turn.finish(reply)
+            ids.append(conversation.id)
+    return ids
+
+
+def test_one_bad_row_blocks_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    ids = filled(path)
+    columns = ["usage", "error", "notes", "incomplete", "cost", "origin", "state", "process", "model", "began",
+               "seconds", "finish"]  # fmt: skip
+    blocked: list[str] = []
+    pristine = path.read_bytes()
+    for table, names in (
+        ("turns", columns),
+        ("messages", ["data", "text", "role", "reasoning"]),
+        ("exchanges", ["entry"]),
+    ):
+        for name in names:
+            for value in BAD:
+                for more in ("", "-wal", "-shm"):
+                    path.with_name(path.name + more).unlink(missing_ok=True)
+                path.write_bytes(pristine)
+                with sqlite3.connect(path) as raw:
+                    row = raw.execute(f"SELECT min(id) + 1 FROM {table}").fetchone()[0]
+                    if table == "messages":
+                        row = raw.execute("SELECT id FROM messages WHERE turn = 2 AND role = 'user'").fetchone()[0]
+                    if name == "cost":
+                        raw.execute("UPDATE turns SET currency = 'CNY'")
+                    raw.execute(f"UPDATE {table} SET {name} = ? WHERE id = ?", (value, row))
+                raw.close()
+                with Store.open(path) as store:
+                    assert [one.id for one in store.summaries()] == ids[::-1]
+                    assert [one.id for one in store.records(exchanges=True)] == ids
+                    assert {ids[0], ids[2]} <= {one.conversation for one in store.search(["sunset"])}
+                    store.prompts(10)
+                    if name in ("data", "entry", "usage") and value in ("{", b"\xff\xfe", "[" * 100_000, 1.5):
+                        assert any("2" in line for line in store.damaged), (name, value)
+                    assert len(store.conversation(ids[0]).messages()) == 2
+                    try:
+                        store.conversation(ids[1]).messages()
+                    except cnllm.CnllmError as error:
+                        blocked.append(str(error))
+    assert blocked
+    assert all(ids[1] in said for said in blocked)
+
+
+def test_a_newer_store_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    filled(path)
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(cnllm.CnllmError, match="newer cnllm"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def test_processes_that_make_the_file_at_once_all_get_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    code = (
+        "import sys, cnllm\nfrom cnllm.store import Store\nsys.stdin.read(1)\n"
+        "with Store.open(sys.argv[1]) as store:\n"
+        "    store.conversation().turn([cnllm.Message('user', [cnllm.Text('hi')])], model='p/m')\n"
+    )
+    made = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for one in made:
+        assert one.stdin is not None
+        one.stdin.write(b"x")
+        one.stdin.flush()
+    for one in made:
+        _, said = one.communicate(timeout=60)
+        assert one.returncode == 0, said
+    with Store.open(path) as store:
+        assert len(store.summaries()) == 4
+
+
+def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    filled(path)
+    monkeypatch.setattr("cnllm.store.file.PATIENCE", 0.05)
+    holder = sqlite3.connect(path)
+    holder.execute("BEGIN IMMEDIATE")
+    with Store.open(path) as store, pytest.raises(cnllm.CnllmError, match="held by another process"):
+        store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
+    holder.close()
+    with Store.open(path) as store:
+        pages = store._file.rows("PRAGMA page_count")[0][0]
+        store._file.rows(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(cnllm.CnllmError, match="full"):
+            store.conversation().turn([cnllm.Message("user", [cnllm.Text("x" * 1_000_000)])], model="p/m")
+        store._file.rows("PRAGMA query_only = ON")
+        with pytest.raises(cnllm.CnllmError, match="readonly"):
+            store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
