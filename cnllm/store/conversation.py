@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -58,8 +58,8 @@ class Conversation:
         found: dict[int, list[Message]] = {}
         for number, message, data in rows:
             try:
-                said = Message.from_dict(from_json(data))
-            except (ValueError, TypeError, RecursionError) as error:
+                said = Message.from_dict(from_json(data, dict[str, Any]))
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 raise CnllmError(
                     f"{self._file.path}: message {message} in turn {number} of conversation {self.id} cannot be read",
                     hint="begin another conversation, or go on from another one: cnllm logs list shows them",

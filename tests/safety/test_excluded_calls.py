@@ -172,14 +172,15 @@ def test_a_call_that_the_choice_excludes_is_never_executed(peer: tuple[Peer, cnl
     endpoint, model = peer
     with cnllm.Client(REGISTRY, api_key="k") as client:
         for stream in (False, True):
-            for choice, calls, barred, code in [
+            cases: list[tuple[Any, Any, list[str], str]] = [
                 ("none", [("a", "weather", {"city": "x"})], ["weather"], "call-excluded"),
                 ({"type": "none"}, [("a", "weather", {})], ["weather"], "call-excluded"),
                 ("weather", [("a", "wipe", {})], ["wipe"], "call-excluded"),
                 ("weather", [("a", "wipe", {}), ("b", "weather", {"city": "x"})], ["wipe"], "call-excluded"),
                 ({"type": "function", "function": {"name": "weather"}}, [("a", "wipe", {})], ["wipe"], "call-excluded"),
                 *[("auto", [("a", name, {})], [name], "call-not-offered") for name in LOOK_ALIKES],
-            ]:  # fmt: skip
+            ]  # fmt: skip
+            for choice, calls, barred, code in cases:
                 RUN.clear()
                 endpoint.script = [(calls, "")]
                 options: dict[str, Any] = {"tools": [weather, wipe], "tool_choice": choice}
@@ -213,7 +214,7 @@ def test_a_choice_that_the_endpoint_ignores_is_noted(peer: tuple[Peer, cnllm.Mod
     endpoint, model = peer
     with cnllm.Client(REGISTRY, api_key="k") as client:
         for stream in (False, True):
-            for choice, calls, ignored in [
+            cases: list[tuple[str, Calls, bool]] = [
                 ("required", [], True),
                 ("weather", [], True),
                 ("weather", [("a", "wipe", {})], True),
@@ -221,7 +222,8 @@ def test_a_choice_that_the_endpoint_ignores_is_noted(peer: tuple[Peer, cnllm.Mod
                 ("weather", [("a", "weather", {})], False),
                 ("auto", [], False),
                 ("none", [], False),
-            ]:
+            ]
+            for choice, calls, ignored in cases:
                 endpoint.script = [(calls, "words")]
                 reply = ask(client, model, stream, tools=[weather, wipe], tool_choice=choice)
                 assert ("tool-choice-ignored" in codes(reply)) is ignored, (stream, choice, calls)
@@ -229,7 +231,8 @@ def test_a_choice_that_the_endpoint_ignores_is_noted(peer: tuple[Peer, cnllm.Mod
 
 def test_calls_without_any_tool_are_not_executable(peer: tuple[Peer, cnllm.Model]) -> None:
     endpoint, model = peer
-    endpoint.script = [([("a", "weather", {})], "")]
+    calls: Calls = [("a", "weather", {})]
+    endpoint.script = [(calls, "")]
     with cnllm.Client(REGISTRY, api_key="k") as client:
         for stream in (False, True):
             reply = ask(client, model, stream)

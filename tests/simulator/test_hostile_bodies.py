@@ -3,6 +3,8 @@
 import http.client
 import json
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ BODIES: dict[str, bytes] = {
     "nothing": b"",
 }
 MODELS = {"/v1/messages": b"anthropic/x", "/v1/responses": b"openai/x"}
-PATHS = {
+PATHS: dict[str, Callable[[Any], Any]] = {
     "/deepseek/chat/completions": lambda error: error["error"]["message"],
     "/v1/chat/completions": lambda error: error["error"]["message"],
     "/v1/messages": lambda error: (error["type"] == "error") and error["error"]["message"],
