@@ -201,7 +201,7 @@ class TextCalls:
         if not self._tail and not self._found:
             self._over()
             return []
-        wire = [_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls]
+        wire = {_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls}
         if any(not isinstance(piece, str) and piece.calls for piece in self._tail):
             if wire or self._found or "".join(fold.texts).strip():
                 self._only_thought()
@@ -212,8 +212,9 @@ class TextCalls:
         else:
             self._only_thought()
         out: list[Call] = []
+        ids = _Ids(fold.calls)
         for found in self._found:
-            self._judge(found, wire, out)
+            self._judge(found, wire, ids, out)
         stripped = any(found.taken and not found.calls for found in self._found)
         if stripped and proven and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
             self._fall_back()
@@ -225,7 +226,7 @@ class TextCalls:
         self._answer = self._thinking = None
         del self._fold
 
-    def _judge(self, found: Found, wire: list[bytes], out: list[Call]) -> None:
+    def _judge(self, found: Found, wire: set[bytes], ids: _Ids, out: list[Call]) -> None:
         if not found.taken:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
@@ -238,19 +239,13 @@ class TextCalls:
                 self._note("text-call-twice", found.raw, f"left out: {written.name} came as a call, too")
                 continue
             call = Call(None, "text")
-            call.id, call.name = self._id(len(self._fold.calls) + len(out), out), written.name
+            call.id, call.name = ids.next(), written.name
             given = written.arguments
             call.pieces.append(written.raw if given is None else msgspec.json.encode(given).decode())
             out.append(call)
             self._note("text-call", found.raw, f"a call of {written.name}")
         if found.problem:
             self._note("text-call-kept", found.raw, found.problem)
-
-    def _id(self, index: int, out: list[Call]) -> str:
-        taken = {call.id for call in (*self._fold.calls, *out)}
-        while f"call_{index}" in taken:
-            index += 1
-        return f"call_{index}"
 
     def _fall_back(self) -> None:
         sentence = fallback(self._sentences, self._prompt)
@@ -260,6 +255,23 @@ class TextCalls:
 
     def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
         self._fold.tell(code, flag or self._flag, said, did)
+
+
+class _Ids:
+    """Ids for the calls of the text, counted on from the calls of the wire; each number is tried once."""
+
+    __slots__ = ("_index", "_taken")
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._taken = {call.id for call in calls}
+        self._index = len(calls)
+
+    def next(self) -> str:
+        """Return an id that no other call has."""
+        while (id := f"call_{self._index}") in self._taken:
+            self._index += 1
+        self._index += 1
+        return id
 
 
 def _said(name: str, arguments: Any) -> bytes:
