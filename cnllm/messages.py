@@ -281,6 +281,10 @@ def _calls_swapped(kept: list[Part], flat: list[Part], now: list[Part]) -> list[
     whole = [p for p in kept if type(p) is ToolCall]
     if len(whole) != len(derived):  # a role whose flat keys tell of no calls
         return kept
-    same = {id(new): old for old, form in zip(whole, derived, strict=True) for new in said if new == form}
+    same = {(form.id, form.name, form.raw): (form, old) for old, form in zip(whole, derived, strict=True)}
     rest = [p for p in kept if type(p) is not ToolCall]
-    return [*rest, *(same.get(id(call), call) for call in said)]
+    out: list[Part] = [*rest]
+    for call in said:
+        form, old = same.get((call.id, call.name, call.raw), (None, call))
+        out.append(old if form == call else call)
+    return out

@@ -282,17 +282,20 @@ def _without(chunks: list[bytes], secrets: tuple[str, ...]) -> list[bytes]:
     if not found:
         return chunks
     cleaned: list[bytes] = []
-    begin = 0
+    begin = place = 0
     for chunk in chunks:
-        end, at, piece = begin + len(chunk), begin, b""
-        for start, stop in found:
-            if stop <= begin or start >= end:
-                continue
-            piece += text[at : max(start, at)].encode("latin-1")
+        end, at = begin + len(chunk), begin
+        pieces: list[str] = []
+        while place < len(found) and found[place][0] < end:
+            start, stop = found[place]
+            pieces.append(text[at : max(start, at)])
             if start >= begin:  # the mark stands where the secret began
-                piece += redact.MARK.encode()
-            at = min(stop, end)
-        cleaned.append(piece + text[at:end].encode("latin-1"))
+                pieces.append(redact.MARK)
+            at = max(at, min(stop, end))
+            if stop > end:
+                break  # the next chunk has the rest of it
+            place += 1
+        cleaned.append("".join([*pieces, text[at:end]]).encode("latin-1"))
         begin = end
     return cleaned
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.fold import Fold
+from cnllm.engine.notes import LEFT_OUT
 from cnllm.engine.structured import WRAPPED, Answer
 from cnllm.types import (
     BlockEnd,
@@ -148,8 +149,10 @@ class Answering:
             ends = [e for e in events if isinstance(e, ToolCallEnd)]
             reply, events = base, [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._ended, *ends]
         self._reply = reply
+        events = [e for e in events if not (type(e) is NoteAdded and e.note.code == LEFT_OUT)]
         if reply.finish == "stop":
             events += self._read(reply.text)
+        events += self._fold.left_out()
         return [*events, Finished(reply.finish, last.raw)]
 
     def _retold(self, base: Reply) -> tuple[Reply, list[Event]]:
@@ -167,7 +170,7 @@ class Answering:
         finish: Finish = base.finish
         if finish == "tool_calls" and not others and not incomplete:
             finish = "stop"
-            self._fold.notes = [n for n in self._fold.notes if n.code not in _FOLLOWS]
+            self._fold.forget(_FOLLOWS)
             if (self._fold.flags.finish or {}).get(self._fold.raw_finish or "stop") is None:
                 extra += self._fold.note("finish-unknown", "finish", str(self._fold.raw_finish), finish)
         if prose := "".join(self._prose).strip():

@@ -15,15 +15,22 @@ Made = Callable[[BlockKind, str, Any, Any], Part | None]
 
 
 class Block:
-    """One part being gathered: `at` is the piece of its kind that it begins with, `seal` what it goes back with."""
+    """One part being gathered: `at` is the piece of its kind that it begins with, `seal` what it goes back with.
 
-    __slots__ = ("at", "data", "kind", "seal")
+    `end` is the piece behind its last, once another part of its kind has begun. `part` is what was made of it, `known`
+    whether that still holds.
+    """
+
+    __slots__ = ("at", "data", "end", "kind", "known", "part", "seal")
 
     def __init__(self, kind: BlockKind, at: int, data: Any) -> None:
         self.kind: BlockKind = kind
         self.at = at
+        self.end: int | None = None
         self.data = data
         self.seal: Any = None
+        self.part: Part | None = None
+        self.known = False
 
 
 class Blocks:
@@ -32,8 +39,8 @@ class Blocks:
     def __init__(self, texts: list[str], thoughts: list[str]) -> None:
         self._pieces = {"text": texts, "thought": thoughts}
         self._all: list[Block] = []
-        self._parts: list[Part] = []  # of the blocks before `_open`
-        self._open = 0
+        self._last: dict[str, Block] = {}  # of each kind
+        self._open = 0  # the blocks before it were over when events last told of parts
         self._called = False
         self.kind: BlockKind | None = None
         self.told = 0
@@ -48,13 +55,17 @@ class Blocks:
         place = len(self._all) - 1 if place is None else place
         if not 0 <= place < len(self._all):
             return None
-        if place < self._open:
-            self._parts, self._open = [], 0
-        return self._all[place]
+        block = self._all[place]
+        block.known = False
+        return block
 
     def begin(self, kind: BlockKind, data: Any = None) -> None:
         """A new part; its first piece is the next one of its kind."""
-        self._all.append(Block(kind, len(self._pieces.get(kind, ())), data))
+        block = Block(kind, len(self._pieces.get(kind, ())), data)
+        if (before := self._last.get(kind)) is not None:
+            before.end = block.at
+        self._last[kind] = block
+        self._all.append(block)
         self._called = self._called or kind == "call"
         self.kind = kind
 
@@ -62,7 +73,9 @@ class Blocks:
         """All pieces are about to come anew: where parts began in them is lost, their order is kept."""
         for block in self._all:
             block.at = 0
-        self._parts, self._open, self.told = [], 0, 0
+            block.known = False
+            block.end = None if block is self._last.get(block.kind) else 0
+        self._open = self.told = 0
 
     def settled(self, made: Made) -> list[tuple[int, Part]]:
         """The parts that are over by now and not yet told of, each with its place.
@@ -72,26 +85,25 @@ class Blocks:
         self.kind = None
         if self._called:
             return []
-        self._parts += self._new(made)
+        parts = self._made(self._open, made)
         self._open = len(self._all)
-        new = list(enumerate(self._parts[self.told :], self.told))
-        self.told = len(self._parts)
+        new = list(enumerate(parts, self.told))
+        self.told += len(new)
         return new
 
     def parts(self, made: Made) -> list[Part]:
         """All parts, in order."""
-        return [*self._parts, *self._new(made)]
+        return self._made(0, made)
 
-    def _new(self, made: Made) -> list[Part]:
-        ends = {kind: len(pieces) for kind, pieces in self._pieces.items()}
+    def _made(self, start: int, made: Made) -> list[Part]:
+        """The parts of the blocks from `start` on. Only those are made that are new or have changed."""
         parts: list[Part] = []
-        for block in reversed(self._all[self._open :]):
-            said = ""
-            if block.kind in ends:
-                said = "".join(self._pieces[block.kind][block.at : ends[block.kind]])
-                ends[block.kind] = block.at
-            part = made(block.kind, said, block.data, block.seal)
-            if part is not None:
-                parts.append(part)
-        parts.reverse()
+        for block in self._all[start:]:
+            if not block.known:
+                pieces = self._pieces.get(block.kind)
+                said = "" if pieces is None else "".join(pieces[block.at : block.end])
+                block.part = made(block.kind, said, block.data, block.seal)
+                block.known = block.kind != "call"
+            if block.part is not None:
+                parts.append(block.part)
         return parts

@@ -57,11 +57,13 @@ def failed(call: ToolCall, why: str) -> ToolResult:
 def unique(reply: Reply, used: set[str]) -> Reply:
     """The reply with ids that no earlier call has: endpoints that send none get the same few in every reply."""
     new: dict[int, ToolCall] = {}
+    numbers: dict[str, int] = {}  # up to which an id was tried
     for call in reply.tool_calls:
-        id, number = call.id, 1
+        id, number = call.id, numbers.get(call.id, 1)
         while id in used:
             number += 1
             id = f"{call.id}_{number}"
+        numbers[call.id] = number
         used.add(id)
         if id != call.id:
             new[id_of(call)] = replace(call, id=id)

@@ -7,6 +7,7 @@ from typing import Any
 __all__ = ["Deltas", "Mirror", "joined", "pack"]
 
 _SNAPSHOT = 24  # characters; a shorter repetition may be chance
+_TEXTS = ("text", "summary")  # what comes in fragments of an item of the thinking
 _PROOFS = 3  # snapshots in a row before deltas are taken to be cumulative
 
 
@@ -94,17 +95,17 @@ class Mirror:
 
     def repeats(self, text: str) -> bool:
         """Does `text` say again what comes next in the mirrored field?"""
-        piece, offset = self._piece, self._offset
-        while text:
+        piece, offset, at = self._piece, self._offset, 0
+        while at < len(text):
             if piece >= len(self._said):
                 return False
-            rest = self._said[piece][offset:]
-            if text.startswith(rest):
-                text, piece, offset = text[len(rest) :], piece + 1, 0
-            elif rest.startswith(text):
-                text, offset = "", offset + len(text)
-            else:
+            said = self._said[piece]
+            size = min(len(said) - offset, len(text) - at)
+            if said[offset : offset + size] != text[at : at + size]:
                 return False
+            at, offset = at + size, offset + size
+            if offset == len(said):
+                piece, offset = piece + 1, 0
         self._piece, self._offset = piece, offset
         return True
 
@@ -120,6 +121,7 @@ def pack(pieces: list[str], start: int) -> int:
 def joined(details: list[Any], snapshots: bool) -> list[Any]:
     """Fragments of one item back together: neighbours of the same type and index, as their endpoints ask."""
     out: list[Any] = []
+    texts: dict[str, _Fragments] = {}  # of the last item, where it is of fragments
     for item in details:
         last = out[-1] if out else None
         if (
@@ -128,14 +130,49 @@ def joined(details: list[Any], snapshots: bool) -> list[Any]:
             and item.get("type") == last.get("type")
             and item.get("index") == last.get("index")
             and (item.get("id") is None or last.get("id") in (None, item.get("id")))
-            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in ("text", "summary"))
+            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in _TEXTS)
         ):
-            merged = {**last, **{k: v for k, v in item.items() if v is not None}}
-            for key in ("text", "summary"):
-                if type(last.get(key)) is str and type(item.get(key)) is str:
-                    again = snapshots and item[key].startswith(last[key])
-                    merged[key] = item[key] if again else last[key] + item[key]
-            out[-1] = merged
+            if not texts:
+                out[-1] = last = dict(last)
+                texts = {key: _Fragments(last[key]) for key in _TEXTS if type(last.get(key)) is str}
+            for key, value in item.items():
+                if type(value) is str and key in texts:
+                    texts[key].add(value, snapshots)
+                elif value is not None:
+                    last[key] = value
+                    if key in _TEXTS:
+                        texts.pop(key, None)
+                        if type(value) is str:
+                            texts[key] = _Fragments(value)
         else:
+            _settle(out, texts)
+            texts = {}
             out.append(item)
+    _settle(out, texts)
     return out
+
+
+def _settle(out: list[Any], texts: dict[str, _Fragments]) -> None:
+    """Write the joined texts into the last item."""
+    for key, fragments in texts.items():
+        out[-1][key] = "".join(fragments.pieces)
+
+
+class _Fragments:
+    """The fragments of one text, joined once."""
+
+    __slots__ = ("pieces", "size")
+
+    def __init__(self, text: str) -> None:
+        self.pieces = [text]
+        self.size = len(text)
+
+    def add(self, text: str, snapshots: bool) -> None:
+        """Add a fragment; with `snapshots`, one that begins with all so far takes its place."""
+        if snapshots and len(text) >= self.size:
+            self.pieces = ["".join(self.pieces)]
+            if text.startswith(self.pieces[0]):
+                self.pieces, self.size = [text], len(text)
+                return
+        self.pieces.append(text)
+        self.size += len(text)

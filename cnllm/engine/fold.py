@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
 from cnllm.engine.ids import ReplyIds
+from cnllm.engine.notes import Notes
 from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
@@ -62,6 +64,7 @@ class Fold:
         "_made",
         "_message",
         "_mirror",
+        "_notes",
         "_opaque",
         "_out",
         "_packed_texts",
@@ -77,7 +80,6 @@ class Fold:
         "id",
         "leaks",
         "model",
-        "notes",
         "odd",
         "of",
         "raw",
@@ -116,7 +118,7 @@ class Fold:
         self.texts: list[str] = []
         self.thoughts: list[str] = []
         self.usage = Usage()
-        self.notes: list[Note] = []
+        self._notes = Notes()
         self.raw: Any = None
         self.odd: Any = None  # a chunk that held no choice: all there is to show of an empty reply
         self.whole = False  # one body, not a stream of fragments
@@ -149,7 +151,7 @@ class Fold:
 
     @property
     def wrote(self) -> bool:
-        return bool(self.texts) or (self.splitter is not None and bool(self.splitter.raw))
+        return bool(self.texts) or (self.splitter is not None and self.splitter.tagged)
 
     @property
     def plain_deltas(self) -> bool:
@@ -167,6 +169,15 @@ class Fold:
     def calls(self) -> list[Call]:
         """The calls that have begun."""
         return self._calls.all
+
+    @property
+    def notes(self) -> list[Note]:
+        """What was noted, and at its end what was left out."""
+        return self._notes.all
+
+    def forget(self, codes: Container[str]) -> None:
+        """Notes of these codes hold no more."""
+        self._notes.forget(codes)
 
     def tell(self, code: str, flag: str, said: str, did: str) -> None:
         """A note among the events of what is being read."""
@@ -231,9 +242,11 @@ class Fold:
         self._calls.ids.reply = self.id
         for event in self._calls.feed(_whole(items), whole=whole):
             out.append(self._named(event))
-        if self._blocks is not None:
+        if self._blocks is not None and len(self._calls.all) > known:
+            ended: list[Event] = []
             for call in self._calls.all[known:]:
-                out = [*self._begin("call", call), *out]
+                ended += self._begin("call", call)
+            out = ended + out
         return out
 
     def block(self, kind: Literal["text", "thought"]) -> list[Event]:
@@ -241,19 +254,20 @@ class Fold:
 
     def seal(self, data: Any, part: int | None = None) -> None:
         if self._blocks is not None and (block := self._blocks.block(part)) is not None:
-            data = _whole(data)
             if block.kind == "opaque":
-                block.data = data
+                block.data = _whole(data)
             elif block.kind != "call":
-                block.seal = data
-            elif type(data) is dict:
+                block.seal = data if callable(data) else _whole(data)
+            elif callable(data):
+                block.data.late = data
+            elif type(data := _whole(data)) is dict:
                 block.data.extra.update(data)
 
     def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
         return self._begin("media", Media(_whole(type), _whole(data), _whole(url)))
 
     def annotate(self, data: dict[str, Any]) -> None:
-        self._beside = {**self._beside, **_whole(data)}
+        self._beside.update(_whole(data))
 
     def end_block(self) -> list[Event]:
         blocks = self._blocks
@@ -300,10 +314,7 @@ class Fold:
 
     def note(self, code: str, flag: str, said: str, did: str, where: str = "") -> list[Event]:
         note = Note(code, flag, said, did, where)
-        if note in self.notes:
-            return []
-        self.notes.append(note)
-        return [NoteAdded(note)]
+        return [NoteAdded(note)] if self._notes.add(note) else []
 
     def more(self, inside: bool, text: str) -> list[Event]:
         """More plain text of a kind that has come before, in which a marker may begin."""
@@ -361,7 +372,7 @@ class Fold:
         if kind == "text" and self.splitter is not None:
             reasoning = self.flags.reasoning
             tags = reasoning.tags if reasoning else None
-            if self.splitter.raw:
+            if self.splitter.tagged:
                 kept = ""  # it came out of the text that begins again
             self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
         self._add(kind == "text", kept, out)
@@ -413,8 +424,13 @@ class Fold:
         for index, call in zip(self._places, self._done, strict=True):
             out.append(ToolCallEnd(index, call))
         assert self.finish is not None
+        out += self.left_out()
         out.append(Finished(self.finish, self.raw_finish))
         return out
+
+    def left_out(self) -> list[Event]:
+        """The note on the notes that are not kept, if there are any."""
+        return [NoteAdded(note) for note in self._notes.left_out]
 
     def _written(self, calls: list[Call], out: list[Event]) -> None:
         """Calls that were written as text: the same events as others."""
@@ -422,7 +438,7 @@ class Fold:
         self._calls.ids.reply = self.id
         for call in calls:
             out += self._begin("call", call)
-            self._calls.all.append(call)
+            self._calls.add(call)
             self._calls.start(call, begun)
         out += [self._named(event) for event in begun]
 
@@ -473,6 +489,8 @@ class Fold:
         raw = call.raw
         arguments, problem = decode_arguments(raw)
         empty = raw.strip() in ("", "null")
+        if call.late is not None:
+            call.extra.update(_whole(call.late()) or {})
         extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
         name = self.renamed.get(call.name, call.name)
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
@@ -499,6 +517,7 @@ class Fold:
         """What a block came to; None where it holds nothing, or a call that is no whole one."""
         if kind == "call":
             return self._made.get(id(data))
+        seal = _whole(seal()) if callable(seal) else seal
         sealed = None if seal is None else Seal(self.of.protocol, self.of.provider, self.of.id, seal)
         if kind == "media":
             return msgspec.structs.replace(data, seal=sealed)  # type: ignore[no-any-return]

@@ -36,8 +36,9 @@ def readable(turns: Sequence[Turn], reads: Collection[str], ledger: Ledger) -> l
             if type(part) is Media and not _read(part, reads, index, ledger):
                 parts.append(Text(left_out(part)))
             elif type(part) is ToolResult and part.media:
-                kept = tuple(m for m in part.media if _read(m, reads, index, ledger))
-                gone = [left_out(m) for m in part.media if m not in kept]
+                read = [_read(m, reads, index, ledger) for m in part.media]
+                kept = tuple(m for m, takes in zip(part.media, read, strict=True) if takes)
+                gone = [left_out(m) for m, takes in zip(part.media, read, strict=True) if not takes]
                 parts.append(
                     replace(part, media=kept, text=" ".join(filter(None, [part.text, *gone]))) if gone else part
                 )

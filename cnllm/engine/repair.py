@@ -73,19 +73,22 @@ class _Open:
     between them are one group: ids that repeat inside it are answered in order.
     """
 
-    __slots__ = ("_by_id", "_group", "_waiting")
+    __slots__ = ("_by_id", "_by_name", "_group", "_waiting")
 
     def __init__(self) -> None:
         self._group = 0
         self._by_id: dict[str, tuple[int, deque[_Slot]]] = {}
         self._waiting: deque[_Slot] = deque()
+        self._by_name: dict[str, deque[_Slot]] = {}
 
     def add(self, slots: list[_Slot], *, begins: bool) -> None:
         """More calls; `begins`: they are a group of their own."""
         if begins:
             self._group += 1
             self._waiting = deque()
+            self._by_name = {}
         for slot in slots:
+            self._by_name.setdefault(slot.call.name, deque()).append(slot)
             group, same = self._by_id.get(slot.call.id, (0, None))
             if same is None or group != self._group:
                 self._by_id[slot.call.id] = (self._group, deque([slot]))
@@ -104,12 +107,18 @@ class _Open:
             # Where calls share an id, a result goes to the first of its name, and else to the first.
             near = itertools.islice(same, _NEAR)
             return next((s for s in near if s.result is None and s.call.name == result.name), same[0])
-        while self._waiting and self._waiting[0].result is not None:
-            self._waiting.popleft()
-        free = (s for s in self._waiting if s.result is None)
-        return next(
-            (s for s in free if result.name in (None, s.call.name)), self._waiting[0] if self._waiting else None
-        )
+        named = None if result.name is None else _first_free(self._by_name.get(result.name, _NONE))
+        return named or _first_free(self._waiting)
+
+
+_NONE: deque[_Slot] = deque()
+
+
+def _first_free(slots: deque[_Slot]) -> _Slot | None:
+    """Return the first call that has no result yet. Those before it are dropped."""
+    while slots and slots[0].result is not None:
+        slots.popleft()
+    return slots[0] if slots else None
 
 
 def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
@@ -326,7 +335,15 @@ def as_text(turns: Sequence[Turn], words: Words, ledger: Ledger) -> list[Turn]:
     """Calls as text of their turn, and results, those that stand together, as a message of the user's."""
     out: list[Turn] = []
     told: list[int] = []
-    joins = False
+    run: list[Part] = []  # of results that stand together
+    start = 0
+
+    def put_down() -> None:
+        nonlocal run
+        if run:
+            out.append((start, Message("user", tuple(run))))
+            run = []
+
     for index, message in turns:
         if message.role == "tool":
             parts: list[Part] = []
@@ -334,17 +351,17 @@ def as_text(turns: Sequence[Turn], words: Words, ledger: Ledger) -> list[Turn]:
                 if type(part) is ToolResult:
                     parts += [Text(words.result(part)), *part.media]
             told.append(index)
-            if joins:
-                index, last = out.pop()
-                parts = [*last.parts, Text("\n"), *parts]
-            message = Message("user", tuple(parts))
-            joins = True
-        else:
-            joins = False
-            if any(type(p) is ToolCall for p in message.parts):
-                told.append(index)
-                message = replace(message, parts=tuple(_written(message.parts, words)))
+            if run:
+                run += [Text("\n"), *parts]
+            else:
+                start, run = index, parts
+            continue
+        put_down()
+        if any(type(p) is ToolCall for p in message.parts):
+            told.append(index)
+            message = replace(message, parts=tuple(_written(message.parts, words)))
         out.append((index, message))
+    put_down()
     if told:
         said = f"calls and results in {len(told)} messages, the first messages[{told[0]}]"
         ledger.note(words.code, words.flag, said, words.did)
@@ -412,7 +429,8 @@ def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
             if late:
                 said = f"messages[{index}] says something after its calls"
                 ledger.note("calls-last", "messages", said, "put before them: the results follow at once")
-                rest = [p for p in after if not any(p is one for one in late)]
+                moved = set(map(id, late))
+                rest = [p for p in after if id(p) not in moved]
                 message = replace(message, parts=(*message.parts[:first], *late, *rest))
         out.append((index, message))
     return out

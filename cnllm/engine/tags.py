@@ -6,7 +6,12 @@ at what has passed: the time is linear in the text.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 __all__ = ["TagSplitter"]
+
+_WINDOW = 8192  # characters that are looked at together
 
 
 class TagSplitter:
@@ -36,12 +41,25 @@ class TagSplitter:
         return self._state == "plain" and not self._held
 
     @property
+    def tagged(self) -> bool:
+        """Whether a tagged block has begun."""
+        return bool(self._raw)
+
+    @property
     def raw(self) -> str:
         """The tagged blocks as they were written, with the white space around them."""
         return "".join(self._raw)
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """The pieces that are now certain."""
+        if self._at != "anywhere" or len(text) <= _WINDOW:
+            return self._feed(text)
+        out: list[tuple[bool, str]] = []
+        for at in range(0, len(text), _WINDOW):  # what is left of a text is copied at each tag
+            out += self._feed(text[at : at + _WINDOW])
+        return _merged(out)
+
+    def _feed(self, text: str) -> list[tuple[bool, str]]:
         out: list[tuple[bool, str]] = []
         text = self._held + text
         self._held = ""
@@ -144,6 +162,11 @@ class TagSplitter:
 
     def _may_open(self, text: str) -> bool:
         return any(opening.startswith(text) for opening in self._pairs)
+
+
+def _merged(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:
+    """Neighbours of one kind as one piece."""
+    return [(inside, "".join([text for _, text in run])) for inside, run in groupby(pieces, itemgetter(0))]
 
 
 def _earliest(text: str, tags: tuple[str, ...]) -> tuple[int, str]:

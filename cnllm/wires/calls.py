@@ -7,8 +7,8 @@ object after a complete one).
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
 __all__ = ["Call", "Calls", "markup"]
 
+_EMPTY = 16  # characters, at most, of an object without members
 _MARKS = re.compile(r'["\\{}\[\]]')
 
 
@@ -28,15 +29,20 @@ class Call:
     """
 
     __slots__ = (
+        "_canonical",
         "_depth",
         "_escaped",
         "_last",
+        "_name",
+        "_objects",
         "_quoted",
         "_read",
+        "at",
         "call_id",
         "extra",
         "id",
-        "name",
+        "late",
+        "name_size",
         "pieces",
         "place",
         "size",
@@ -47,24 +53,58 @@ class Call:
     def __init__(self, place: Any, via: Literal["wire", "text"] = "wire") -> None:
         self.place = place
         self.via = via
+        self.at = -1  # its number among the calls of the reply
         self.id = ""
         self.call_id = ""
-        self.name = ""
+        self._name: list[str] = []
+        self.name_size = 0
         self.pieces: list[str] = []
         self.size = 0
         self.started = False
         self.extra: dict[str, Any] = {}
+        self.late: Callable[[], dict[str, Any] | None] | None = None  # gives more of it, once all has come
         self._read = self._depth = 0
         self._quoted = self._escaped = False
         self._last = ""
+        self._objects = 0  # that begin in the arguments
+        self._canonical: bytes | None = None  # of the one object that the arguments are
 
     @property
     def raw(self) -> str:
         return "".join(self.pieces)
 
+    @property
+    def name(self) -> str:
+        if len(self._name) > 1:
+            self._name = ["".join(self._name)]
+        return self._name[0] if self._name else ""
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name, self.name_size = [name], len(name)
+
+    def named(self, name: str) -> bool:
+        """Whether this is the call's name. The pieces of the name are joined only where the length is the same."""
+        return self.name_size == len(name) and self.name == name
+
+    def add_name(self, piece: str) -> None:
+        """Add a piece of the name."""
+        self._name.append(piece)
+        self.name_size += len(piece)
+
+    def repeats(self, piece: str) -> bool:
+        """Whether a piece is all of the arguments once more. Takes time in the size of the piece."""
+        if len(piece) == self.size and piece == self.raw:
+            return True
+        if self._objects != 1:
+            return False
+        if self._canonical is None:
+            self._canonical = _canonical(self.raw)
+        return bool(self._canonical) and _canonical(piece) == self._canonical
+
     def whole(self) -> bool:
         """Is one JSON object complete, with nothing after it? Only what came since the last look is read."""
-        for piece in itertools.islice(self.pieces, self._read, None):
+        for piece in self.pieces[self._read :]:
             self._scan(piece)
         self._read = len(self.pieces)
         return self._depth == 0 and not self._quoted and self._last == "}"
@@ -85,7 +125,9 @@ class Call:
             elif char == '"':
                 self._quoted = True
             elif char in "{[":
+                self._objects += self._depth == 0
                 self._depth += 1
+                self._canonical = None
             elif char in "}]":
                 self._depth -= 1
         if stripped := piece.rstrip():
@@ -95,12 +137,27 @@ class Call:
 class Calls:
     """The calls of one reply, in the order they began. `feed` takes wire items and returns the events they cause."""
 
-    __slots__ = ("_open", "all", "ids")
+    __slots__ = ("_by_id", "_open", "all", "ids")
 
     def __init__(self, ids: ReplyIds | None = None) -> None:
         self.ids = ReplyIds() if ids is None else ids
         self.all: list[Call] = []
         self._open: dict[Any, Call] = {}
+        self._by_id: dict[str, Call] = {}  # of the calls with one id, the one that began last
+
+    def add(self, call: Call) -> None:
+        """One more call begins."""
+        call.at = len(self.all)
+        self.all.append(call)
+        if call.id:
+            self._by_id[call.id] = call
+
+    def _identify(self, call: Call, id: str) -> None:
+        """Give a call its id."""
+        call.id = id
+        other = self._by_id.get(id)
+        if other is None or other.at < call.at:
+            self._by_id[id] = call
 
     def feed(self, items: Any, *, whole: bool = False) -> list[Event]:
         """The items of one delta, or with `whole` of one message, where each is a call of its own."""
@@ -112,27 +169,26 @@ class Calls:
 
     def start(self, call: Call, out: list[Event]) -> None:
         """Announce a call whose name is known, with the arguments that came before it was."""
-        index = self.all.index(call) if self.all[-1] is not call else len(self.all) - 1
         if not call.started:
             call.started = True
-            self.identify(call, index)
-        out.append(ToolCallStart(index, call.call_id, call.name))
+            self.identify(call)
+        out.append(ToolCallStart(call.at, call.call_id, call.name))
         if call.pieces:
-            out.append(ToolCallDelta(index, call.raw))
+            out.append(ToolCallDelta(call.at, call.raw))
 
-    def identify(self, call: Call, index: int) -> None:
+    def identify(self, call: Call) -> None:
         """Give a call the id that it has in the reply."""
-        call.call_id = self.ids.id(call.id if call.via == "wire" else "", index, f"{call.name}\0{call.raw}")
+        call.call_id = self.ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
         call.id = call.id or call.call_id
 
     def finish(self) -> list[Event]:
         """Announce the calls that no arguments have announced."""
         out: list[Event] = []
-        for index, call in enumerate(self.all):
-            if not call.started and call.name:
+        for call in self.all:
+            if not call.started and call.name_size:
                 self.start(call, out)
             elif not call.call_id:
-                self.identify(call, index)
+                self.identify(call)
         return out
 
     def _item(self, item: dict[str, Any], whole: bool, out: list[Event]) -> None:
@@ -148,14 +204,14 @@ class Calls:
         if call is None:
             call = Call(place)
             self._close(out)
-            self.all.append(call)
+            self.add(call)
             self._open[place] = call
-        elif call.size and piece.lstrip()[:1] == "{" and call.whole() and _same(piece, call.raw):
+        elif call.size and piece.lstrip()[:1] == "{" and call.whole() and call.repeats(piece):
             piece = ""  # the whole call once more at its end
         if id and not call.id:
-            call.id = id
-        if name and not (call.size and call.name) and not call.started and name != call.name:
-            call.name += name
+            self._identify(call, id)
+        if name and not (call.size and call.name_size) and not call.started and not call.named(name):
+            call.add_name(name)
         for key, value in item.items():
             if key not in ("id", "index", "type", "function", "name", "arguments") and value is not None:
                 call.extra[key] = value
@@ -163,16 +219,15 @@ class Calls:
             call.pieces.append(piece)
             call.size += len(piece)
             if call.started:
-                index = len(self.all) - 1 if self.all[-1] is call else self.all.index(call)
-                out.append(ToolCallDelta(index, piece))
-            elif call.name:
+                out.append(ToolCallDelta(call.at, piece))
+            elif call.name_size:
                 self.start(call, out)
 
     def _find(self, place: Any, id: str, name: str, piece: str) -> Call | None:
         """The call a piece goes on with, or None when it begins one."""
         if not self.all:
             return None
-        by_id = next((c for c in reversed(self.all) if c.id == id), None) if id else None
+        by_id = self._by_id.get(id) if id else None
         if place is not None:
             call = self._open.get(place)
             if call is None:
@@ -185,20 +240,18 @@ class Calls:
                 return None
         if id and call.id and id != call.id:
             return by_id
-        if name and call.size and call.name and name != call.name and not id:
-            return None
-        if name and place is None and not id and call.name and name != call.name:
+        if name and call.name_size and not id and (call.size or place is None) and not call.named(name):
             return None
         begins = piece.lstrip()[:1] == "{"
         # An id that comes again goes on with its call, unless a name and an object follow a whole object.
-        goes_on = bool(id) and id == call.id and not (name and call.raw.strip() != "{}")
-        if begins and call.size and not goes_on and call.whole() and not _same(piece, call.raw):
+        goes_on = bool(id) and id == call.id and not (name and (call.size > _EMPTY or call.raw.strip() != "{}"))
+        if begins and call.size and not goes_on and call.whole() and not call.repeats(piece):
             return None
         return call
 
     def _close(self, out: list[Event]) -> None:
         """A new call begins: one that waited for its first arguments has none."""
-        if self.all and not self.all[-1].started and self.all[-1].name:
+        if self.all and not self.all[-1].started and self.all[-1].name_size:
             self.start(self.all[-1], out)
 
 
@@ -207,15 +260,12 @@ def _text(value: Any) -> str:
     return value if type(value) is str else "" if value is None else str(value)
 
 
-def _same(one: str, other: str) -> bool:
-    """Do two JSON texts say the same?"""
-    if one == other:
-        return True
+def _canonical(text: str) -> bytes:
+    """A JSON text without what says nothing, to compare; empty where it is no JSON. As text: true is not 1."""
     try:
-        told = [msgspec.json.encode(msgspec.json.decode(text), order="sorted") for text in (one, other)]
-        return told[0] == told[1]  # as text: true is not 1
-    except (msgspec.DecodeError, RecursionError):
-        return False
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return b""
 
 
 def _piece(arguments: Any) -> str:

@@ -12,16 +12,16 @@ from typing import Any
 
 __all__ = ["begun", "closed", "grown", "member"]
 
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
 
 State = dict[str, Any]
-"""`open` holds the containers that are open: their steps, what came in them, whether they are lists. `at` is the path
-of a string that goes on, `odd` says that the text is no JSON any more."""
+"""`open` holds the containers that are open: their steps, the steps that came in them, whether they are lists. `at` is
+the path of a string that goes on, `odd` says that the text is no JSON any more."""
 
 
 def begun() -> tuple[State, str]:
     """A call's arguments begin: what has to be remembered, and the first text."""
-    return {"open": [(None, [], False)], "at": None, "odd": False}, "{"
+    return {"open": [(None, {}, False)], "at": None, "odd": False}, "{"
 
 
 def grown(state: State, piece: Any) -> str:
@@ -97,7 +97,7 @@ def _placed(state: State, steps: list[str | int], value: str) -> str:
             return out + _broken(state, value)
         listed = type(after) is int
         out += key + ("[" if listed else "{")
-        opened.append((step, [], listed))
+        opened.append((step, {}, listed))
     key = _key(opened[-1], last)
     return out + (_broken(state, value) if key is None else key + value)
 
@@ -107,7 +107,7 @@ def _key(container: Any, step: str | int) -> str | None:
     _, came, listed = container
     if (type(step) is int) is not listed or (step != len(came) if listed else step in came):
         return None
-    came.append(step)
+    came[step] = None
     comma = "," if len(came) > 1 else ""
     return comma if listed else f"{comma}{json.dumps(step, ensure_ascii=False)}:"
 

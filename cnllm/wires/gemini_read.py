@@ -146,20 +146,19 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: Sink) -> list[Event]
             function["arguments"] = {} if args is None else args
             sink.state["call"] = None
             return sink.call_pieces([item], True)
-        state, text = begun()
+        state, first_text = begun()
         open_call = sink.state["call"] = (place, state)
     else:
         item = {**beside, "index": open_call[0], "id": call.get("id"), "function": (function := {})}
-        state, text = open_call[1], ""
+        state, first_text = open_call[1], ""
     args = call.get("args")
-    for key, value in args.items() if type(args) is dict else ():
-        text += member(state, key, value)
-    for piece in pieces if type(pieces) is list else ():
-        text += grown(state, piece)
+    texts = [first_text]
+    texts += [member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
+    texts += [grown(state, piece) for piece in (pieces if type(pieces) is list else ())]
     if not goes_on:
-        text += closed(state)
+        texts.append(closed(state))
         sink.state["call"] = None
-    function["arguments"] = text
+    function["arguments"] = "".join(texts)
     return sink.call_pieces([item], False)
 
 
@@ -170,6 +169,8 @@ def _counted(usage: dict[str, Any], sink: Sink) -> dict[str, Any]:
     """All counts that have come. A later one replaces; a later nothing does not. Nought is left out on this wire, so
     what is missing of the total is what the answer took."""
     known: dict[str, Any] = sink.state.setdefault("usage", {})
+    if sink.state.pop("derived", False):
+        del known["candidatesTokenCount"]
     known.update({k: v for k, v in usage.items() if v or (v is not None and k not in known)})
     if "candidatesTokenCount" in known:
         return known
@@ -178,7 +179,10 @@ def _counted(usage: dict[str, Any], sink: Sink) -> dict[str, Any]:
         return known
     others = [known.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")]
     rest = known["totalTokenCount"] - sum(v for v in others if type(v) is int)
-    return {**known, "candidatesTokenCount": rest} if rest >= 0 else known
+    if rest >= 0:
+        known["candidatesTokenCount"] = rest
+        sink.state["derived"] = True  # until the next counts come
+    return known
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:

@@ -16,7 +16,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.sink import Sink
-from cnllm.wires.usage import counts, laid
+from cnllm.wires.usage import counts, lay
 
 __all__ = ["chunk", "quick"]
 
@@ -79,7 +79,8 @@ def _count(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     usage = first(data, flags.usage.at if flags.usage else None)
     if type(usage) is not dict:
         return []
-    known = sink.state[_COUNTS] = laid(sink.state.get(_COUNTS, {}), usage)
+    known = sink.state.setdefault(_COUNTS, {})
+    lay(known, usage)
     return sink.count(counts(known, flags))
 
 
@@ -89,10 +90,11 @@ def _count(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
 class _Block:
     """The block that is open: its place in the stream, and `beside`, what it has beside its text.
 
-    `given` is a call's input as it stood in the block itself; pieces of it that follow take its place.
+    `given` is a call's input as it stood in the block itself; pieces of it that follow take its place. `sealed` counts
+    the sink's parts when it was told of what stands beside.
     """
 
-    __slots__ = ("beside", "given", "kind", "pieces", "place")
+    __slots__ = ("_own", "_sizes", "_texts", "beside", "given", "kind", "pieces", "place", "sealed")
 
     def __init__(self, kind: str, place: Any, beside: dict[str, Any]) -> None:
         self.kind = kind
@@ -100,6 +102,53 @@ class _Block:
         self.beside = beside
         self.given: Any = None
         self.pieces: list[str] = []
+        self.sealed = -1
+        self._own: dict[str, list[Any]] = {}  # lists that grow
+        self._texts: dict[str, list[str]] = {}  # texts that grow, in pieces
+        self._sizes: dict[str, int] = {}  # of these
+
+    def add(self, delta: dict[str, Any]) -> None:
+        """Add a delta of no special kind: text to text, one of many to the many, and else it is what there is."""
+        for key, value in delta.items():
+            if key == "type":
+                continue
+            old, many = self.beside.get(key), f"{key}s"
+            if key == "citation" or (old is None and type(self.beside.get(many)) is list):
+                self._many(many).append(value)
+            elif type(old) is str and type(value) is str:
+                self._text(key, old, value)
+            elif type(old) is list and type(value) is list:
+                self._many(key).extend(value)
+            else:
+                self.beside[key] = value
+                self._own.pop(key, None)
+                self._texts.pop(key, None)
+                self._sizes.pop(key, None)
+
+    def _many(self, key: str) -> list[Any]:
+        """A list that may be changed: what came is the chunk's."""
+        own = self._own.get(key)
+        if own is None:
+            old = self.beside.get(key)
+            own = self._own[key] = self.beside[key] = list(old) if type(old) is list else []
+        return own
+
+    def _text(self, key: str, old: str, more: str) -> None:
+        pieces = self._texts.setdefault(key, [old])
+        size = self._sizes.get(key, len(old))
+        if key == "signature" and size == len(more) and "".join(pieces) == more:
+            return  # it came once more
+        pieces.append(more)
+        self._sizes[key] = size + len(more)
+
+    def whole(self) -> dict[str, Any]:
+        """All that stands beside the text."""
+        return {**self.beside, **{key: "".join(pieces) for key, pieces in self._texts.items()}}
+
+    def seal(self) -> dict[str, Any] | None:
+        """What stands beside the text, or None where it says nothing."""
+        whole = self.whole()
+        return whole if any(whole.values()) else None
 
 
 def _blocks(content: Any, sink: Sink) -> list[Event]:
@@ -167,7 +216,7 @@ def _added(delta: dict[str, Any], place: Any, sink: Sink) -> list[Event]:
         if opened.kind == _CALL:
             return sink.call_pieces([{"index": opened.place, "function": {"arguments": piece}}], False)
     else:
-        _gathered(opened.beside, delta)
+        opened.add(delta)
     if opened.kind in (_TEXT, _THOUGHT, _CALL):
         _sealed(opened, sink)
     return []
@@ -180,8 +229,10 @@ def _said(opened: _Block, text: Any, sink: Sink) -> list[Event]:
 
 
 def _sealed(opened: _Block, sink: Sink) -> None:
-    if any(opened.beside.values()):
-        sink.seal(opened.beside)
+    """Tell the part that was begun last where to find what stands beside it."""
+    if opened.beside and opened.sealed != sink.begun:
+        opened.sealed = sink.begun
+        sink.seal(opened.seal)
 
 
 def _close(sink: Sink) -> list[Event]:
@@ -197,33 +248,17 @@ def _close(sink: Sink) -> list[Event]:
     return out + sink.end_block()
 
 
-def _gathered(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    """A delta of no special kind: text is added to text, one of many to the many, and else it is what there is."""
-    for key, value in delta.items():
-        if key == "type":
-            continue
-        many = block.get(f"{key}s")
-        old = block.get(key)
-        if key == "citation" or (type(many) is list and old is None):
-            block[f"{key}s"] = [*(many if type(many) is list else ()), value]
-        elif type(old) is str and type(value) is str:
-            block[key] = old if old == value and key == "signature" else old + value
-        elif type(old) is list and type(value) is list:
-            block[key] = [*old, *value]
-        else:
-            block[key] = value
-
-
 def _whole(opened: _Block) -> dict[str, Any]:
     """A block that is kept as it is, with the input that came in pieces."""
+    whole = opened.whole()
     if not opened.pieces:
-        return opened.beside
+        return whole
     raw = "".join(opened.pieces)
     try:
-        given: Any = msgspec.json.decode(raw) if raw else opened.beside.get("input")
+        given: Any = msgspec.json.decode(raw) if raw else whole.get("input")
     except (msgspec.DecodeError, RecursionError):
         given = raw
-    return {**opened.beside, "input": given}
+    return {**whole, "input": given}
 
 
 def _besides(block: dict[str, Any], *own: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.sink import Sink
-from cnllm.wires.usage import counts, laid
+from cnllm.wires.usage import counts, lay
 
 __all__ = ["chunk", "quick"]
 
@@ -25,9 +25,23 @@ __all__ = ["chunk", "quick"]
 class Item:
     """What is known of one item. `number` counts the items; `parts` are the numbers of the sink's parts that came of
     each part of its content; `raw` are the pieces of a call's arguments; `field` is where its thinking comes; `whole`
-    is the item when it was done."""
+    is the item when it was done, `again` how often it came once more. `told` are the parts of its thinking that came
+    whole."""
 
-    __slots__ = ("done", "field", "id", "kind", "named", "number", "parts", "raw", "whole")
+    __slots__ = (
+        "again",
+        "done",
+        "field",
+        "id",
+        "kind",
+        "named",
+        "number",
+        "parts",
+        "raw",
+        "size",
+        "told",
+        "whole",
+    )
 
     def __init__(self, number: int, kind: str, id: str | None) -> None:
         self.number = number
@@ -35,6 +49,9 @@ class Item:
         self.id = id
         self.parts: dict[int, list[int]] = {}
         self.raw: list[str] = []
+        self.size = 0  # of these pieces
+        self.told: set[str] = set()
+        self.again = 0
         self.field: str | None = None
         self.named = False
         self.done = False
@@ -42,16 +59,21 @@ class Item:
 
 
 class State:
-    """The records of a reply: by place in the output, by id, and which part is being written."""
+    """The records of a reply: by place in the output, by id, by kind, and which part is being written."""
 
-    __slots__ = ("all", "at", "ids", "now", "usage")
+    __slots__ = ("all", "at", "ids", "kinds", "now", "usage")
 
     def __init__(self) -> None:
         self.all: list[Item] = []
         self.at: dict[int, Item] = {}
         self.ids: dict[str, Item] = {}
+        self.kinds: dict[str, list[Item]] = {}
         self.now: tuple[Item, int] | None = None
         self.usage: dict[str, Any] = {}
+
+
+_AGAIN = 8  # times that an item which was done is looked at again
+_MARKS = ("id", "status", "phase")  # of a message: what a later part of it needs where it goes back alone
 
 
 def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
@@ -83,14 +105,15 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
     if type(output) is list:
         sink.answered = True
         if over:
-            known = list(_state(sink).all)
+            known = _Matches(_state(sink))
             for item in output:
                 if type(item) is dict:
-                    out += _complete(item, _known(item, known, sink), flags, sink)
+                    record = known.of(item) or _new(_kind(item), item, sink)
+                    out += _complete(item, record, flags, sink)
     usage = first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         state = _state(sink)
-        state.usage = laid(state.usage, usage)
+        lay(state.usage, usage)
         out += sink.count(counts(state.usage, flags))
     status = data.get("status")
     if over and type(status) is str and status:
@@ -102,16 +125,35 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
     return out
 
 
-def _known(item: dict[str, Any], unmatched: list[Item], sink: Sink) -> Item:
-    """The record of an item of the whole reply: by its id, else the next of its kind. Endpoints change ids."""
-    kind = _kind(item)
-    found = _state(sink).ids.get(_id(item) or "")
-    if found is None or found not in unmatched or found.kind != kind:
-        found = next((r for r in unmatched if r.kind == kind), None)
-    if found is None:
-        return _new(kind, item, sink)
-    unmatched.remove(found)
-    return found
+class _Matches:
+    """The records of the items of a whole reply: by id, else the next of the kind. Endpoints change ids."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._count = len(state.all)
+        self._taken: set[int] = set()
+        self._next: dict[str, int] = {}
+
+    def of(self, item: dict[str, Any]) -> Item | None:
+        """The record of an item that is not matched yet, or None where the item is new."""
+        kind = _kind(item)
+        found = self._state.ids.get(_id(item) or "")
+        if found is None or found.kind != kind or not self._free(found):
+            found = self._next_of(kind)
+        if found is not None:
+            self._taken.add(found.number)
+        return found
+
+    def _free(self, record: Item) -> bool:
+        return record.number < self._count and record.number not in self._taken
+
+    def _next_of(self, kind: str) -> Item | None:
+        records = self._state.kinds.get(kind, [])
+        place = self._next.get(kind, 0)
+        while place < len(records) and not self._free(records[place]):
+            place += 1
+        self._next[kind] = place
+        return records[place] if place < len(records) else None
 
 
 def _started(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
@@ -176,6 +218,7 @@ def _new(kind: str, item: dict[str, Any], sink: Sink, place: Any = None, key: st
     state = _state(sink)
     made = Item(len(state.all), kind, _id(item, key))
     state.all.append(made)
+    state.kinds.setdefault(kind, []).append(made)
     if type(place) is int:
         state.at[place] = made
     if made.id is not None:
@@ -232,6 +275,10 @@ def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> l
     What was said of it when it was done stays; the reply as a whole adds what was left out there.
     """
     if record.done:
+        record.again += 1
+        if record.again > _AGAIN:
+            said = f"an item that was done came more than {_AGAIN} times again"
+            return sink.note("item-repeated", "stream", said, "what it still added is not read")
         item = {**item, **{key: value for key, value in record.whole.items() if value is not None}}
         if item == record.whole:
             return []
@@ -255,6 +302,8 @@ def _message(item: dict[str, Any], record: Item, sink: Sink) -> list[Event]:
     content = item.get("content")
     parts = content if type(content) is list else [content]
     beside = {k: v for k, v in item.items() if k not in ("type", "role", "content")}
+    marks = {k: v for k, v in beside.items() if k in _MARKS}
+    first = min((i for i, known in record.parts.items() if known), default=None)
     for index, part in enumerate(parts):
         if type(part) is str:
             part = {"type": "output_text", "text": part}
@@ -274,10 +323,11 @@ def _message(item: dict[str, Any], record: Item, sink: Sink) -> list[Event]:
             out += _write(record, index, text, sink)
         if len(known := record.parts.get(index, [])) == 1:
             rest = {k: v for k, v in part.items() if k != key and (k != "type" or v != "output_text")}
-            seal: dict[str, Any] = {"item": beside, "part": rest}
-            if min(i for i, known_too in record.parts.items() if known_too) < index:
-                seal["at"] = index
-            sink.seal(seal, known[0])
+            first = index if first is None else min(first, index)
+            if first < index:  # what the item has beside its parts goes with the first of them
+                sink.seal({"item": marks, "part": rest, "at": index}, known[0])
+            else:
+                sink.seal({"item": beside, "part": rest}, known[0])
     return out
 
 
@@ -309,12 +359,13 @@ def _thinking(item: dict[str, Any], flags: Flags) -> tuple[str, str]:
 
 def _call(item: dict[str, Any], record: Item, sink: Sink, arguments: Any) -> list[Event]:
     """A call that begins, goes on, or is whole; `arguments` are all of them, as far as they are known."""
-    before = "".join(record.raw)
-    if type(arguments) is str:
-        piece: Any = arguments[len(before) :] if arguments.startswith(before) else ""
-        record.raw = [arguments] if piece else record.raw
+    if type(arguments) is str:  # pieces are joined only where there is as much to compare them with
+        goes_on = len(arguments) > record.size and arguments.startswith("".join(record.raw))
+        piece: Any = arguments[record.size :] if goes_on else ""
+        if goes_on:
+            record.raw, record.size = [arguments], len(arguments)
     else:
-        piece = None if before else arguments
+        piece = None if record.size else arguments
     out = _call_piece(
         record, piece, sink, None if record.named else item.get("name"), item.get("call_id") or item.get("id")
     )
@@ -415,10 +466,10 @@ def _thought_done(data: dict[str, Any], flags: Flags, sink: Sink, field: str) ->
     part = data.get("part")
     text = data.get("text") if type(part) is not dict else part.get("text")
     index = data.get("summary_index", data.get("content_index"))
-    told = f"{index}" in record.raw  # a text is told of by two events
+    told = f"{index}" in record.told  # a text is told of by two events
     if type(text) is not str or not text or told:
         return []
-    record.raw.append(f"{index}")
+    record.told.add(f"{index}")
     sink.answered = True
     return [*_begin(record, 0, "thought", sink), *_think(text, field, sink)]
 
@@ -430,6 +481,7 @@ def _arguments_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Eve
     sink.answered = True
     record = _record("function_call", data, sink)
     record.raw.append(piece)
+    record.size += len(piece)
     return _call_piece(record, piece, sink)
 
 

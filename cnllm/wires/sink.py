@@ -54,7 +54,8 @@ class Sink(Protocol):
     def seal(self, data: Any, part: int | None = None) -> None:
         """On an ordered wire: what a part goes back with (a call: keys beside it; a block nobody understands: itself).
 
-        It is the part that began last, or one by its number, counted from 0 as they began.
+        It is the part that began last, or one by its number, counted from 0 as they began. A function is called when
+        the part is made: it gives the data, or None where there is nothing.
         """
 
     def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:

@@ -8,9 +8,10 @@ from cnllm.flags import Flags, UsagePaths
 from cnllm.types import Usage
 from cnllm.wires.paths import at
 
-__all__ = ["counts", "laid"]
+__all__ = ["counts", "lay"]
 
 _NONE = UsagePaths()
+_DEPTH = 8  # objects within one another; no path to a count is as long
 
 
 def counts(data: dict[str, Any], flags: Flags) -> Usage:
@@ -43,13 +44,18 @@ def _plus(count: int | None, more: int | None) -> int | None:
     return count if count is None or more is None else count + more
 
 
-def laid(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Counts that come in parts: later ones are laid over earlier ones, but nothing known is lost to a zero."""
-    out = dict(old)
+def lay(known: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
+    """Lay counts that come in parts over those that are known; nothing known is lost to a zero.
+
+    `known` changes and shares nothing with `new`, so that each part takes time in its own size.
+    """
     for key, value in new.items():
-        before = out.get(key)
-        if type(value) is dict and type(before) is dict:
-            out[key] = laid(before, value)
+        before = known.get(key)
+        if type(value) is dict and depth:
+            if type(before) is not dict:
+                if before and not value:
+                    continue
+                before = known[key] = {}
+            lay(before, value, depth - 1)
         elif value or not before:
-            out[key] = value
-    return out
+            known[key] = value
