@@ -212,9 +212,8 @@ class TextCalls:
         else:
             self._only_thought()
         out: list[Call] = []
-        ids = _Ids(fold.calls)
         for found in self._found:
-            self._judge(found, wire, ids, out)
+            self._judge(found, wire, out)
         stripped = any(found.taken and not found.calls for found in self._found)
         if stripped and proven and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
             self._fall_back()
@@ -226,7 +225,7 @@ class TextCalls:
         self._answer = self._thinking = None
         del self._fold
 
-    def _judge(self, found: Found, wire: set[bytes], ids: _Ids, out: list[Call]) -> None:
+    def _judge(self, found: Found, wire: set[bytes], out: list[Call]) -> None:
         if not found.taken:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
@@ -239,7 +238,7 @@ class TextCalls:
                 self._note("text-call-twice", found.raw, f"left out: {written.name} came as a call, too")
                 continue
             call = Call(None, "text")
-            call.id, call.name = ids.next(), written.name
+            call.name = written.name
             given = written.arguments
             call.pieces.append(written.raw if given is None else msgspec.json.encode(given).decode())
             out.append(call)
@@ -255,23 +254,6 @@ class TextCalls:
 
     def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
         self._fold.tell(code, flag or self._flag, said, did)
-
-
-class _Ids:
-    """Ids for the calls of the text, counted on from the calls of the wire; each number is tried once."""
-
-    __slots__ = ("_index", "_taken")
-
-    def __init__(self, calls: Sequence[Call]) -> None:
-        self._taken = {call.id for call in calls}
-        self._index = len(calls)
-
-    def next(self) -> str:
-        """Return an id that no other call has."""
-        while (id := f"call_{self._index}") in self._taken:
-            self._index += 1
-        self._index += 1
-        return id
 
 
 def _said(name: str, arguments: Any) -> bytes:
