@@ -56,8 +56,9 @@ class Machine:
             if not name.upper().endswith(("_API_KEY", "_PROXY", "_KEY")) and not name.startswith(("CNLLM", "_CNLLM"))
         }
         self.env |= {"HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": "", "NO_COLOR": ""}
-        for kind in ("CONFIG", "DATA", "CACHE"):
+        for kind in ("CONFIG", "DATA"):
             self.env[f"CNLLM_{kind}_DIR"] = str(home / kind.lower())
+        self.env["CNLLM_CACHE_DIR"] = os.environ["CNLLM_CACHE_DIR"]  # shared: a load without a cache takes long
 
     @property
     def config(self) -> Path:

@@ -1,6 +1,5 @@
 """Nothing of the machine these tests run on may reach them; each case runs with both clients."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,16 +7,6 @@ from typing import Any
 import pytest
 
 from .support import Backend, Driver
-
-
-@pytest.fixture(autouse=True)
-def _bare_machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    home: Path = tmp_path_factory.mktemp("home")
-    for name in list(os.environ):
-        if name.upper().endswith(("_API_KEY", "_PROXY")) or name.startswith("CNLLM_"):
-            monkeypatch.delenv(name)
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(home))
 
 
 @pytest.fixture(autouse=True)

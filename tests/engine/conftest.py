@@ -1,7 +1,6 @@
 """Nothing of the machine these tests run on may reach them; endpoints are made from a few lines of TOML."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -13,20 +12,8 @@ from .support import overlay_text
 Home = Callable[..., cnllm.Model]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _bare_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.upper().endswith(("_API_KEY", "_PROXY")) or name.startswith("CNLLM_"):
-                patch.delenv(name)
-        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-            patch.setenv(name, str(home))
-        yield
-
-
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory, _bare_machine: None) -> Home:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """`home("tools.names_max = 20")`: the model home/m of a provider with these flags; `id` names another model."""
     folder = tmp_path_factory.mktemp("overlays")
 

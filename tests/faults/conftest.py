@@ -1,10 +1,10 @@
 """As for the tests of the client: a bare machine, both adapters; each case with `Client` and with `AsyncClient`."""
 
 import pytest
-from client.conftest import Make, _bare_machine, adapter, client, make, pytest_generate_tests
+from client.conftest import Make, adapter, client, make, pytest_generate_tests
 from client.support import Backend
 
-__all__ = ["Make", "_bare_machine", "adapter", "backend", "client", "make", "pytest_generate_tests"]
+__all__ = ["Make", "adapter", "backend", "client", "make", "pytest_generate_tests"]
 
 
 @pytest.fixture(params=["sync", "asyncio"])
