@@ -14,7 +14,7 @@ from cnllm.engine.todo import Ask, Step, Stopped
 from cnllm.errors import LoopStopped
 from cnllm.messages import as_messages
 from cnllm.model import Model
-from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with
+from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with, unjudged
 from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage
 from cnllm.watch import loop_ended
 
@@ -64,6 +64,7 @@ class Toolbox:
     def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
         self._approves = approves
         self._tools: dict[str, Tool] = {}
+        self._unjudged: dict[str, tuple[str, ...]] = {}
         for index, tool in enumerate(tools):
             if tool.definition is not None:
                 continue  # the endpoint's own, which it executes itself
@@ -75,6 +76,7 @@ class Toolbox:
             if tool.name in self._tools:
                 raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
             check(tool)
+            self._unjudged[tool.name] = unjudged(tool)
             self._tools[tool.name] = tool
 
     def refusal(self, call: ToolCall) -> str | None:
@@ -85,6 +87,10 @@ class Toolbox:
         if call.excluded:
             return f"The call of {call.name} was not executed: {call.problem}."
         return problem_with(tool, call, built=not self._approves)
+
+    def unjudged(self, call: ToolCall) -> tuple[str, ...]:
+        """Return what a call is not checked for, though its tool's schema asks for it."""
+        return self._unjudged.get(call.name, ())
 
     def meant(self, call: ToolCall) -> ToolCall:
         """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
@@ -198,6 +204,7 @@ def prepared(
         as_messages(messages),
         meant=toolbox.meant,
         refuse=toolbox.refusal,
+        unjudged=toolbox.unjudged,
         stream=stream,
         max_steps=rules.max_steps,
         max_repeats=rules.max_repeats,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import Struct
 
-__all__ = ["Invalid", "Unusable", "built", "checked", "faults", "read_json"]
+__all__ = ["Invalid", "Unjudged", "Unusable", "built", "checked", "faults", "is_built", "read_json", "unjudged"]
 
 _MOST = 3  # faults that are told
 _LOOKED = 50  # faults that are looked for
@@ -19,6 +20,7 @@ _TRIES = 8  # places in a text where JSON may begin
 _LENGTH = 200  # characters of one fault: a validator quotes what it finds wrong, whole
 _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
+_DEEP = 50  # levels of a value; less deep, and a validation without end is the schema's fault
 
 
 class Invalid(ValueError):
@@ -27,6 +29,10 @@ class Invalid(ValueError):
 
 class Unusable(ValueError):
     """The schema itself cannot be worked with; asking again would not help."""
+
+
+class Unjudged(ValueError):
+    """Whether a value is valid is not known: to find out takes more work than a validation may do."""
 
 
 # ── text → JSON ──────────────────────────────────────────────────────────────
@@ -80,19 +86,23 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def built(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
-    """The value, or the instance of `kind` built from it. Raises `Invalid` or `Unusable`."""
-    build = getattr(kind, "model_validate_json", None)
-    if not callable(build):
+    """The value, or the instance of `kind` built from it. Raises `Invalid`, `Unjudged` or `Unusable`."""
+    if not is_built(kind):
         if found := faults(value, schema):
             raise Invalid(_listed(f"{error.json_path}: {error.message}" for error in found))
         return value
     try:
-        return build(json.dumps(value))
+        return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
         told = getattr(error, "errors", None)
         raise Invalid(_listed(map(_told, told())) if callable(told) else _short(str(error))) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
         raise Unusable(f"{getattr(kind, '__name__', kind)} cannot be built: {type(error).__name__}: {error}") from error
+
+
+def is_built(kind: Any) -> bool:
+    """Whether a class builds the value, and so judges it itself."""
+    return callable(getattr(kind, "model_validate_json", None))
 
 
 def _told(fault: Mapping[str, Any]) -> str:
@@ -103,39 +113,78 @@ def _told(fault: Mapping[str, Any]) -> str:
 
 def checked(schema: dict[str, Any]) -> None:
     """Raises `ValueError` for what is no JSON Schema, before it costs anything."""
-    _validator(msgspec.json.encode(schema))
+    _compiled(msgspec.json.encode(schema))
+
+
+def unjudged(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Return the patterns of a schema that are not judged, each with the reason. Raises as `checked`."""
+    return _compiled(msgspec.json.encode(schema)).unjudged
+
+
+class _Compiled(Struct, frozen=True):
+    """The validator of a schema, and what it does not judge."""
+
+    validator: Any
+    unjudged: tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
-def _validator(encoded: bytes) -> Any:
+def _compiled(encoded: bytes) -> _Compiled:
     """The validator of a schema, which reads its own dialect and fetches nothing."""
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
+    from cnllm.schemas import Work, bounded, unjudged_patterns
+
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    meta = bounded(kind)(kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema))
     try:
-        kind.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}") from None
-    return kind(schema, registry=REGISTRY)
+        error = next(_errors(meta, schema), None)
+    except Unjudged as unknown:
+        raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
+    if error is not None:
+        raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
+    patterns = unjudged_patterns(schema) if b'"pattern' in encoded else []
+    for pattern in patterns:
+        if pattern.is_broken:
+            raise ValueError(f"schema is no JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
+    told = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
+    return _Compiled(bounded(kind)(schema, registry=REGISTRY), told)
 
 
 def faults(value: Any, schema: dict[str, Any]) -> list[Any]:
     """The errors that jsonschema finds, of several branches the one that fits best.
 
-    Raises `Unusable`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is fetched.
+    Raises `Unusable`, `Unjudged`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is
+    fetched, and the work is bounded: it is counted, whatever the value and the schema are.
     """
     from jsonschema.exceptions import best_match
+
+    from cnllm.schemas import Work
+
+    validator = _compiled(msgspec.json.encode(schema)).validator.evolve(format_checker=Work(value))
+    return [best_match([error]) for error in itertools.islice(_errors(validator, value), _LOOKED)]
+
+
+def _errors(validator: Any, value: Any) -> Iterator[Any]:
+    """Yield the errors of a value. Raises `Unusable` or `Unjudged`."""
     from referencing.exceptions import Unresolvable
 
-    validator = _validator(msgspec.json.encode(schema))
+    from cnllm.schemas import TooMuchWork, depth
+
     try:
-        return [best_match([error]) for error in itertools.islice(validator.iter_errors(value), _LOOKED)]
+        yield from validator.iter_errors(value)
     except Unresolvable as error:
-        raise Unusable(f"the schema refers to {error.ref}, which is not in it") from error
-    except (re.error, RecursionError) as error:
-        raise Unusable(f"the schema cannot be applied: {error}") from error
+        raise Unusable(f"the schema refers to {_short(str(error.ref))}, which is not in it") from error
+    except RecursionError:
+        if depth(value, _DEEP) < _DEEP:
+            raise Unusable("the schema cannot be applied: it refers to itself without end") from None
+        raise Unjudged("it is nested too deeply") from None
+    except TooMuchWork as error:
+        raise Unjudged(str(error)) from None
+    except (ArithmeticError, ValueError) as error:  # of numbers with thousands of digits
+        raise Unjudged(f"it holds a number that cannot be checked: {_short(str(error))}") from error
 
 
 def _listed(faults: Iterable[str]) -> str:

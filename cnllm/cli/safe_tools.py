@@ -15,6 +15,7 @@ __all__ = ["SAFE", "calc", "read", "time"]
 _MOST_TEXT = 100_000  # characters of a file
 _MOST_DIGITS = 2_000  # of a whole number: more is no answer, and takes for ever
 _LONGEST = 1_000  # characters of an expression
+_MOST_PLACES = 400  # that round is asked for: a float has no more on either side of its point
 
 _TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -26,9 +27,21 @@ _TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 _ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _NAMES = {"pi": math.pi, "e": math.e}
+
+
+def _round(number: float, places: Any = None) -> int | float:
+    """Round as Python does, but not to more places than a number has: that many digits would be computed first."""
+    if places is None:
+        return round(number)
+    if type(places) is not int:
+        raise ValueError("round takes a whole number of places")
+    bound = _MOST_DIGITS if type(number) is int else _MOST_PLACES
+    return round(number, max(-bound - 1, min(bound, places)))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
-    "round": round,
+    "round": _round,
     "min": min,
     "max": max,
     **{name: getattr(math, name) for name in ("sqrt", "exp", "log", "log10", "log2", "sin", "cos", "tan", "atan")},
@@ -57,10 +70,15 @@ def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"])
     if len(expression) > _LONGEST:
         raise ValueError("the expression is too long")
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _value(ast.parse(expression.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"{expression!r} is no arithmetic expression") from None
-    return _value(tree.body)
+    except OverflowError:
+        raise ValueError("the number is too large") from None
+    except ZeroDivisionError:
+        raise ValueError("division by zero") from None
+    except TypeError as error:  # a function with too few values, or too many
+        raise ValueError(str(error)) from None
 
 
 def _value(node: ast.expr) -> int | float:
@@ -92,6 +110,8 @@ def _small(value: Any) -> int | float:
     if type(value) not in (int, float):
         raise ValueError("the result is no real number")
     if type(value) is int and value.bit_length() > _MOST_DIGITS * 3.33:
+        raise ValueError("the number is too large")
+    if type(value) is float and not math.isfinite(value):
         raise ValueError("the number is too large")
     return value  # type: ignore[no-any-return]
 

@@ -28,7 +28,7 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
 )
-from cnllm.validation import Invalid, Unusable, built, read_json
+from cnllm.validation import Invalid, Unjudged, Unusable, built, is_built, read_json, unjudged
 
 __all__ = ["Answering"]
 
@@ -200,7 +200,16 @@ class Answering:
             return self._note("answer-invalid", str(error), "parsed is None")
         except Unusable as error:
             return self._note("schema-unusable", str(error), "the answer is not checked, and parsed is None")
-        return self._note("answer-prose", prose, "left out of parsed: it stands before the JSON") if prose else []
+        except Unjudged as error:
+            said = f"the answer cannot be checked: {error}"
+            return self._note("answer-unjudged", said, "whether it is valid is not known, and parsed is None")
+        notes: list[Event] = []
+        if prose:
+            notes += self._note("answer-prose", prose, "left out of parsed: it stands before the JSON")
+        if not is_built(answer.kind):
+            for said in unjudged(answer.schema):
+                notes += self._note("pattern-unjudged", said, "the answer is checked but for this")
+        return notes
 
     def _note(self, code: str, said: str, did: str) -> list[Event]:
         said = said if len(said) <= 1000 else said[:999] + "…"

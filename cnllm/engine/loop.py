@@ -55,7 +55,7 @@ class Loop:
     """One loop: `effects()` are its steps, the rest is what has come of them so far.
 
     `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
-    executed; `approves` whether someone is asked before; `forced` is a choice of tools that holds for the first step
+    executed; `unjudged` what it is not checked for; `approves` whether someone is asked before; `forced` is a choice of tools that holds for the first step
     alone; `again` whether a step that broke off is taken again. `plan` is the request that was sent last.
     """
 
@@ -65,6 +65,7 @@ class Loop:
         *,
         meant: Callable[[ToolCall], ToolCall],
         refuse: Callable[[ToolCall], str | None],
+        unjudged: Callable[[ToolCall], Sequence[str]] = lambda call: (),
         stream: bool,
         max_steps: int,
         max_repeats: int | None,
@@ -81,6 +82,7 @@ class Loop:
         self.plan: Plan | None = None
         self._meant = meant
         self._refuse = refuse
+        self._unjudged = unjudged
         self._stream = stream
         self._max_steps = max_steps
         self._max_repeats = max_repeats
@@ -284,6 +286,8 @@ class Loop:
                     None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
                 )
                 why = why or self._refuse(call)
+                for said in self._unjudged(call) if why is None else ():
+                    self._note("pattern-unjudged", "tools", f"{call.name}: {said}", "the call is checked but for this")
                 if why is None and self._approves and not self.cancelled:
                     why = _refusal((yield Approve(call)))
                 if self.cancelled:

@@ -5,12 +5,12 @@
         \"""The weather in a city now.\"""
 
 A `Tool` is a value; nothing here runs one. `check` raises what is wrong with its parameters, `problem_with` says what
-is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `shown` makes a result
-text.
+is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `unjudged` says which patterns of
+its schema no call is checked for, `shown` makes a result text.
 """
 
-from cnllm.tools.arguments import bound, check, meant, problem_with
+from cnllm.tools.arguments import bound, check, meant, problem_with, unjudged
 from cnllm.tools.results import shown
 from cnllm.tools.values import Tool, as_tools, tool
 
-__all__ = ["Tool", "as_tools", "bound", "check", "meant", "problem_with", "shown", "tool"]
+__all__ = ["Tool", "as_tools", "bound", "check", "meant", "problem_with", "shown", "tool", "unjudged"]

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from cnllm import validation
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall
-from cnllm.validation import checked, faults
+from cnllm.validation import Unjudged, checked, faults
 
-__all__ = ["bound", "check", "meant", "problem_with"]
+__all__ = ["bound", "check", "meant", "problem_with", "unjudged"]
 
 _MOST = 5  # errors that are told at once
 _LONG = 400  # characters of a value or a schema that are told
@@ -78,6 +79,16 @@ def check(tool: Tool) -> None:
         raise _unusable(tool, error) from error
 
 
+def unjudged(tool: Tool) -> tuple[str, ...]:
+    """Return what of a tool's schema no call is checked for: patterns that the engine cannot judge, and why."""
+    if tool.parameters is None or _says_itself(tool):
+        return ()
+    try:
+        return validation.unjudged(tool.parameters)
+    except Exception as error:
+        raise _unusable(tool, error) from error
+
+
 def _says_itself(tool: Tool) -> bool:
     """Does the schema come from the function's own signature?"""
     if tool.function is None:
@@ -101,6 +112,8 @@ def _faults(tool: Tool, arguments: dict[str, Any]) -> list[str]:
         return []
     try:
         found = faults(arguments, tool.parameters)
+    except Unjudged as error:  # what nobody checked is not executed
+        return [f"arguments: they cannot be checked: {error}. Send fewer or simpler values."]
     except Exception as error:
         raise _unusable(tool, error) from error
     return [_fault(error) for error in sorted(found, key=lambda error: [str(p) for p in error.absolute_path])]

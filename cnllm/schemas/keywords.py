@@ -1,0 +1,290 @@
+"""Keywords of JSON Schema whose work is bounded, and which know what they could not judge.
+
+Each behaves as jsonschema's own, and says the same of what is wrong. What was not judged counts as no error, also
+where a keyword turns the answer round: `not`, `oneOf`, `if`, `maxContains`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from jsonschema.exceptions import ValidationError
+
+from cnllm.schemas.evaluated import evaluated_indexes, evaluated_names
+from cnllm.schemas.verdicts import finds, is_valid
+from cnllm.schemas.work import canonical
+
+__all__ = ["KEYWORDS", "counted"]
+
+Errors = Iterator[ValidationError]
+_FEW = 16  # values of an enum that are compared one by one, and told
+_EACH = frozenset(  # keywords that look at every item or name
+    {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
+    | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
+)
+
+
+def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
+    is_each = name in _EACH
+
+    def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        work = validator.format_checker
+        steps = 1
+        if type(value) is list or type(value) is dict:
+            steps += len(value)
+        if is_each and (type(instance) is list or type(instance) is dict):
+            steps += len(instance)
+        work.spend(steps)
+        return map(work.weigh, keyword(validator, value, instance, schema) or ())
+
+    return run
+
+
+# ── strings and names ────────────────────────────────────────────────────────
+
+
+def pattern(validator: Any, source: Any, instance: Any, schema: Any) -> Errors:
+    if validator.is_type(instance, "string") and finds(validator, source, instance) is False:
+        yield ValidationError(f"{instance!r} does not match {source!r}")
+
+
+def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "object"):
+        return
+    for source, below in patterns.items():
+        for name, value in instance.items():
+            if finds(validator, source, name):
+                yield from validator.descend(value, below, path=name, schema_path=source)
+
+
+def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "object"):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extras = []
+    for name in instance:
+        if name not in known and all(finds(validator, source, name) is False for source in patterns):
+            extras.append(name)
+    if validator.is_type(below, "object"):
+        for name in extras:
+            yield from validator.descend(instance[name], below, path=name)
+    elif not below and extras:
+        if patterns:
+            verb = "does" if len(extras) == 1 else "do"
+            names, sources = _listed(sorted(extras)), _listed(sorted(patterns))
+            yield ValidationError(f"{names} {verb} not match any of the regexes: {sources}")
+        else:
+            yield ValidationError(f"Additional properties are not allowed ({_unexpected(sorted(extras, key=str))})")
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(map(repr, values))
+
+
+def _unexpected(extras: list[Any]) -> str:
+    return f"{_listed(extras)} {'was' if len(extras) == 1 else 'were'} unexpected"
+
+
+# ── equal values ─────────────────────────────────────────────────────────────
+
+
+def unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Errors:
+    if not is_wanted or not validator.is_type(instance, "array"):
+        return
+    seen: set[str] = set()
+    for item in instance:
+        text = canonical(item, validator.format_checker)
+        if text in seen:
+            yield ValidationError(f"{instance!r} has non-unique elements")
+            return
+        seen.add(text)
+
+
+def enum(validator: Any, values: Any, instance: Any, schema: Any) -> Errors:
+    if not _is_among(validator, values, instance):
+        told = repr(values) if len(values) <= _FEW else f"the {len(values)} values that are allowed"
+        yield ValidationError(f"{instance!r} is not one of {told}")
+
+
+def const(validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
+    if not _is_among(validator, (value,), instance):
+        yield ValidationError(f"{value!r} was expected")
+
+
+def _is_among(validator: Any, values: Any, instance: Any) -> bool:
+    """Whether an instance equals one of the values."""
+    if len(values) <= _FEW and (instance is None or type(instance) in (str, bool, int)):
+        kind = bool if type(instance) is bool else None  # true is not 1
+        return any(one == instance and (type(one) is bool) is (kind is bool) for one in values)
+    work = validator.format_checker
+    texts = work.enums.get(id(values)) if type(values) is list else None
+    if texts is None:
+        texts = frozenset(canonical(one, work) for one in values)
+        if type(values) is list:
+            work.enums[id(values)] = texts
+    return canonical(instance, work) in texts
+
+
+def multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "number"):
+        return
+    validator.format_checker.spend(instance.bit_length() // 64 if isinstance(instance, int) else 0)
+    if not _is_multiple(instance, step):
+        yield ValidationError(f"{instance!r} is not a multiple of {step}")
+
+
+def _is_multiple(number: Any, step: Any) -> bool:
+    if isinstance(number, float) and not math.isfinite(number):
+        return False
+    if isinstance(step, float):
+        try:
+            quotient = number / step
+            return bool(int(quotient) == quotient)
+        except OverflowError:
+            return (Fraction(number) / Fraction(step)).denominator == 1
+    return not number % step
+
+
+# ── several schemas ──────────────────────────────────────────────────────────
+
+
+def negation(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    if is_valid(validator, below, instance) is True:
+        yield ValidationError(f"{instance!r} should not be valid under {below!r}")
+
+
+def disallow(validator: Any, kinds: Any, instance: Any, schema: Any) -> Errors:
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if is_valid(validator, {"type": [kind]}, instance) is True:
+            yield ValidationError(f"{kind!r} is disallowed for {instance!r}")
+
+
+def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
+    errors: list[ValidationError] = []
+    for index, branch in enumerate(branches):
+        found = _errors(validator, branch, instance, index)
+        if not found:
+            return
+        errors += found
+    yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=errors)
+
+
+def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
+    """Return the errors of a branch, counted."""
+    return list(map(validator.format_checker.weigh, validator.descend(instance, branch, schema_path=index)))
+
+
+def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
+    errors: list[ValidationError] = []
+    fitting: list[Any] = []
+    work = validator.format_checker
+    is_judged = True
+    for index, branch in enumerate(branches):
+        if fitting or not is_judged:
+            verdict = is_valid(validator, branch, instance)
+        else:
+            unknown = work.unknown
+            found = _errors(validator, branch, instance, index)
+            errors += found
+            verdict = False if found else True if work.unknown == unknown else None
+        if verdict:
+            fitting.append(branch)
+        is_judged = is_judged and verdict is not None
+    if len(fitting) > 1:
+        fitting = [*fitting[1:], fitting[0]]
+        yield ValidationError(f"{instance!r} is valid under each of {_listed(fitting)}")
+    elif not fitting and is_judged:
+        yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=errors)
+
+
+def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    verdict = is_valid(validator, below, instance)
+    word = "then" if verdict else "else"
+    if verdict is not None and word in schema:
+        yield from validator.descend(instance, schema[word], schema_path=word)
+
+
+def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "array"):
+        return
+    least, most = schema.get("minContains", 1), schema.get("maxContains", len(instance))
+    sure = possible = 0
+    for item in instance:
+        verdict = is_valid(validator, below, item)
+        sure += verdict is True
+        possible += verdict is not False
+        if sure > most:
+            said = f"Too many items match the given schema (expected at most {most})"
+            yield ValidationError(said, validator="maxContains", validator_value=most)
+            return
+    if possible >= least:
+        return
+    if not possible:
+        yield ValidationError(f"{instance!r} does not contain items matching the given schema")
+    else:
+        said = f"Too few items match the given schema (expected at least {least} but only {possible} matched)"
+        yield ValidationError(said, validator="minContains", validator_value=least)
+
+
+def contains_one(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """As drafts 6 and 7 have it: without counts."""
+    if not validator.is_type(instance, "array"):
+        return
+    if all(is_valid(validator, below, item) is False for item in instance):
+        yield ValidationError(f"None of {instance!r} are valid under the given schema")
+
+
+# ── what no other keyword has looked at ──────────────────────────────────────
+
+
+def unevaluated_items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "array"):
+        return
+    seen = evaluated_indexes(validator, instance, schema)
+    rest = [item for index, item in enumerate(instance) if index not in seen]
+    if rest:
+        yield ValidationError(f"Unevaluated items are not allowed ({_unexpected(rest)})")
+
+
+def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    if not validator.is_type(instance, "object"):
+        return
+    seen = evaluated_names(validator, instance, schema)
+    rest = [name for name in instance if name not in seen and is_valid(validator, below, instance[name]) is False]
+    if rest and below is False:
+        yield ValidationError(f"Unevaluated properties are not allowed ({_unexpected(sorted(rest, key=str))})")
+    elif rest:
+        verb = "was" if len(rest) == 1 else "were"
+        yield ValidationError(
+            "Unevaluated properties are not valid under the given schema "
+            f"({_listed(rest)} {verb} unevaluated and invalid)"
+        )
+
+
+def _nothing(validator: Any, value: Any, instance: Any, schema: Any) -> tuple[()]:
+    return ()
+
+
+KEYWORDS: Mapping[str, Callable[..., Any]] = {
+    "pattern": pattern,
+    "patternProperties": pattern_properties,
+    "additionalProperties": additional_properties,
+    "uniqueItems": unique_items,
+    "enum": enum,
+    "const": const,
+    "multipleOf": multiple_of,
+    "divisibleBy": multiple_of,
+    "not": negation,
+    "disallow": disallow,
+    "anyOf": any_of,
+    "oneOf": one_of,
+    "if": condition,
+    "contains": contains,
+    "unevaluatedItems": unevaluated_items,
+    "unevaluatedProperties": unevaluated_properties,
+    "format": _nothing,  # an annotation
+}

@@ -1,0 +1,63 @@
+"""jsonschema's validators with keywords that count their work."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import jsonschema
+
+from cnllm.schemas.keywords import KEYWORDS, contains_one, counted
+from cnllm.schemas.patterns import Pattern, compile_pattern
+
+__all__ = ["bounded", "unjudged_patterns"]
+
+_VALUES = frozenset(("enum", "const", "default", "examples"))  # what stands there is data
+_NAMES = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
+
+
+@lru_cache(maxsize=16)
+def bounded(kind: Any) -> Any:
+    """Return the class of validators of a dialect whose work is counted; their `format_checker` is a `Work`."""
+    keywords = {**kind.VALIDATORS, **{name: own for name, own in KEYWORDS.items() if name in kind.VALIDATORS}}
+    if kind in (jsonschema.Draft6Validator, jsonschema.Draft7Validator):
+        keywords["contains"] = contains_one
+    extend: Any = jsonschema.validators.extend
+    made = extend(kind, {name: counted(name, one) for name, one in keywords.items()})
+    fields = [(field.name, field.alias) for field in made.__attrs_attrs__ if field.init]
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        """Return a validator of another schema, of a dialect that counts as well."""
+        for name, alias in fields:
+            if alias not in changes:
+                changes[alias] = getattr(self, name)
+        schema = changes["schema"]
+        if type(schema) is dict and "$schema" in schema:
+            said = jsonschema.validators.validator_for(schema, default=kind)
+            return (made if said is kind else bounded(said))(**changes)
+        return made(**changes)
+
+    made.evolve = evolve
+    return made
+
+
+def unjudged_patterns(schema: Any) -> list[Pattern]:
+    """Return the patterns of a schema that the engine cannot judge, broken ones among them."""
+    sources: dict[str, None] = {}
+    waiting: list[Any] = [schema]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            if isinstance(one.get("pattern"), str):
+                sources[one["pattern"]] = None
+            if isinstance(one.get("patternProperties"), dict):
+                sources |= dict.fromkeys(one["patternProperties"])
+            for name, below in one.items():
+                if name in _NAMES and isinstance(below, dict):
+                    waiting += below.values()
+                elif name not in _VALUES:
+                    waiting.append(below)
+    patterns = map(compile_pattern, sources)
+    return [pattern for pattern in patterns if pattern.problem is not None]

@@ -1,0 +1,34 @@
+"""Verdicts that may be unknown: True, False, or None where something was not judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.schemas.patterns import compile_pattern
+
+__all__ = ["finds", "is_valid"]
+
+_UNITS = 1_000  # of a search, which make one step
+
+
+def finds(validator: Any, source: str, text: str) -> bool | None:
+    """Whether a pattern is found in a text; None where it is not judged, which is counted."""
+    pattern = compile_pattern(source)
+    work = validator.format_checker
+    work.spend(1 + pattern.size * len(text) // _UNITS)
+    found = pattern.matches(text)
+    if found is None:
+        work.unknown += 1
+    return found
+
+
+def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
+    """Whether an instance is valid by a schema; None where no error was found and something was not judged."""
+    if type(schema) is bool:
+        return schema
+    work = validator.format_checker
+    unknown = work.unknown
+    work.spend(1)
+    if next(iter(validator.descend(instance, schema)), None) is not None:
+        return False
+    return True if work.unknown == unknown else None
