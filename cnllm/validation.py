@@ -20,6 +20,7 @@ _TRIES = 8  # places in a text where JSON may begin
 _LENGTH = 200  # characters of one fault: a validator quotes what it finds wrong, whole
 _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
+_SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
 _DEEP = 50  # levels of a value; less deep, and a validation without end is the schema's fault
 
 
@@ -138,7 +139,7 @@ def _compiled(encoded: bytes) -> _Compiled:
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    meta = bounded(kind)(kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema))
+    meta = bounded(kind)(kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema, _SCHEMA_STEPS))
     try:
         error = next(_errors(meta, schema), None)
     except Unjudged as unknown:
@@ -164,7 +165,14 @@ def faults(value: Any, schema: dict[str, Any]) -> list[Any]:
     from cnllm.schemas import Work
 
     validator = _compiled(msgspec.json.encode(schema)).validator.evolve(format_checker=Work(value))
-    return [best_match([error]) for error in itertools.islice(_errors(validator, value), _LOOKED)]
+    found = []
+    try:
+        for error in itertools.islice(_errors(validator, value), _LOOKED):
+            found.append(best_match([error]))
+    except Unjudged:  # what was wrong before stays wrong
+        if not found:
+            raise
+    return found
 
 
 def _errors(validator: Any, value: Any) -> Iterator[Any]:

@@ -55,8 +55,9 @@ class Loop:
     """One loop: `effects()` are its steps, the rest is what has come of them so far.
 
     `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
-    executed; `unjudged` what it is not checked for; `approves` whether someone is asked before; `forced` is a choice of tools that holds for the first step
-    alone; `again` whether a step that broke off is taken again. `plan` is the request that was sent last.
+    executed; `unjudged` what it is not checked for; `approves` whether someone is asked before; `forced` is a choice
+    of tools that holds for the first step alone; `again` whether a step that broke off is taken again. `plan` is the
+    request that was sent last.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Any
 from jsonschema.exceptions import ValidationError
 
 from cnllm.schemas.evaluated import evaluated_indexes, evaluated_names
-from cnllm.schemas.verdicts import finds, is_valid
+from cnllm.schemas.verdicts import errors_below, finds, is_valid
 from cnllm.schemas.work import canonical
 
 __all__ = ["KEYWORDS", "counted"]
@@ -30,11 +30,12 @@ _EACH = frozenset(  # keywords that look at every item or name
 def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
     is_each = name in _EACH
+    is_each_part = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         work = validator.format_checker
         steps = 1
-        if type(value) is list or type(value) is dict:
+        if is_each_part and (type(value) is list or type(value) is dict):
             steps += len(value)
         if is_each and (type(instance) is list or type(instance) is dict):
             steps += len(instance)
@@ -58,7 +59,7 @@ def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any
     for source, below in patterns.items():
         for name, value in instance.items():
             if finds(validator, source, name):
-                yield from validator.descend(value, below, path=name, schema_path=source)
+                yield from errors_below(validator, value, below, path=name, schema_path=source)
 
 
 def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
@@ -71,7 +72,7 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
             extras.append(name)
     if validator.is_type(below, "object"):
         for name in extras:
-            yield from validator.descend(instance[name], below, path=name)
+            yield from errors_below(validator, instance[name], below, path=name)
     elif not below and extras:
         if patterns:
             verb = "does" if len(extras) == 1 else "do"
@@ -105,27 +106,25 @@ def unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> 
 
 
 def enum(validator: Any, values: Any, instance: Any, schema: Any) -> Errors:
-    if not _is_among(validator, values, instance):
+    if not _is_among(validator, values, values, instance):
         told = repr(values) if len(values) <= _FEW else f"the {len(values)} values that are allowed"
         yield ValidationError(f"{instance!r} is not one of {told}")
 
 
 def const(validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
-    if not _is_among(validator, (value,), instance):
+    if not _is_among(validator, (value,), value, instance):
         yield ValidationError(f"{value!r} was expected")
 
 
-def _is_among(validator: Any, values: Any, instance: Any) -> bool:
-    """Whether an instance equals one of the values."""
+def _is_among(validator: Any, values: Any, said: Any, instance: Any) -> bool:
+    """Whether an instance equals one of the values; `said` is what the schema holds, by which they are kept."""
     if len(values) <= _FEW and (instance is None or type(instance) in (str, bool, int)):
         kind = bool if type(instance) is bool else None  # true is not 1
         return any(one == instance and (type(one) is bool) is (kind is bool) for one in values)
     work = validator.format_checker
-    texts = work.enums.get(id(values)) if type(values) is list else None
+    texts = work.enums.get(id(said))
     if texts is None:
-        texts = frozenset(canonical(one, work) for one in values)
-        if type(values) is list:
-            work.enums[id(values)] = texts
+        texts = work.enums[id(said)] = frozenset(canonical(one, work) for one in values)
     return canonical(instance, work) in texts
 
 
@@ -147,6 +146,31 @@ def _is_multiple(number: Any, step: Any) -> bool:
         except OverflowError:
             return (Fraction(number) / Fraction(step)).denominator == 1
     return not number % step
+
+
+# ── what stands below ────────────────────────────────────────────────────────
+
+
+def properties(validator: Any, known: Any, instance: Any, schema: Any) -> Errors:
+    if validator.is_type(instance, "object"):
+        for name, below in known.items():
+            if name in instance:
+                yield from errors_below(validator, instance[name], below, path=name, schema_path=name)
+
+
+def items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """As the latest draft has it: for what stands behind `prefixItems`."""
+    if not validator.is_type(instance, "array"):
+        return
+    first = len(schema.get("prefixItems", ()))
+    if below is False:
+        if (extra := len(instance) - first) > 0:
+            rest = instance[first:] if extra != 1 else instance[first]
+            word = "items" if first != 1 else "item"
+            yield ValidationError(f"Expected at most {first} {word} but found {extra} extra: {rest!r}")
+        return
+    for index in range(first, len(instance)):
+        yield from errors_below(validator, instance[index], below, path=index)
 
 
 # ── several schemas ──────────────────────────────────────────────────────────
@@ -175,7 +199,7 @@ def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
 
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
     """Return the errors of a branch, counted."""
-    return list(map(validator.format_checker.weigh, validator.descend(instance, branch, schema_path=index)))
+    return list(map(validator.format_checker.weigh, errors_below(validator, instance, branch, schema_path=index)))
 
 
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
@@ -205,7 +229,7 @@ def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
     verdict = is_valid(validator, below, instance)
     word = "then" if verdict else "else"
     if verdict is not None and word in schema:
-        yield from validator.descend(instance, schema[word], schema_path=word)
+        yield from errors_below(validator, instance, schema[word], schema_path=word)
 
 
 def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from cnllm.schemas.keywords import KEYWORDS, contains_one, counted
+from cnllm.schemas.keywords import KEYWORDS, contains_one, counted, items, properties
 from cnllm.schemas.patterns import Pattern, compile_pattern
 
 __all__ = ["bounded", "unjudged_patterns"]
@@ -20,22 +20,25 @@ _NAMES = frozenset(("properties", "patternProperties", "$defs", "definitions", "
 def bounded(kind: Any) -> Any:
     """Return the class of validators of a dialect whose work is counted; their `format_checker` is a `Work`."""
     keywords = {**kind.VALIDATORS, **{name: own for name, own in KEYWORDS.items() if name in kind.VALIDATORS}}
+    if kind is not jsonschema.Draft3Validator:  # where `required` stands in each property
+        keywords["properties"] = properties
+    if kind is jsonschema.Draft202012Validator:
+        keywords["items"] = items
     if kind in (jsonschema.Draft6Validator, jsonschema.Draft7Validator):
         keywords["contains"] = contains_one
     extend: Any = jsonschema.validators.extend
     made = extend(kind, {name: counted(name, one) for name, one in keywords.items()})
-    fields = [(field.name, field.alias) for field in made.__attrs_attrs__ if field.init]
 
     def evolve(self: Any, **changes: Any) -> Any:
         """Return a validator of another schema, of a dialect that counts as well."""
-        for name, alias in fields:
-            if alias not in changes:
-                changes[alias] = getattr(self, name)
-        schema = changes["schema"]
+        schema = changes.get("schema", self.schema)
+        cls = made
         if type(schema) is dict and "$schema" in schema:
             said = jsonschema.validators.validator_for(schema, default=kind)
-            return (made if said is kind else bounded(said))(**changes)
-        return made(**changes)
+            cls = made if said is kind else bounded(said)
+        work = changes.get("format_checker", self.format_checker)
+        resolver = changes.get("_resolver", self._resolver)
+        return cls(schema, None, work, registry=self._registry, _resolver=resolver)
 
     made.evolve = evolve
     return made

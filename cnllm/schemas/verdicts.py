@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cnllm.schemas.patterns import compile_pattern
 
-__all__ = ["finds", "is_valid"]
+__all__ = ["errors_below", "finds", "is_valid"]
 
 _UNITS = 1_000  # of a search, which make one step
 
@@ -22,6 +23,14 @@ def finds(validator: Any, source: str, text: str) -> bool | None:
     return found
 
 
+def errors_below(validator: Any, instance: Any, schema: Any, **place: Any) -> Iterator[Any]:
+    """Return the errors of an instance by a schema below; one without an id of its own needs no resolver of its own."""
+    if type(schema) is dict and "$id" not in schema and "id" not in schema:
+        place["resolver"] = validator._resolver
+    errors: Iterator[Any] = validator.descend(instance, schema, **place)
+    return errors
+
+
 def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
     """Whether an instance is valid by a schema; None where no error was found and something was not judged."""
     if type(schema) is bool:
@@ -29,6 +38,6 @@ def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
     work = validator.format_checker
     unknown = work.unknown
     work.spend(1)
-    if next(iter(validator.descend(instance, schema)), None) is not None:
+    if next(errors_below(validator, instance, schema), None) is not None:
         return False
     return True if work.unknown == unknown else None

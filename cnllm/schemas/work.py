@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["TooMuchWork", "Work", "canonical", "depth"]
 
 STEPS = 200_000  # of any validation
-_STEPS_A_VALUE = 20  # of a validation of many values: it may be longer, but not by more than its values
+STEPS_A_VALUE = 20  # of a validation of many values: it may be longer, but not by more than its values
 _MOST_STEPS = 3_000_000
 _MESSAGE = 1_000  # characters of an error's message that are kept
 
@@ -23,13 +23,14 @@ class Work:
     jsonschema hands one object on to the validator of every schema below, its `format_checker`; this stands there.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, steps_a_value: int = STEPS_A_VALUE) -> None:
         self._value = value
+        self._steps_a_value = steps_a_value
         self._limit = STEPS
         self._is_final = False
         self.steps = 0
         self.unknown = 0
-        self.enums: dict[int, frozenset[str]] = {}
+        self.enums: dict[int, frozenset[str]] = {}  # by the identity of what the schema holds: it is not shared
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises `TooMuchWork`."""
@@ -40,7 +41,7 @@ class Work:
     def _extend(self) -> None:
         if not self._is_final:
             self._is_final = True
-            self._limit = max(STEPS, min(_MOST_STEPS, _STEPS_A_VALUE * _size(self._value)))
+            self._limit = max(STEPS, min(_MOST_STEPS, self._steps_a_value * _size(self._value)))
         if self.steps > self._limit:
             raise TooMuchWork(f"it takes more than {self._limit} steps")
 

@@ -5,8 +5,8 @@
         \"""The weather in a city now.\"""
 
 A `Tool` is a value; nothing here runs one. `check` raises what is wrong with its parameters, `problem_with` says what
-is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `unjudged` says which patterns of
-its schema no call is checked for, `shown` makes a result text.
+is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `unjudged` says which
+patterns of its schema no call is checked for, `shown` makes a result text.
 """
 
 from cnllm.tools.arguments import bound, check, meant, problem_with, unjudged
