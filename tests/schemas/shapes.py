@@ -113,9 +113,9 @@ SHAPES: dict[str, tuple[dict[str, Any], Any, bool | None]] = {
     "long messages": (
         {"anyOf": [{"items": {"anyOf": [{"type": "string"}, False]}}, False]},
         [["x" * 100] * 100] * 500,
-        None,
+        False,
     ),
     "a number that is infinite": ({"multipleOf": 0.1}, float("inf"), False),
-    "a number without end": ({"multipleOf": 1e-300}, 10**4_000 + 1, True),
+    "a number without end": ({"multipleOf": 1e-300}, 10**4_000 + 1, False),
     "a number that cannot be written": ({"type": "string"}, 10**5_000, None),
 }

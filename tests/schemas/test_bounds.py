@@ -18,7 +18,7 @@ from cnllm.validation import Unjudged, Unusable, faults, unjudged
 
 from .shapes import SHAPES
 
-LIMIT = 60  # seconds after which a process hangs; all shapes together take a few
+LIMIT = 300  # seconds after which a process hangs; all shapes together take a few
 
 JUDGE = """
 from cnllm.schemas import Work
@@ -71,7 +71,7 @@ def test_arguments_that_cannot_be_checked_are_not_executed_and_the_model_hears_w
         ToolCall("c", "f", value, ""),
     )
     assert said is not None
-    assert "they cannot be checked: it takes more than 200000 steps. Send fewer or simpler values." in said
+    assert "they cannot be checked: it takes more than 100000 steps. Send fewer or simpler values." in said
 
 
 def test_a_schema_without_end_is_the_schemas_fault() -> None:
@@ -113,7 +113,20 @@ def test_a_pattern_means_what_json_schema_means(source: str, fits: str, other: s
     assert compile_pattern(source).matches(other) is False
 
 
-UNKNOWN = ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a+)b", r"(a)\1", r"(?P<n>a)(?P=n)", "a++", "(?>a)b", "a{,3}", "[]a]", "[^]", "((a{1000}){1000})"]
+UNKNOWN = [
+    "(?=a)b",
+    "(?!a)b",
+    "(?<=a)b",
+    "(?<!a+)b",
+    r"(a)\1",
+    r"(?P<n>a)(?P=n)",
+    "a++",
+    "(?>a)b",
+    "a{,3}",
+    "[]a]",
+    "[^]",
+    "((a{1000}){1000})",
+]
 UNKNOWN += ["a" * 10_001, "(" * 9_000]
 
 
