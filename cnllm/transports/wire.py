@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import cast
 
+from cnllm.transports.after_fork import INHERITED
 from cnllm.transports.reader import Reader
 
 __all__ = ["Wire"]
@@ -18,6 +20,8 @@ class Wire(asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview, key: tuple[bool, str, int]) -> None:
         self.key = key
         self.reader = Reader()
+        self.idle = False  # kept for the next request: no byte is awaited
+        self.inherited = False  # from the process that forked this one
         self.full = False  # more is to be sent than the system takes
         self.since = 0.0
         self._loop = loop
@@ -36,6 +40,9 @@ class Wire(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.idle:  # whatever it is, it answers no request that is to come
+            self.close()
+            return
         self.reader.feed(self._buffer[:nbytes])
         if self.reader.status:  # nobody takes headers, and the reader bounds them
             self._unread += nbytes
@@ -73,11 +80,13 @@ class Wire(asyncio.BufferedProtocol):
         return -1 if plug is None else int(plug.fileno())
 
     def begin(self) -> None:
-        """A request goes out."""
+        """A request goes out. What a new connection brought before that answers it, as it would a moment later."""
         if not self.open:
             raise ConnectionResetError("the peer closed the connection")
-        self.reader.begin()
-        self._unread = 0
+        if self.idle:
+            self.reader.begin()
+            self._unread = 0
+            self.idle = False
 
     def write(self, head: bytes, content: bytes) -> None:
         if self._transport is not None:
@@ -125,6 +134,20 @@ class Wire(asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
+
+    def disown(self) -> None:
+        """In a child process: close this side's copy of the socket, and nothing else.
+
+        The transport's own `close` would take the socket out of what the parent's loop waits for: both processes share
+        that.
+        """
+        transport, self._transport = self._transport, None
+        self._timer = self._waiter = None
+        self.inherited = True
+        self.reader.lose(INHERITED)
+        plug = None if transport is None else getattr(transport.get_extra_info("socket"), "_sock", None)
+        if isinstance(plug, socket.socket):  # uvloop has none that can be closed; it is not read from all the same
+            plug.close()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
