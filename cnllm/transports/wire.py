@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import cast
 
@@ -136,18 +137,18 @@ class Wire(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def disown(self) -> None:
-        """In a child process: close this side's copy of the socket, and nothing else.
+        """In a child process: put another socket in the place of this one, which is its parent's.
 
         The transport's own `close` would take the socket out of what the parent's loop waits for: both processes share
-        that.
+        that. The number stays taken, since the loop still knows it.
         """
-        transport, self._transport = self._transport, None
-        self._timer = self._waiter = None
+        number = self.number()
+        self._transport = self._timer = self._waiter = None
         self.inherited = True
         self.reader.lose(INHERITED)
-        plug = None if transport is None else getattr(transport.get_extra_info("socket"), "_sock", None)
-        if isinstance(plug, socket.socket):  # uvloop has none that can be closed; it is not read from all the same
-            plug.close()
+        if number >= 0:
+            with socket.socket() as other:
+                os.dup2(other.fileno(), number, inheritable=False)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

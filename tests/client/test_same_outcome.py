@@ -158,7 +158,7 @@ def outcomes(script: Script, times: Timeouts) -> set[tuple[str, bool, int]]:
     seen: set[tuple[str, bool, int]] = set()
     for kind in (Httpx, Fast):
         with Peer(script) as peer, Client(registry(), kind(), retry=THRICE) as client:
-            got = outcome(lambda: client.call(at(peer), "hi", timeout=times))  # noqa: B023
+            got = outcome(lambda: client.call(at(peer), "hi", timeout=times))
         seen.add((*got, len(peer.received)))
     for other in (AsyncHttpx, AsyncFast):
         with Peer(script) as peer:
