@@ -16,7 +16,7 @@ __all__ = ["Reader"]
 
 _HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
 _TAIL = 32  # bytes of a segment in which line ends behind a response are looked for
-_LINE_END = b"\r\n"
+_LINE_ENDS = b"\r\n"
 
 
 class Reader:
@@ -43,8 +43,10 @@ class Reader:
         self._whole = 0  # pieces of a complete body; what follows them is nobody's
         self.status = 0  # until the headers are complete
         self.began = False  # a byte of a response came
-        self._head = bytearray()  # what came until the headers are complete
-        self._odd = False  # the parser refused the head; it is rewritten once it is complete
+        self._head: bytes | bytearray = b""  # what came until the headers are complete
+        self._odd = False  # the parser refused the head: it is rewritten once all of it is there
+        self._rewritten = False
+        self._in_body = False
         self._interim = False  # an interim response came
         self.headers: dict[str, str] = {}
         self.complete = False
@@ -56,53 +58,68 @@ class Reader:
 
     def feed(self, data: bytes | memoryview) -> None:
         """What the connection brought."""
-        if self.complete:  # behind a complete response: nobody's
-            self.reusable = False
-            return
-        if not self.began:
-            self.began = True
-            if data[0] in _LINE_END:  # a rest of the response before it, perhaps
-                self._fail("it begins with an empty line")
-                return
-        if self._odd and not self.status:
-            self._repair(data)
-        else:
-            try:
-                self._parser.feed_data(data)
-            except HttpParserUpgrade:
-                self._fail("the peer speaks another protocol from here on")
-            except HttpParserError as error:
-                if self.complete:
-                    self.reusable = False
-                elif self.status or not is_head(bytes(self._head + data)):
-                    self._fail(str(error))
-                else:
-                    self._repair(data)
-        if self.complete:
-            del self._pieces[self._whole :]
-            if data[-1] in _LINE_END and self.reusable and self._has_surplus(data):
+        if not self._in_body:
+            if self.complete:  # behind a complete response: nobody's
                 self.reusable = False
+                return
+            if self._odd:
+                self._repair(data)
+                return
+            if not self.began:
+                self.began = True
+                if data and data[0] in _LINE_ENDS:  # a rest of the response before it, perhaps
+                    self._fail("it begins with an empty line")
+                    return
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._fail("the peer speaks another protocol from here on")
+        except HttpParserError as error:
+            self._refused(data, error)
+        if self._in_body:
+            return
+        if self.complete:
+            self._finish(data)
         elif not self.status and not self._odd and self.fault is None:
             self._keep(data)
+
+    def _refused(self, data: bytes | memoryview, error: HttpParserError) -> None:
+        """The parser refused some bytes: what is behind a response, a body, or a head that may yet be read."""
+        if self.complete:
+            self.reusable = False
+        elif self.status or not is_head(bytes(self._head + data)):
+            self._fail(str(error))
+        else:
+            self._odd = True
+            self._repair(data)
+
+    def _finish(self, data: bytes | memoryview) -> None:
+        """The response is complete; what follows it in the same bytes is nobody's."""
+        if len(self._pieces) > self._whole:
+            del self._pieces[self._whole :]
+        if data[-1] in _LINE_ENDS and self.reusable and self._has_surplus(data):
+            self.reusable = False
 
     def _keep(self, data: bytes | memoryview) -> None:
         """Keep bytes of a head that is not complete yet. An interim response's do not count."""
         if self._interim:
             self._interim = False
-            self._head.clear()
+            self._head = b""
+        self._head = self._head or bytearray()
         self._head += data
         if len(self._head) > _HEAD:
             self._fail(f"its headers have more than {_HEAD:,} bytes")
 
     def _repair(self, data: bytes | memoryview) -> None:
         """Read a head that the parser refused once more, rewritten. Its connection is not used again."""
-        self._odd = True
         searched = len(self._head)
+        self._head = self._head or bytearray()
         self._head += data
         if self._head.find(b"\n", searched) < 0 or (strict := rewrite(bytes(self._head))) is None:
             if len(self._head) > _HEAD:
                 self._fail(f"its headers have more than {_HEAD:,} bytes")
             return
+        self._rewritten = True
         self._fields.clear()
         self._parser = self._new_parser()
         try:
@@ -111,8 +128,11 @@ class Reader:
             self._fail("the peer speaks another protocol from here on")
         except HttpParserError as error:
             self._fail(str(error))
+        self._odd = False
         if not self.status:
             self._fail("its headers cannot be read")
+        elif self.complete:
+            self._finish(data)
 
     def _has_surplus(self, data: bytes | memoryview) -> bool:
         """Whether line ends follow the response, which the parser skips without a word. True where that is not known.
@@ -216,13 +236,15 @@ class Reader:
             self._fail("its transfer-encoding is none that was asked for")
         else:
             self.status = status
+            self._in_body = True
             self._undo = undo(headers.get("content-encoding"))
 
     def on_message_complete(self) -> None:
         """The end of the response, unless it was an interim one."""
         if self.status and not self.complete:
             self.complete = True
-            self.reusable = not self._odd and self._parser.should_keep_alive()
+            self._in_body = False
+            self.reusable = not self._rewritten and self._parser.should_keep_alive()
             self._whole = len(self._pieces)
 
 
