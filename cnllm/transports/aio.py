@@ -15,6 +15,7 @@ from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import trust, words
 from cnllm.transports.address import Address, address
+from cnllm.transports.after_fork import drop_after_fork
 from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
 from cnllm.transports.here import Here
 from cnllm.transports.over_httpx import AsyncHttpx
@@ -39,6 +40,7 @@ class AsyncFast:
         self._proxies: dict[str, str | None] = {}
         self._trust: ssl.SSLContext | None = None
         self._lock = threading.Lock()
+        drop_after_fork(self)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transport`."""
@@ -68,7 +70,7 @@ class AsyncFast:
         try:
             wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
         finally:
-            here.leave(wire, wire is not None)
+            here.leave(wire, wire is not None and (wire.idle or not wire.reader.began))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; those of a loop that ended were closed with it."""
@@ -76,6 +78,13 @@ class AsyncFast:
         if here is not None:
             here.close()
         await self._httpx.aclose()
+
+    def drop_inherited(self) -> None:
+        """Begin anew in a child process: connections, loops and locks are the parent's."""
+        self._lock = threading.Lock()
+        loops, self._loops = self._loops, weakref.WeakKeyDictionary()
+        for here in list(loops.values()):
+            here.drop_inherited()
 
     async def _here(self, make: bool = True) -> Here | None:
         """What belongs to the running loop; None where it is none of asyncio's."""
@@ -136,13 +145,13 @@ async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
         began = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
-                raise words.closed(host, reader.fault)
+                raise words.before_status(host, reader.fault, reader.began)
             if not await wire.wait(left_of(timeouts.first_byte, began)):  # drops of headers are no answer
                 raise TimeoutError
     except TimeoutError as error:
         raise words.slow(host, timeouts.first_byte) from error
     except OSError as error:
-        raise words.closed(host, str(error) or type(error).__name__) from error
+        raise words.before_status(host, str(error) or type(error).__name__, reader.began) from error
 
 
 class _Body:

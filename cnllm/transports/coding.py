@@ -9,6 +9,9 @@ from typing import Any
 __all__ = ["PIECE", "Spoiled", "Undo", "undo"]
 
 PIECE = 65_536  # bytes of a plain piece
+_SLICE = 4096  # compressed bytes of gzip at a time
+_GZIP = zlib.MAX_WBITS | 16
+_MAGIC = b"\x1f\x8b"
 
 Undo = Callable[[bytes], Iterator[bytes]]
 """The plain pieces of the next compressed bytes; they have to be taken to the last before the next call."""
@@ -46,7 +49,7 @@ def _each(one: Undo, pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _one(name: str) -> Undo | None:
     match name:
         case "gzip" | "x-gzip":
-            return _inflated(lambda head: zlib.decompressobj(zlib.MAX_WBITS | 16))
+            return _gunzipped()
         case "deflate":
             return _inflated(_deflated)
         case "br":
@@ -60,21 +63,56 @@ def _one(name: str) -> Undo | None:
 def _inflated(begin: Callable[[bytes], Any]) -> Undo:
     """What zlib does; `begin` makes its object once the first bytes are there."""
     made: list[Any] = []
+    held = b""
 
     def pieces(data: bytes) -> Iterator[bytes]:
+        nonlocal held
         if not made:
-            made.append(begin(data))
-        step = made[0]
-        while True:
-            try:
-                plain = step.decompress(data, PIECE)
-            except zlib.error as error:
-                raise Spoiled(str(error)) from error
-            if plain:
-                yield plain
-            data = step.unconsumed_tail
-            if step.eof or not (data or len(plain) == PIECE):
+            held += data
+            if len(held) < 2:  # the two that say whether there is a header
                 return
+            data = held
+            made.append(begin(data))
+        yield from _plain(made[0], data)
+
+    return pieces
+
+
+def _plain(step: Any, data: bytes) -> Iterator[bytes]:
+    """What an object of zlib makes of some bytes, in bounded pieces."""
+    while True:
+        try:
+            plain = step.decompress(data, PIECE)
+        except zlib.error as error:
+            raise Spoiled(str(error)) from error
+        if plain:
+            yield plain
+        data = step.unconsumed_tail
+        if step.eof or not (data or len(plain) == PIECE):
+            return
+
+
+def _gunzipped() -> Undo:
+    """All members of a gzip body, one after another. What follows the last one and begins none is no part of it."""
+    step: Any = zlib.decompressobj(_GZIP)
+    held = b""  # behind a member: the first byte of the next one, or of anything else
+    over = False
+
+    def pieces(data: bytes) -> Iterator[bytes]:
+        nonlocal step, held, over
+        for at in range(0, len(data), _SLICE):  # zlib copies what is behind a member: of a slice, that is little
+            rest = data[at : at + _SLICE] if len(data) > _SLICE else data
+            while rest and not over:
+                if step.eof:
+                    held += rest
+                    if len(held) < len(_MAGIC) and _MAGIC.startswith(held):
+                        break
+                    if not held.startswith(_MAGIC):
+                        over = True
+                        break
+                    step, rest, held = zlib.decompressobj(_GZIP), held, b""
+                yield from _plain(step, rest)
+                rest = step.unused_data if step.eof else b""
 
     return pieces
 

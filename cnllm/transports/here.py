@@ -76,6 +76,8 @@ class Here:
 
     def leave(self, wire: Wire | None, reusable: bool) -> None:
         """A place is free, and the connection is kept if it can be."""
+        if wire is not None and wire.inherited:
+            return
         self._free.release()
         if wire is None:
             return
@@ -85,6 +87,7 @@ class Here:
             wire.close()
             return
         wire.rest()
+        wire.idle = True
         wire.since = time.monotonic()
         self._idle.append(wire)
         if len(self._idle) > IDLE:
@@ -97,15 +100,25 @@ class Here:
         for wire in (*idle, *busy):
             wire.close()
 
+    def drop_inherited(self) -> None:
+        """In a child process: the connections are the parent's, and so is their loop."""
+        inherited = [*self._idle, *self._busy]
+        self._idle, self._busy = deque(), set()
+        for wire in inherited:
+            wire.disown()
+
 
 async def _good(wire: Wire) -> bool:
-    """Can it be used again? What there is to read on an encrypted one may be TLS's own: the loop gets turns to see."""
+    """Can it be used again?
+
+    Before its first response, what there is to read on an encrypted one may be TLS's own: the loop gets turns to see.
+    """
     for _ in range(_TURNS):
         if not wire.open or wire.reader.fault:
             return False
         if not spent(wire.number(), wire.since):
             return True
-        if not wire.key[0]:
+        if not wire.key[0] or wire.reader.complete:
             return False
         await asyncio.sleep(0)
     return False

@@ -18,6 +18,7 @@ from cnllm.policy import Timeouts
 from cnllm.transports import words
 from cnllm.transports.coding import Spoiled, undo
 from cnllm.transports.common import DRAIN, FRAMING, IDLE, LEFTOVERS, URLS, headers_of, idle_of, proxy_for
+from cnllm.transports.first_byte import response_began
 from cnllm.watchdog import Alarm, Watchdog
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ def _before(error: httpx.HTTPError | UnicodeError, plan: Plan) -> TransportError
     said = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
         return words.no_connection(host, said)
-    return words.closed(host, said)
+    return words.before_status(host, said, response_began(error))
 
 
 def _during(error: Exception, idle: float | None) -> TransportError:

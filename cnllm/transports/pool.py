@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 import threading
 import time
 from collections import deque
 
+from cnllm.transports.after_fork import INHERITED
 from cnllm.transports.common import IDLE
 from cnllm.transports.reader import Reader
 from cnllm.transports.stale import KEPT, quiet, spent
@@ -21,7 +21,7 @@ Key = tuple[bool, str, int]
 class Connection:
     """A socket and what reads from it."""
 
-    __slots__ = ("key", "patience", "plug", "reader", "since", "used")
+    __slots__ = ("inherited", "key", "lock", "patience", "plug", "reader", "since", "used")
 
     def __init__(self, plug: socket.socket, key: Key) -> None:
         self.plug = plug
@@ -30,6 +30,8 @@ class Connection:
         self.patience: float | None = -1.0  # the socket's timeout
         self.since = 0.0
         self.used = False
+        self.inherited = False  # from the process that forked this one
+        self.lock = threading.Lock()  # of the body that reads from it
 
     def wait(self, seconds: float | None) -> None:
         """How long the next steps may take each."""
@@ -38,10 +40,10 @@ class Connection:
             self.patience = seconds
 
     def good(self) -> bool:
-        """Can it be used again?"""
+        """Can it be used again? Before its first response, what is there to read may be TLS's own."""
         if not spent(self.plug.fileno(), self.since):
             return True
-        if not isinstance(self.plug, ssl.SSLSocket) or time.monotonic() - self.since > KEPT:
+        if not isinstance(self.plug, ssl.SSLSocket) or self.reader.complete or time.monotonic() - self.since > KEPT:
             return False
         self.patience = 0
         return quiet(self.plug)
@@ -53,6 +55,13 @@ class Connection:
         except OSError:
             return  # it was over already
 
+    def disown(self) -> None:
+        """In a child process: close this side's copy, which says nothing to the peer."""
+        self.inherited = True
+        self.lock = threading.Lock()
+        self.reader.lose(INHERITED)
+        self.plug.close()
+
 
 class Pool:
     """Threads share it. A process that was forked off begins with an empty one."""
@@ -62,7 +71,6 @@ class Pool:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._idle: deque[Connection] = deque()
         self._busy: set[Connection] = set()
@@ -70,8 +78,6 @@ class Pool:
 
     def enter(self, key: Key) -> Connection | None:
         """A place, with a kept connection if there is a good one; waits while all places are taken."""
-        if self._process != os.getpid():
-            self._inherit()
         stale: list[Connection] = []
         found: Connection | None = None
         with self._changed:
@@ -111,9 +117,7 @@ class Pool:
 
     def leave(self, connection: Connection | None, reusable: bool) -> None:
         """A place is free, and the connection is kept if it can be."""
-        if self._process != os.getpid():  # it is the parent's
-            if connection is not None:
-                connection.plug.close()
+        if connection is not None and connection.inherited:  # it is the parent's
             return
         spare = None if reusable else connection
         with self._changed:
@@ -134,8 +138,6 @@ class Pool:
 
     def close(self) -> None:
         """Close what is kept, hang up what is in use; what reads there notices."""
-        if self._process != os.getpid():
-            self._inherit()
         with self._changed:
             idle, self._idle = self._idle, deque()
             busy, self._busy = self._busy, set()
@@ -144,8 +146,9 @@ class Pool:
         for one in idle:
             one.plug.close()
 
-    def _inherit(self) -> None:
-        """In a new process: close this side's copies, which says nothing to the peer, and begin anew."""
-        for one in self._idle:
-            one.plug.close()
+    def drop_inherited(self) -> None:
+        """Begin anew in a child process."""
+        inherited = [*self._idle, *self._busy]
         self._begin()
+        for one in inherited:
+            one.disown()

@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from cnllm.transports.coding import Spoiled, Undo, undo
+from cnllm.transports.head_repair import is_head, rewrite
 
 __all__ = ["Reader"]
 
 _HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
+_TAIL = 32  # bytes of a segment in which line ends behind a response are looked for
+_LINE_ENDS = b"\r\n"
 
 
 class Reader:
@@ -22,12 +25,16 @@ class Reader:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # called by the parser for each piece: nothing in Python is quicker
-        self._parser = HttpResponseParser(self)
+        self._parser = self._new_parser()
+        self.begin()
+
+    def _new_parser(self) -> HttpResponseParser:
+        parser = HttpResponseParser(self)
         # Line ends without CR and blanks around the size of a chunk: there are servers that write them.
-        self._parser.set_dangerous_leniencies(
+        parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, lenient_data_after_close=True
         )
-        self.begin()
+        return parser
 
     def begin(self) -> None:
         """A request goes out; what comes now answers it."""
@@ -35,7 +42,12 @@ class Reader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._whole = 0  # pieces of a complete body; what follows them is nobody's
         self.status = 0  # until the headers are complete
-        self._head = 0  # bytes until then
+        self.began = False  # a byte of a response came
+        self._head: bytes | bytearray = b""  # what came until the headers are complete
+        self._odd = False  # the parser refused the head: it is rewritten once all of it is there
+        self._rewritten = False
+        self._in_body = False
+        self._interim = False  # an interim response came
         self.headers: dict[str, str] = {}
         self.complete = False
         self.reusable = False
@@ -46,18 +58,95 @@ class Reader:
 
     def feed(self, data: bytes | memoryview) -> None:
         """What the connection brought."""
+        if not self._in_body:
+            if self.complete:  # behind a complete response: nobody's
+                self.reusable = False
+                return
+            if self._odd:
+                self._repair(data)
+                return
+            if not self.began:
+                self.began = True
+                if data and data[0] in _LINE_ENDS:  # a rest of the response before it, perhaps
+                    self._fail("it begins with an empty line")
+                    return
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
             self._fail("the peer speaks another protocol from here on")
         except HttpParserError as error:
-            self._fail(str(error))
+            self._refused(data, error)
+        if self._in_body:
+            return
         if self.complete:
+            self._finish(data)
+        elif not self.status and not self._odd and self.fault is None:
+            self._keep(data)
+
+    def _refused(self, data: bytes | memoryview, error: HttpParserError) -> None:
+        """The parser refused some bytes: what is behind a response, a body, or a head that may yet be read."""
+        if self.complete:
+            self.reusable = False
+        elif self.status or not is_head(bytes(self._head + data)):
+            self._fail(str(error))
+        else:
+            self._odd = True
+            self._repair(data)
+
+    def _finish(self, data: bytes | memoryview) -> None:
+        """The response is complete; what follows it in the same bytes is nobody's."""
+        if len(self._pieces) > self._whole:
             del self._pieces[self._whole :]
-        elif not self.status:
-            self._head += len(data)
-            if self._head > _HEAD:
+        if data[-1] in _LINE_ENDS and self.reusable and self._has_surplus(data):
+            self.reusable = False
+
+    def _keep(self, data: bytes | memoryview) -> None:
+        """Keep bytes of a head that is not complete yet. An interim response's do not count."""
+        if self._interim:
+            self._interim = False
+            self._head = b""
+        self._head = self._head or bytearray()
+        self._head += data
+        if len(self._head) > _HEAD:
+            self._fail(f"its headers have more than {_HEAD:,} bytes")
+
+    def _repair(self, data: bytes | memoryview) -> None:
+        """Read a head that the parser refused once more, rewritten. Its connection is not used again."""
+        searched = len(self._head)
+        self._head = self._head or bytearray()
+        self._head += data
+        if self._head.find(b"\n", searched) < 0 or (strict := rewrite(bytes(self._head))) is None:
+            if len(self._head) > _HEAD:
                 self._fail(f"its headers have more than {_HEAD:,} bytes")
+            return
+        self._rewritten = True
+        self._fields.clear()
+        self._parser = self._new_parser()
+        try:
+            self._parser.feed_data(strict)
+        except HttpParserUpgrade:
+            self._fail("the peer speaks another protocol from here on")
+        except HttpParserError as error:
+            self._fail(str(error))
+        self._odd = False
+        if not self.status:
+            self._fail("its headers cannot be read")
+        elif self.complete:
+            self._finish(data)
+
+    def _has_surplus(self, data: bytes | memoryview) -> bool:
+        """Whether line ends follow the response, which the parser skips without a word. True where that is not known.
+
+        Any other byte behind a response begins a message, and is noticed there.
+        """
+        end = bytes(data[-_TAIL:])
+        last = self._pieces[-1] if self._pieces and "transfer-encoding" not in self.headers else b""
+        spare = end[len(end.rstrip(b"\r\n")) :]
+        if last:  # the body's own line ends are no surplus
+            return len(spare) > len(last) - len(last.rstrip(b"\r\n")) or (len(spare) == len(end) < len(data))
+        if len(spare) == len(data):
+            return data not in (b"\n", b"\r\n")
+        return spare not in (b"\r\n\r\n", b"\n\n")
 
     def end(self, said: str = "the peer closed the connection") -> None:
         """The connection is over."""
@@ -118,6 +207,11 @@ class Reader:
         if self.complete:
             self.reusable = False
 
+    def on_status(self, reason: bytes) -> None:
+        """The words of a status line."""
+        if b"\0" in reason:
+            self._fail("its status line holds a NUL")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or what follows a chunked body and is not asked for."""
         if not self.status:
@@ -126,21 +220,31 @@ class Reader:
     def on_headers_complete(self) -> None:
         """The head is there, if it is not that of an interim response."""
         status = self._parser.get_status_code()
-        if self.status or (status < 200 and status != 101):
+        if self.status or self.fault is not None:
             return
-        self.status = status
+        if 100 <= status < 200 and status != 101:  # 101: the peer speaks another protocol from here on
+            self._interim = True
+            return
         headers = self.headers
         for raw, value in self._fields:
             name = _text(raw).lower()
             said = _text(value).strip(" \t")
             headers[name] = f"{headers[name]}, {said}" if name in headers else said
-        self._undo = undo(headers.get("content-encoding"))
+        if status < 200:
+            self._fail(f"{status} answers no request")
+        elif headers.get("transfer-encoding", "chunked").lower() != "chunked":
+            self._fail("its transfer-encoding is none that was asked for")
+        else:
+            self.status = status
+            self._in_body = True
+            self._undo = undo(headers.get("content-encoding"))
 
     def on_message_complete(self) -> None:
         """The end of the response, unless it was an interim one."""
         if self.status and not self.complete:
             self.complete = True
-            self.reusable = self._parser.should_keep_alive()
+            self._in_body = False
+            self.reusable = not self._rewritten and self._parser.should_keep_alive()
             self._whole = len(self._pieces)
 
 

@@ -14,6 +14,7 @@ from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import trust, words
 from cnllm.transports.address import Address, address
+from cnllm.transports.after_fork import drop_after_fork
 from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
 from cnllm.transports.over_httpx import Httpx
 from cnllm.transports.pool import Connection, Pool
@@ -37,6 +38,7 @@ class Fast:
         self._proxies: dict[str, str | None] = {}
         self._trust: ssl.SSLContext | None = None
         self._lock = threading.Lock()
+        drop_after_fork(self)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transport`."""
@@ -80,6 +82,11 @@ class Fast:
         """Close the connections."""
         self._pool.close()
         self._httpx.close()
+
+    def drop_inherited(self) -> None:
+        """Begin anew in a child process: connections and locks are the parent's."""
+        self._lock = threading.Lock()
+        self._pool.drop_inherited()
 
     def _remember(self, url: str) -> Address:
         if len(self._addresses) >= URLS:
@@ -126,7 +133,7 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
         receive, feed = connection.plug.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
-                raise words.closed(host, reader.fault)
+                raise words.before_status(host, reader.fault, reader.began)
             if data := receive(_SIZE):
                 feed(data)
                 if not reader.status:  # drops of headers are no answer
@@ -136,7 +143,7 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
     except TimeoutError as error:
         raise words.slow(host, timeouts.first_byte) from error
     except OSError as error:
-        raise words.closed(host, str(error) or type(error).__name__) from error
+        raise words.before_status(host, str(error) or type(error).__name__, reader.began) from error
     return True
 
 
@@ -169,7 +176,6 @@ class _Body:
         reader = connection.reader
         self._pool = pool
         self._connection: Connection | None = connection
-        self._lock = threading.Lock()
         self._idle = idle
         self._ready = reader.take()  # what came with the headers
         self._fault: str | None = None
@@ -249,19 +255,23 @@ class _Body:
             self._let_go(reader.reusable)
 
     def _let_go(self, reusable: bool) -> None:
-        with self._lock:  # from here on nobody hangs it up: it may serve another request
-            connection, self._connection = self._connection, None
+        connection = self._connection
         if connection is not None:
-            self._pool.leave(connection, reusable)
+            with connection.lock:  # from here on nobody hangs it up: it may serve another request
+                held, self._connection = self._connection, None
+            if held is not None:
+                self._pool.leave(held, reusable)
 
     def hurry(self, seconds: float) -> None:
         """Let reading end after so many seconds of it; at once, even if a thread is reading, for none."""
         self._left = seconds
         if seconds <= 0:
             self._hurried = True
-            with self._lock:
-                if self._connection is not None:
-                    self._connection.hang_up()
+            connection = self._connection
+            if connection is not None:
+                with connection.lock:
+                    if self._connection is connection:
+                        connection.hang_up()
 
     def drain(self) -> None:
         """The end of the body mostly came with its last bytes; a peer that keeps it back is not waited for."""

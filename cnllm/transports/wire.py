@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from typing import cast
 
+from cnllm.transports.after_fork import INHERITED
 from cnllm.transports.reader import Reader
 
 __all__ = ["Wire"]
@@ -18,6 +21,8 @@ class Wire(asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview, key: tuple[bool, str, int]) -> None:
         self.key = key
         self.reader = Reader()
+        self.idle = False  # kept for the next request: no byte is awaited
+        self.inherited = False  # from the process that forked this one
         self.full = False  # more is to be sent than the system takes
         self.since = 0.0
         self._loop = loop
@@ -36,6 +41,9 @@ class Wire(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.idle:  # whatever it is, it answers no request that is to come
+            self.close()
+            return
         self.reader.feed(self._buffer[:nbytes])
         if self.reader.status:  # nobody takes headers, and the reader bounds them
             self._unread += nbytes
@@ -73,11 +81,13 @@ class Wire(asyncio.BufferedProtocol):
         return -1 if plug is None else int(plug.fileno())
 
     def begin(self) -> None:
-        """A request goes out."""
+        """A request goes out. What a new connection brought before that answers it, as it would a moment later."""
         if not self.open:
             raise ConnectionResetError("the peer closed the connection")
-        self.reader.begin()
-        self._unread = 0
+        if self.idle:
+            self.reader.begin()
+            self._unread = 0
+            self.idle = False
 
     def write(self, head: bytes, content: bytes) -> None:
         if self._transport is not None:
@@ -125,6 +135,20 @@ class Wire(asyncio.BufferedProtocol):
                 self._transport.abort()
             else:
                 self._transport.close()
+
+    def disown(self) -> None:
+        """In a child process: put another socket in the place of this one, which is its parent's.
+
+        The transport's own `close` would take the socket out of what the parent's loop waits for: both processes share
+        that. The number stays taken, since the loop still knows it.
+        """
+        number = self.number()
+        self._transport = self._timer = self._waiter = None
+        self.inherited = True
+        self.reader.lose(INHERITED)
+        if number >= 0:
+            with socket.socket() as other:
+                os.dup2(other.fileno(), number, inheritable=False)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cnllm.engine.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
 
-__all__ = ["broke", "closed", "fell_silent", "no_connection", "no_http", "no_url", "slow", "slow_connection"]
-__all__ += ["unsendable"]
+__all__ = ["before_status", "broke", "closed", "fell_silent", "garbled", "no_connection", "no_http", "no_url", "slow"]
+__all__ += ["slow_connection", "unsendable"]
 
 
 def no_url(url: str, error: Exception) -> TransportError:
@@ -44,6 +44,16 @@ def slow(host: str, seconds: float | None) -> Timeout:
 def closed(host: str, said: str) -> TransportError:
     """The connection was over before the status line."""
     return TransportError(f"{host} closed the connection before it answered: {said}", retryable=True, hint="try again")
+
+
+def garbled(host: str, said: str) -> TransportError:
+    """A response began and cannot be read: the request may have been served, and is not sent again."""
+    return TransportError(f"{host} sent a response that cannot be read: {said}", hint="ask the endpoint's operator")
+
+
+def before_status(host: str, said: str, began: bool) -> TransportError:
+    """What went wrong before a status: another try is safe only where no byte of a response came."""
+    return garbled(host, said) if began else closed(host, said)
 
 
 def fell_silent(seconds: float | None) -> IdleTimeout:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -86,17 +85,6 @@ def test_one_client_in_several_loops_one_after_the_other() -> None:
             asyncio.run(main(peer))
             assert peer.gone.wait(SOON), "what a loop leaves behind is closed with it"
             assert peer.connections == turn + 1
-
-
-def test_a_forked_process_uses_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer([reply()]) as peer, Client(registry()) as client:
-        client.call(at(peer), "hi")
-        with client.stream(at(peer), "hi"), monkeypatch.context() as child:
-            here = os.getpid()
-            child.setattr("cnllm.transports.pool.os.getpid", lambda: here + 1)
-            assert client.call(at(peer), "hi").text == "The sky is blue."
-            client.call(at(peer), "hi")
-    assert [request.connection for request in peer.received] == [0, 1, 1]
 
 
 def test_no_more_connections_than_allowed_and_whoever_waits_gets_the_next() -> None:
