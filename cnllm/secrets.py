@@ -13,6 +13,7 @@ from cnllm import keys, redact
 from cnllm.engine.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.model import Model
+from cnllm.registry import own
 from cnllm.registry.registry import Registry, origin_of
 
 __all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without", "without_half"]
@@ -46,11 +47,15 @@ def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
 
 def _demand_home(name: str, plan: Plan) -> None:
     origin = origin_of(plan.url)
-    if not plan.model.trusts(name, origin):
+    place = plan.model.distrusts(name, origin)
+    if place is not None:
+        file = place.rpartition(":")[0]
+        why = f"{place} says so, and nobody vouched for that file" if file else "it belongs to another address"
         raise Untrusted(
-            f"{name} is not for {origin}: it belongs to another address",
+            f"{name} is not for {origin}: {why}",
             origin=origin,
-            hint="`cnllm registry trust FILE` vouches for a file; --key-env or api_key= sends a key on purpose",
+            hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
+            + own.advice(file),
         )
     if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
         raise Untrusted(
