@@ -149,16 +149,14 @@ def streamed(wire: str, field: str, texts: list[str]) -> bytes:
         chunks = [{**base, "candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
         return sse(*chunks) + odd + sse({**base, "candidates": [{"finishReason": finish or "STOP"}]})
     items: list[Any] = []
-    out: list[Any] = [{"type": "response.created", "response": {"id": id, "model": model, "status": "in_progress"}}]
+    out = [{"type": "response.created", "response": {"id": id, "model": model, "status": "in_progress"}}]
     for index, (kind, pieces) in enumerate([("reasoning", thoughts), ("message", text or ["Hello"]), ("call", args)]):
         whole = "".join(pieces)
         at = {"output_index": index, "item_id": f"x{index}"}
+        done: dict[str, Any]
         if kind == "reasoning" and pieces:
-            done: dict[str, Any] = {
-                "type": "reasoning",
-                "id": "x0",
-                "summary": [{"type": "summary_text", "text": whole}],
-            }
+            summary = [{"type": "summary_text", "text": whole}]
+            done = {"type": "reasoning", "id": "x0", "summary": summary}
             out.append({"type": "response.output_item.added", "output_index": index, "item": {**done, "summary": []}})
             tag = "response.reasoning_summary_text.delta"
             out += [{"type": tag, **at, "summary_index": 0, "delta": each} for each in pieces]
@@ -467,7 +465,8 @@ def test_nothing_that_hangs_on_a_client_is_its_key() -> None:
     from client.peer import reply as canned
 
     for kind in (cnllm.Client, cnllm.AsyncClient):
-        with Peer([canned()]) as peer:
+        script: Any = [canned()]
+        with Peer(script) as peer:
             client: Any = kind(api_key=KEY)
             if kind is cnllm.Client:
                 model = client.registry.resolve("openai-compatible/m", base_url=peer.url)
