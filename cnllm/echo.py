@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -49,14 +50,11 @@ class Echo:
     """Cleans what comes of one request."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
-        self._finder = finder(long) if long else None
-        # one that holds another is found by that other one, as soon in a stream as in the whole text
-        self._plain = tuple(one for one in long if not any(other in one for other in long if other != one))
+        self._finder, self._plain, self._begins = _shape(tuple(secrets))
         self._begin()
 
     def _begin(self) -> None:
-        self._runs: dict[Any, _Run] = {kind: _Run(self._plain) for kind in (TextDelta, ReasoningDelta)}
+        self._runs: dict[Any, _Run] = {kind: _Run(self._plain, self._begins) for kind in (TextDelta, ReasoningDelta)}
         self._arguments: dict[int, _Arguments] = {}
         self._sent: dict[str, int] = {}  # arguments → so many characters of them went out before a secret was seen
         self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # where the last block ended, and its last characters
@@ -144,9 +142,12 @@ class Echo:
 
     def reply(self, reply: Reply) -> Reply:
         """The reply without secrets."""
-        if self._finder is None or not (
-            self._may_hold(reply if reply.parsed is None else replace(reply, parsed=None)) or self._split(reply)
-        ):
+        if self._finder is None:
+            return reply
+        # whatever a part says stands in the body, which is here where the reply came whole
+        said = reply.raw if type(reply.raw) is dict else (reply.message, reply.tool_calls, reply.raw)
+        some = (said, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
+        if not self._may_hold(some) and not self._split(reply):
             return reply if reply.parsed is None else self._built(reply)
         hidden = self._finder
         fields = {name: clean_data(getattr(reply, name), hidden) for name in ("raw_finish", "model", "id")}
@@ -228,12 +229,23 @@ class Echo:
             return True
 
 
+@lru_cache(maxsize=16)
+def _shape(secrets: tuple[str, ...]) -> tuple[Finder | None, tuple[str, ...], tuple[str, ...]]:
+    """What finds secrets; those to look for in plain text; and how these begin."""
+    long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
+    if not long:
+        return None, (), ()
+    # one that holds another is found by that other one, as soon in a stream as in the whole text
+    plain = tuple(one for one in long if not any(other in one for other in long if other != one))
+    return finder(long), plain, tuple(dict.fromkeys(secret[:_BEGINS] for secret in plain))
+
+
 class _Run:
     """A text that comes in pieces, of which what went out cannot be taken back."""
 
-    def __init__(self, secrets: tuple[str, ...]) -> None:
+    def __init__(self, secrets: tuple[str, ...], begins: tuple[str, ...]) -> None:
         self._secrets = secrets
-        self._begins = tuple(dict.fromkeys(secret[:_BEGINS] for secret in secrets))
+        self._begins = begins
         self._gone = ""  # the last two characters that went out
         self._held = ""
         self._at = 0  # where the text ends that went out or is held

@@ -18,8 +18,9 @@ _HEAD = 8
 """So many characters of a secret, or of another spelling of it, are looked for before the rest is compared."""
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _CUT = re.compile(r"(?:[%\\&][#%\\ux0-9a-zA-Z]{0,9})?(?:…|\.\.\.|\Z)")
-_BETWEEN = "[ :-]?"
+_BETWEEN = ":?"
 _BEGIN = 3
+_SIGNS = ("%", "&", "\\u", "\\x")
 _LONG = 64
 
 
@@ -34,14 +35,15 @@ class Finder:
         digits: set[str] = set()
         for secret in secrets:
             raw = secret.encode("utf-8", "surrogatepass")
-            start = secret[:_HEAD]
-            if start.isascii() and start.isprintable() and not set(start) & set('"\\/'):
-                needles.add(start.lower().encode())
+            # what JSON escapes is not looked for
+            part = max(re.findall(r"[!#-.0-\[\]-~]*", secret[:_HEAD]), key=len)
+            if len(part) > 2:
+                needles.add(part.lower().encode())
             else:
                 self._always = True
             pairs = [f"{byte:02x}" for byte in raw[:4]]
-            needles.update(between.join(pairs).encode() for between in ("", ":", " ", "-"))
-            digits.update(between.join(pairs[:3]) for between in ("", ":", " ", "-"))
+            needles.update(between.join(pairs).encode() for between in ("", ":"))
+            digits.update(between.join(pairs[:3]) for between in ("", ":"))
             begins.add(secret[:_BEGIN])
             for core in _cores(raw):
                 # what stands for + and / is written in several ways: a part without them is looked for
@@ -53,8 +55,8 @@ class Finder:
         self._digits = tuple(sorted(digits))
 
     @cached_property
-    def _escape(self) -> re.Pattern[str]:
-        return re.compile(_escapes({char for secret in self._secrets for char in secret}))
+    def _escapes(self) -> dict[str, re.Pattern[str]]:
+        return _escapes({char for secret in self._secrets for char in secret})
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern[str], list[re.Pattern[str]], bool]]:
@@ -78,9 +80,7 @@ class Finder:
 
     def _escaped(self, lowered: str) -> bool:
         """Whether a character of a secret is not written as itself."""
-        if "%" in lowered or "&" in lowered or "\\u" in lowered or "\\x" in lowered:
-            return self._escape.search(lowered) is not None
-        return False
+        return any(sign in lowered and self._escapes[sign].search(lowered) is not None for sign in _SIGNS)
 
     def may_hold(self, data: bytes) -> bool:
         """Whether UTF-8 may hold a secret in any spelling. False is certain; it costs a few searches."""
@@ -90,8 +90,8 @@ class Finder:
                 return True
         if self._always:
             return True
-        if b"%" in lowered or b"&" in lowered or b"\\u" in lowered or b"\\x" in lowered:
-            return self._escape.search(lowered.decode("latin-1")) is not None
+        if b"%" in lowered or b"&" in lowered or b"\\" in lowered:
+            return self._escaped(lowered.decode("latin-1"))
         return False
 
     def spans(self, text: str, *, cut: bool = False) -> list[tuple[int, int]]:
@@ -160,8 +160,8 @@ def _named() -> dict[str, list[str]]:
     return named
 
 
-def _escapes(chars: set[str]) -> str:
-    """A pattern, for text in small letters, of one character of a secret that is not written as itself."""
+def _escapes(chars: set[str]) -> dict[str, re.Pattern[str]]:
+    """What text in small letters holds where a character of a secret is not written as itself, by how it begins."""
     percent: set[str] = set()
     unicode: set[str] = set()
     entities = {"#"}
@@ -171,12 +171,12 @@ def _escapes(chars: set[str]) -> str:
         unicode.update((f"u{units[0]:02x}{units[1]:02x}", f"u{{0*{ord(char):x}"))
         entities.update(f"{name.lower()};" for name in _named().get(char, ()))
     code = "|".join(sorted(percent))
-    after = (
-        rf"(?<=%)(?:25)*(?:{code})",
-        rf"(?<=\\)(?:x(?:{code})|{'|'.join(sorted(unicode))})",
-        rf"(?<=&)(?:amp;)*(?:{'|'.join(sorted(entities))})",
-    )
-    return rf"[%\\&](?:{'|'.join(after)})"
+    return {
+        "%": re.compile(f"%(?:25)*(?:{code})"),
+        "\\u": re.compile(rf"\\(?:{'|'.join(sorted(unicode))})"),
+        "\\x": re.compile(rf"\\x(?:{code})"),
+        "&": re.compile(rf"&(?:amp;)*(?:{'|'.join(sorted(entities))})"),
+    }
 
 
 def _cores(raw: bytes) -> Iterator[str]:

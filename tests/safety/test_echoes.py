@@ -443,7 +443,7 @@ def test_over_sockets_in_two_segments(held: Registry, field: str) -> None:
     data = streamed("openai-chat", field, [KEY])
     at = data.find(json.dumps(KEY)[1:-1].encode()) + 11
     second = threading.Event()
-    script = [
+    script: list[Any] = [
         response_head(200, SSE, transfer_encoding="chunked"),
         piece(data[:at]),
         Wait(second),
@@ -465,7 +465,7 @@ def test_nothing_that_hangs_on_a_client_is_its_key() -> None:
     from client.peer import reply as canned
 
     for kind in (cnllm.Client, cnllm.AsyncClient):
-        script: Any = [canned()]
+        script: list[Any] = [canned()]
         with Peer(script) as peer:
             client: Any = kind(api_key=KEY)
             if kind is cnllm.Client:
