@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm import secrets
-from cnllm.client_base import Base, Driven, check, left
+from cnllm.client_base import Base, Driven, check
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -110,24 +110,26 @@ class _Run(Driven):
         self._left = False
 
     def events(self) -> Generator[Event]:
-        send = self._steps.send
+        send, clean = self._steps.send, self._echo_events
         done: Any = None
         try:
             while True:
                 step = send(done)
                 kind = type(step)
                 if kind is list:
-                    yield from step
+                    yield from clean(step)
                     done = self._next()
                 elif kind is Last:
-                    yield from step
+                    yield from clean(step)
                     done = None
                 else:
                     done = self._do(step)
         except StopIteration as stop:
-            self.finished = stop.value
+            self.finished = self._echo.reply(stop.value)
         except CnllmError as error:
-            raise self._failed(error) from error.__cause__
+            failed = self._failed(error)
+            yield from self._echo.rest()
+            raise failed from error.__cause__
         finally:
             self.close()
             self._over()
@@ -178,7 +180,7 @@ class _Run(Driven):
             raise TransportError("the call was left before its end")
         try:
             chunk = next(self._body, None) if self._body is not None else None
-            return chunk if chunk is None else secrets.without(self._secrets, chunk)
+            return chunk if chunk is None else secrets.without(self._needles, chunk)
         except TransportError as error:
             return error
 
@@ -224,12 +226,12 @@ class Stream:
         """The reply; what has not been read yet is read first. Raises `StreamCut` when the call was left early."""
         for _ in self._events:
             pass
-        return self._run.finished or left(self._call)
+        return self._run.finished or self._run.left(self._call)
 
     def stop(self) -> Reply | None:
         """End the call here. What came so far, with finish `cut` (None before anything came)."""
         self.close()
-        return self._call.so_far()
+        return self._run.cleaned(self._call.so_far())
 
     def __iter__(self) -> Iterator[Event]:
         return self._events

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm import secrets
-from cnllm.client_base import Base, Driven, check, left
+from cnllm.client_base import Base, Driven, check
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -99,28 +99,31 @@ class _AsyncRun(Driven):
     """Does what a call's steps ask for, awaiting."""
 
     async def events(self) -> AsyncGenerator[Event]:
-        send = self._steps.send
+        send, clean = self._steps.send, self._echo_events
         done: Any = None
         try:
             while True:
                 try:
                     step = send(done)
                 except StopIteration as stop:
-                    self.finished = stop.value
+                    self.finished = self._echo.reply(stop.value)
                     return
                 kind = type(step)
                 if kind is list:
-                    for event in step:
+                    for event in clean(step):
                         yield event
                     done = await self._next()
                 elif kind is Last:
-                    for event in step:
+                    for event in clean(step):
                         yield event
                     done = None
                 else:
                     done = await self._do(step)
         except CnllmError as error:
-            raise self._failed(error) from error.__cause__
+            failed = self._failed(error)
+            for event in self._echo.rest():
+                yield event
+            raise failed from error.__cause__
         finally:
             await self.close()
             self._over()
@@ -159,7 +162,7 @@ class _AsyncRun(Driven):
         try:
             if self._body is None:
                 return None
-            return secrets.without(self._secrets, await self._body.__anext__())
+            return secrets.without(self._needles, await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:
@@ -205,12 +208,12 @@ class AsyncStream:
     @property
     def reply(self) -> Reply:
         """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
-        return self._run.finished or left(self._call)
+        return self._run.finished or self._run.left(self._call)
 
     async def stop(self) -> Reply | None:
         """End the call here. What came so far, with finish `cut` (None before anything came)."""
         await self.aclose()
-        return self._call.so_far()
+        return self._run.cleaned(self._call.so_far())
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events

@@ -8,18 +8,20 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from cnllm import redact, secrets, tiers, veil
+from cnllm.echo import Echo
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Saw, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
+from cnllm.held import held, key_of
 from cnllm.messages import as_messages
 from cnllm.model import Model
 from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.settings import from_environment
-from cnllm.types import Message, Note, Reply
+from cnllm.types import Event, Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked
 
-__all__ = ["Base", "Driven", "check", "left"]
+__all__ = ["Base", "Driven", "check"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -43,7 +45,7 @@ class Base:
         self._on_event = checked(on_event)
         self.registry = registry or Registry.load()
         self.simulate = simulate
-        self._key = api_key
+        self._key = held(api_key)
         settings = from_environment()
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = retry or settings.retry
@@ -82,7 +84,7 @@ class Base:
         if not isinstance(messages, str | Message | Mapping | Sequence):
             messages = list(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
-        given = options.get("api_key") or self._key
+        given = options.get("api_key") or key_of(self._key)
         key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
         call = Call(
             plan,
@@ -104,13 +106,18 @@ class Driven:
         self._steps = steps
         self.key = key
         self._secrets: tuple[str, ...] = () if key is None else (key,)
+        self._needles: tuple[bytes, ...] = ()
+        self._echo = Echo(self._secrets)
         self._body: Any = None
         self.finished: Reply | None = None
 
     def _sealed(self, plan: Plan) -> Plan:
         """The plan as it goes out; from here on it is known what has to be hidden."""
         sent = secrets.sealed(plan, self.key)
-        self._secrets = secrets.of(sent, self.key)
+        found = secrets.of(sent, self.key)
+        if found != self._secrets:  # which is the same with every try
+            self._secrets, self._echo = found, Echo(found)
+        self._needles = secrets.needles(found)
         veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
         if self._watch is not None:
             self._watch.sent(plan)
@@ -123,7 +130,7 @@ class Driven:
     def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """What `ReadAll` comes to."""
         body = b"".join(pieces)
-        return (secrets.without if broken is None else secrets.without_half)(self._secrets, body), broken
+        return (secrets.without if broken is None else secrets.without_half)(self._needles, body), broken
 
     def _retries(self, step: Sleep) -> None:
         if self._watch is not None and step.why is not None:
@@ -139,10 +146,26 @@ class Driven:
 
     def _failed(self, error: CnllmError) -> CnllmError:
         """The error as the caller may see it."""
-        error = secrets.cleaned(error, self._secrets)
+        error = secrets.cleaned(error, self._secrets, self._echo)
         if self._watch is not None:
             self._watch.failed(error)
         return error
+
+    def _echo_events(self, events: list[Event]) -> list[Event]:
+        """The events as the caller may see them."""
+        return self._echo.events(events)
+
+    def cleaned(self, reply: Reply | None) -> Reply | None:
+        """A reply that was left in its middle, as the caller may see it."""
+        return None if reply is None else self._echo.reply(reply)
+
+    def left(self, call: Call) -> NoReturn:
+        """Raises `StreamCut` for a call that was left before its end."""
+        raise StreamCut(
+            "the call was left before its end",
+            hint="read its events to the end",
+            reply=self.cleaned(call.so_far()),
+        )
 
     def _over(self) -> None:
         if self._watch is not None:
@@ -155,8 +178,3 @@ def check(by: str | None) -> None:
         from cnllm.sentences import check_by
 
         check_by(by)
-
-
-def left(call: Call) -> Reply:
-    """Raises `StreamCut` for a call that was left before its end."""
-    raise StreamCut("the call was left before its end", hint="read its events to the end", reply=call.so_far())

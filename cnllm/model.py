@@ -40,7 +40,8 @@ class Model:
 
     `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those that hold whatever the
     mode; `under` adds what a mode changes. `notes` say what resolving had to assume (unknown id, retired).
-    `trusts(env, origin)`: may the key kept in that variable go to that origin? `family(id)`: whose weights?
+    `distrusts(env, origin)`: the place in a file that keeps the key of that variable from that origin, or None.
+    `family(id)`: whose weights?
     `over(protocol)`: the same model over another wire of its endpoint; None where the caller chose the wire.
     """
 
@@ -52,12 +53,12 @@ class Model:
         "_notes",
         "_under",
         "_where",
+        "distrusts",
         "flags",
         "id",
         "over",
         "protocol",
         "provider",
-        "trusts",
     )
 
     def __init__(
@@ -68,7 +69,7 @@ class Model:
         protocol: str,
         flags: Flags,
         notes: Callable[[], Iterable[Note]] = tuple,
-        trusts: Callable[[str, str], bool] = lambda env, origin: True,
+        distrusts: Callable[[str, str], str | None] = lambda env, origin: None,
         under: Callable[[frozenset[str]], Flags],
         where: Callable[[str, frozenset[str]], str],
         layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
@@ -81,7 +82,7 @@ class Model:
         self.protocol = protocol
         self.flags = flags
         self._notes: tuple[Note, ...] | Callable[[], Iterable[Note]] = notes
-        self.trusts = trusts
+        self.distrusts = distrusts
         self._under = under
         self._where = where
         self._layer = layer
@@ -101,6 +102,10 @@ class Model:
         if callable(self._notes):
             self._notes = tuple(self._notes())
         return self._notes
+
+    def trusts(self, env: str, origin: str) -> bool:
+        """Whether the key in the variable `env` may go to `origin`."""
+        return self.distrusts(env, origin) is None
 
     def wrote(self, by: str | None) -> bool:
         """Did this endpoint, with a model of this family, write a turn by "provider/id"? One without `by` counts."""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import quote, quote_plus, unquote
+from typing import Any
+from urllib.parse import unquote
+
+from cnllm.spellings import finder
 
 __all__ = ["MARK", "carried", "data", "headers", "redact", "sent_headers", "spans", "url"]
 
 MARK = "[redacted]"
 SHORTEST = 4
 """Shorter secrets are left alone in running text, which they would tear up. Headers are hidden by name."""
-_SHORTEST_CORE = 8
 
 _SECRET_WORDS = {"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"}
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
-_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _SCHEME = re.compile(r"(Bearer|Basic|Token|Key)\s+\S", re.IGNORECASE)
 _QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
 _USERINFO = re.compile(r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@")
@@ -27,12 +27,12 @@ _PLAIN_ENDS = ("-version", "-beta")
 _LIKE_A_KEY = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
 
 
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text with `[redacted]` for each secret, escaped for JSON or a URL or in base64 too."""
+def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
+    """The text with `[redacted]` for each secret, in whatever spelling (see `cnllm.spellings`)."""
     hidden = secrets if type(secrets) is tuple else tuple(secrets)
     if not hidden:
         return text
-    found = spans(text, hidden)
+    found = spans(text, hidden, cut=cut)
     if not found:
         return text
     pieces, at = [], 0
@@ -42,28 +42,13 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def spans(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
-    """Where secrets stand in a text, as (start, end) in order, none touching another."""
-    found: list[tuple[int, int]] = []
-    for form, in_base64 in _forms(tuple(secrets)):
-        at = text.find(form)
-        while at >= 0:
-            start, end = at, at + len(form)
-            if in_base64:
-                start, end = _run(text, start, end)
-            found.append((start, end))
-            at = text.find(form, end)
-    if len(found) < 2:
-        return found
-    found.sort()
-    joined = [found[0]]
-    for start, end in found[1:]:
-        last = joined[-1]
-        if start < last[1]:
-            joined[-1] = (last[0], max(end, last[1]))
-        else:
-            joined.append((start, end))
-    return joined
+def spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> list[tuple[int, int]]:
+    """Where secrets stand in a text, in any spelling (see `cnllm.spellings`), as (start, end) in order.
+
+    None touches another. `cut`: the beginning of a secret counts where the text, or what was taken of it, ends.
+    """
+    long = tuple(secret for secret in secrets if len(secret) >= SHORTEST)
+    return finder(long).spans(text, cut=cut) if long else []
 
 
 def headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -147,17 +132,22 @@ def url(address: str, secrets: Iterable[str] = ()) -> str:
     return redact(address, secrets)
 
 
-def data(value: object, secrets: Iterable[str]) -> object:
+def cut_data(value: object, secrets: Iterable[str]) -> Any:
+    """The same as `data`, also without the beginning of a secret that was cut off."""
+    return data(value, secrets, cut=True)
+
+
+def data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
     """What JSON can hold, with every string in it redacted, keys too."""
     hidden = tuple(secrets)
     if not hidden:
         return value
     if isinstance(value, str):
-        return redact(value, hidden)
+        return redact(value, hidden, cut=cut)
     if isinstance(value, dict):
-        return {redact(str(key), hidden): data(item, hidden) for key, item in value.items()}
+        return {redact(str(key), hidden, cut=cut): data(item, hidden, cut=cut) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [data(item, hidden) for item in value]
+        return [data(item, hidden, cut=cut) for item in value]
     return value
 
 
@@ -170,47 +160,3 @@ def is_secret_name(name: str) -> bool:
 def _hidden_value(value: str) -> str:
     scheme = _SCHEME.match(value)
     return f"{scheme[1]} {MARK}" if scheme else MARK
-
-
-@lru_cache(maxsize=8)
-def _forms(secrets: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
-    """Every spelling to look for, longest first; True marks the inside of a longer base64 text."""
-    forms: dict[str, bool] = {}
-    for secret in secrets:
-        if len(secret) < SHORTEST:
-            continue
-        for core in _base64_cores(secret.encode("utf-8", "surrogatepass")):
-            forms.setdefault(core, True)
-        escaped = json.dumps(secret)[1:-1]
-        spellings = [
-            secret,
-            escaped,
-            escaped.replace("/", "\\/"),
-            json.dumps(secret, ensure_ascii=False)[1:-1],
-        ]
-        if secret.isprintable():
-            encoded = [quote(secret, safe=""), quote(secret), quote_plus(secret)]
-            spellings += encoded + [re.sub("%..", lambda m: m[0].lower(), one) for one in encoded]
-        forms.update(dict.fromkeys(spellings, False))
-    return tuple(sorted(forms.items(), key=lambda item: -len(item[0])))
-
-
-def _base64_cores(secret: bytes) -> Iterable[str]:
-    """The characters that encode this secret and nothing beside it, wherever it stood."""
-    for before in range(3):
-        padded = b"\0" * before + secret
-        padded = padded[: len(padded) // 3 * 3]  # the last incomplete triple mixes with what follows
-        core = base64.b64encode(padded).decode()[4 if before else 0 :]
-        if len(core) >= _SHORTEST_CORE:
-            yield core
-            if not core.isalnum():
-                yield core.replace("+", "-").replace("/", "_")
-
-
-def _run(text: str, start: int, end: int) -> tuple[int, int]:
-    """Widens to the whole base64 text around: its rest is the secret's end, or a user's name."""
-    while start and text[start - 1] in _BASE64:
-        start -= 1
-    while end < len(text) and (text[end] in _BASE64 or text[end] == "="):
-        end += 1
-    return start, end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,14 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm import keys, redact
+from cnllm.echo import SHORTEST, Echo
 from cnllm.engine.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.model import Model
+from cnllm.registry import own
 from cnllm.registry.registry import Registry, origin_of
+from cnllm.types import Note, Reply
 
-__all__ = ["cleaned", "key_for", "of", "of_proxies", "sealed", "without", "without_half"]
-
-_SHORTEST = 8
+__all__ = ["cleaned", "key_for", "needles", "of", "of_proxies", "sealed", "without", "without_half"]
 
 
 def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
@@ -46,11 +48,15 @@ def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
 
 def _demand_home(name: str, plan: Plan) -> None:
     origin = origin_of(plan.url)
-    if not plan.model.trusts(name, origin):
+    place = plan.model.distrusts(name, origin)
+    if place is not None:
+        file = place.rpartition(":")[0]
+        why = f"{place} says so, and nobody vouched for that file" if file else "it belongs to another address"
         raise Untrusted(
-            f"{name} is not for {origin}: it belongs to another address",
+            f"{name} is not for {origin}: {why}",
             origin=origin,
-            hint="`cnllm registry trust FILE` vouches for a file; --key-env or api_key= sends a key on purpose",
+            hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
+            + own.advice(file),
         )
     if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
         raise Untrusted(
@@ -109,48 +115,64 @@ def of_proxies() -> tuple[str, ...]:
     return tuple(secret for address in named for secret in redact.carried(address, {}))
 
 
-def cleaned(error: CnllmError, secrets: tuple[str, ...]) -> CnllmError:
-    """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one."""
+def cleaned(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
+    """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one.
+
+    `echo` is that of the call: it knows what was delivered of a reply.
+    """
     secrets = (*secrets, *of_proxies())
+    if not secrets:
+        return error
+    echo = echo or Echo(secrets)
     todo: list[BaseException | None] = [error]
     seen: list[BaseException] = []
-    while todo and secrets:
+    while todo:
         one = todo.pop()
         if one is None or one in seen:
             continue
         seen.append(one)
-        for name in ("message", "body", "hint", "code", "reason", "__notes__"):
-            said: Any = getattr(one, name, None)
-            if said and isinstance(said, str | list) and (clean := redact.data(said, secrets)) != said:
-                setattr(one, name, clean)
-        reply = getattr(one, "reply", None)
-        if reply is not None and reply.raw is not None:
-            one.reply = replace(reply, raw=_cleaned_data(reply.raw, secrets))  # type: ignore[attr-defined]
-        one.args = tuple(redact.redact(a, secrets) if isinstance(a, str) else a for a in one.args)
+        for name, said in list(vars(one).items()):
+            clean = _clean_value(said, secrets, echo)
+            if clean is not said:
+                with contextlib.suppress(AttributeError):
+                    setattr(one, name, clean)
+        one.args = tuple(_clean_value(said, secrets, echo) for said in one.args)
         todo += [one.__cause__, one.__context__]
     return error
 
 
-def without(secrets: tuple[str, ...], body: bytes) -> bytes:
-    """A body without the secrets, should the endpoint have echoed one; what is too short to be one is left alone."""
-    for secret in secrets:
-        if len(secret) >= _SHORTEST and (said := secret.encode("utf-8", "surrogatepass")) in body:
+def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
+    """The same value where it holds no secret."""
+    if isinstance(value, Reply):
+        return echo.reply(value)
+    if isinstance(value, Note):
+        plain = msgspec.to_builtins(value)
+        clean = redact.cut_data(plain, secrets)
+        return value if clean == plain else msgspec.convert(clean, Note)
+    if isinstance(value, str | list | tuple | dict):
+        clean = redact.cut_data(value, secrets)
+        return value if clean == value or (type(value) is tuple and tuple(clean) == value) else clean
+    return value
+
+
+def needles(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
+    """The secrets as they stand in a body; what is too short to be one is left out."""
+    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= SHORTEST)
+
+
+def without(needles: tuple[bytes, ...], body: bytes) -> bytes:
+    """A body without the secrets, should the endpoint have echoed one in one piece."""
+    for said in needles:
+        if said in body:
             body = body.replace(said, redact.MARK.encode())
     return body
 
 
-def without_half(secrets: tuple[str, ...], body: bytes) -> bytes:
+def without_half(needles: tuple[bytes, ...], body: bytes) -> bytes:
     """The same of a body that broke off: its end may be the beginning of a secret."""
-    body = without(secrets, body)
-    for secret in secrets:
-        said = secret.encode("utf-8", "surrogatepass")
-        for size in range(min(len(said) - 1, len(body)), _SHORTEST - 1, -1):
+    body = without(needles, body)
+    for said in needles:
+        for size in range(min(len(said) - 1, len(body)), SHORTEST - 1, -1):
             if body.endswith(said[:size]):
                 return body[:-size] + redact.MARK.encode()
     return body
-
-
-def _cleaned_data(data: Any, secrets: tuple[str, ...]) -> Any:
-    encoded = msgspec.json.encode(data)
-    cleaned = without(secrets, encoded)
-    return data if cleaned == encoded else msgspec.json.decode(cleaned)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from cnllm import redact
+from cnllm.cassette.hide import hidden
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json
 from cnllm.errors import CnllmError
 
@@ -186,7 +187,7 @@ class _Entry:
             entry["response"] = {
                 "status": self._response["status"],
                 "headers": redact.headers(self._headers, secrets),
-                "chunks": [as_json(chunk) for chunk in _without(self.chunks, secrets)],
+                "chunks": [as_json(chunk) for chunk in hidden(self.chunks, secrets)],
             }
         entry["ended"] = ended
         if error is not None:
@@ -270,34 +271,6 @@ class _AsyncRecording(AsyncIterator[bytes]):
 
     def __del__(self) -> None:
         self._entry.abandoned()
-
-
-def _without(chunks: list[bytes], secrets: tuple[str, ...]) -> list[bytes]:
-    """The chunks without secrets, also one that is split over several; the splits stay where they are."""
-    if not secrets:
-        return chunks
-    # bytes as latin-1, so that places in the text are places in the bytes
-    text = b"".join(chunks).decode("latin-1")
-    found = redact.spans(text, [secret.encode("utf-8", "surrogatepass").decode("latin-1") for secret in secrets])
-    if not found:
-        return chunks
-    cleaned: list[bytes] = []
-    begin = place = 0
-    for chunk in chunks:
-        end, at = begin + len(chunk), begin
-        pieces: list[str] = []
-        while place < len(found) and found[place][0] < end:
-            start, stop = found[place]
-            pieces.append(text[at : max(start, at)])
-            if start >= begin:  # the mark stands where the secret began
-                pieces.append(redact.MARK)
-            at = max(at, min(stop, end))
-            if stop > end:
-                break  # the next chunk has the rest of it
-            place += 1
-        cleaned.append("".join([*pieces, text[at:end]]).encode("latin-1"))
-        begin = end
-    return cleaned
 
 
 def _close(thing: object) -> None:

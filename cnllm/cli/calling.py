@@ -150,6 +150,13 @@ class Calling:
         from cnllm.cli import curl
 
         plan, variable = self.plan, session.environment_name(self.model, self.given["key_env"])
+        if (
+            variable is not None
+            and self.given["key_env"] is None
+            and not session.may_go(self.model, variable, plan.url)
+        ):
+            errors.say(f"{variable} is not for this address", "the command names another variable: put your key there")
+            variable = session.PLACE_OF_KEY
         headers = redact.sent_headers(plan.headers)
         if hidden := [name for name, value in headers.items() if redact.MARK in value]:
             errors.say(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")

@@ -248,7 +248,7 @@ def _advice(path: Path, before: Document | None, addition: Addition) -> list[str
     model = Registry.load().resolve(addition.name)
     base_url, keys = model.flags.base_url or "", model.flags.keys or []
     if any(not model.trusts(env, origin_of(base_url)) for env in keys):
-        return [f"its key is another provider's, and stays here until: cnllm registry trust {path}"]
+        return [f"its key stays here until: cnllm registry trust {path}"]
     if before is not None and trusted(path, before.digest):
         return [f"the file was trusted as it was; trust it anew: cnllm registry trust {path}"]
     return [f'try it: cnllm call --model {addition.alias or addition.name} "Say hi"']

@@ -82,7 +82,7 @@ def path(as_json: bool) -> None:
 @registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))
 @click.argument("file", type=click.Path())
 def trust(file: str) -> None:
-    """Let FILE, as it is now, send keys of built-in providers to the addresses it names. Read it first."""
+    """Let FILE, as it is now, send your keys to the addresses it names. Read it first."""
     from cnllm.registry.trust import trust as vouch
 
     vouch(file)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from cnllm.model import Model
     from cnllm.registry import Registry
 
-_NAME = "MY_API_KEY"
+PLACE_OF_KEY = "MY_API_KEY"
 
-__all__ = ["client", "environment_name", "is_set", "key", "model"]
+__all__ = ["PLACE_OF_KEY", "client", "environment_name", "is_set", "key", "may_go", "model"]
 
 
 def model(
@@ -48,7 +48,9 @@ def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None
     from cnllm.secrets import of_proxies
 
     if key_env is not None and not keys.NAME.fullmatch(key_env):
-        raise errors.Wrong("--key-env takes the name of a variable, not a key", f"for example: --key-env {_NAME}")
+        raise errors.Wrong(
+            "--key-env takes the name of a variable, not a key", f"for example: --key-env {PLACE_OF_KEY}"
+        )
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     errors.hide(*[value for name in names if (value := keys.find([name]))])
     errors.hide(*redact.carried(model.flags.base_url or "", model.flags.headers or {}), *of_proxies())
@@ -62,6 +64,13 @@ def environment_name(model: Model, key_env: str | None) -> str | None:
     """The variable that a pasted command takes the key from: the first that is set, or the best."""
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     return next((name for name in names if is_set(name)), names[0] if names else None)
+
+
+def may_go(model: Model, variable: str, url: str) -> bool:
+    """Whether the key in a variable may go to an address without a word of the user."""
+    from cnllm.registry.registry import origin_of
+
+    return model.trusts(variable, origin_of(url))
 
 
 def is_set(name: str) -> bool:

@@ -6,6 +6,7 @@ saves time: everything works without it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -28,12 +29,22 @@ _FEW = 8  # so many lines are looked for one by one; for more, all are found at 
 class Document:
     """One registry file: its data, and on demand the line of every key. `shown` is what messages call it."""
 
-    def __init__(self, path: Path, shown: str, text: bytes, data: dict[str, Any], *, builtin: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shown: str,
+        text: bytes,
+        data: dict[str, Any],
+        *,
+        builtin: bool,
+        status: os.stat_result | None = None,
+    ) -> None:
         self.path = path
         self.shown = shown
         self.text = text
         self.data = data
         self.builtin = builtin
+        self._status = status  # of the very file that the text was read from
         self._sought = 0
 
     @cached_property
@@ -51,6 +62,13 @@ class Document:
         import hashlib
 
         return hashlib.blake2b(self.text, digest_size=32).hexdigest()
+
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether this is the file in the config folder, and nobody but its user can write it (for trust)."""
+        from cnllm.registry import own
+
+        return self._status is not None and own.is_place(self.path) and own.fault(self.path, self._status) is None
 
     def line(self, path: list[str]) -> int | None:
         """The line of a key, or of the nearest table around it."""
@@ -101,7 +119,9 @@ def read(path: Path, *, builtin: bool = False) -> Document:
     """A registry file, parsed and (unless built in) checked. Raises `RegistryError` with file and line."""
     shown = "providers.toml" if builtin else str(path)
     try:
-        text = path.read_bytes()
+        with path.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+            text = opened.read()
     except OSError as error:
         raise RegistryError(
             f"cannot be read: {error.strerror}", file=shown, hint="name a registry file that exists"
@@ -115,7 +135,7 @@ def read(path: Path, *, builtin: bool = False) -> Document:
 
             demand_valid(Document(path, shown, text, data, builtin=False))
         kept.remember(entry, msgspec.msgpack.encode(data))
-    return Document(path, shown, text, data, builtin=builtin)
+    return Document(path, shown, text, data, builtin=builtin, status=status)
 
 
 def parse(text: bytes, shown: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ __all__ = ["Registry"]
 
 _HOPS = 2  # how many `extends` may follow one another
 _AIM = ("base_url", "path", "stream_path", "keys")
+_HOST = ("host", ":authority")
 
 
 class Registry:
@@ -203,7 +204,7 @@ class Registry:
             protocol=wanted,
             flags=flags,
             notes=lambda: self._assumptions(provider, id, listed, flags, layers),
-            trusts=lambda env, origin: self._trusts(layers, env, origin),
+            distrusts=lambda env, origin: self._distrusts(layers, env, origin),
             under=under,
             where=lambda flag, mode: provenance.place(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setter(layers, path(flag, mode)),
@@ -436,19 +437,38 @@ class Registry:
 
     # ── keys ─────────────────────────────────────────────────────────────────
 
-    def _trusts(self, layers: list[Layer], env: str, origin: str) -> bool:
-        """May the key in `env` go to `origin`?
+    def _distrusts(self, layers: list[Layer], env: str, origin: str) -> str | None:
+        """Return the place that keeps the key in `env` from `origin`, or None where the key may go there.
 
-        A key that the built-in file names goes to origins of that file. It goes elsewhere if everything in other
-        files that says where a request goes, or with which key, is in files the user trusts.
+        A key that the built-in file names goes to origins of that file. It goes elsewhere if everything that says
+        where a request goes, or with which key, is in files the user trusts. Any other key goes where trusted files
+        and the user's own file in the config folder say; what the call itself says is the caller's will.
         """
         home = self._homes.get(env.upper())
-        if home is None or origin in home:
+        if home is not None and origin in home:  # a `host` header picks another site of the same machine
+            doubtful = [layer for layer in layers if not layer.document.builtin and _host(layer.table)]
+        else:
+            doubtful = [la for la in layers if _aim(la.table) and not (la.path and la.document.builtin)]
+            if home is None:
+                doubtful = [layer for layer in doubtful if layer.path]
+            if not doubtful:
+                return "the built-in registry"
+        for layer in doubtful:
+            if not layer.path:
+                return layer.name
+            if not self._vouched(layer.document, own=home is None):
+                line = layer.document.line([*layer.path, *(_aim(layer.table) or ())])
+                return f"{layer.document.shown}:{line}" if line else layer.document.shown
+        return None
+
+    @staticmethod
+    def _vouched(document: Document, *, own: bool) -> bool:
+        """Whether the user trusts a file; `own`: the one in the config folder needs no word."""
+        if own and document.is_own:
             return True
         from cnllm.registry.trust import trusted
 
-        aiming = [layer for layer in layers if _aims(layer.table) and not (layer.path and layer.document.builtin)]
-        return bool(aiming) and all(la.path and trusted(la.document.path, la.document.digest) for la in aiming)
+        return trusted(document.path, document.digest)
 
     @cached_property
     def _homes(self) -> dict[str, set[str]]:
@@ -469,9 +489,33 @@ class Registry:
         return out
 
 
-def _aims(table: dict[str, Any]) -> bool:
-    """Does a table say, in some mode, where a request goes or with which key?"""
-    return any(key in said for said in (table, *table.get("when", {}).values()) for key in _AIM)
+def _aim(table: dict[str, Any]) -> list[str] | None:
+    """Return the keys of the first entry that says, in some mode, where a request goes or with which key."""
+    for keys, said in _modes(table):
+        for key in _AIM:
+            if key in said:
+                return [*keys, key]
+    return _host(table)
+
+
+def _host(table: dict[str, Any]) -> list[str] | None:
+    """Return the keys of a `host` header, or None."""
+    for keys, said in _modes(table):
+        for source in (said, *(v for name, v in said.get("call", {}).items() if name == "extra_headers")):
+            for name in (source.get("headers") if source is said else source) or ():
+                if name.strip().lower() in _HOST:
+                    return [*keys, *(["headers"] if source is said else ["call", "extra_headers"]), name]
+    auth = next(((k, s["auth"]) for k, s in _modes(table) if isinstance(s.get("auth"), dict)), None)
+    if auth is not None and str(auth[1].get("header", "")).strip().lower() in _HOST:
+        return [*auth[0], "auth"]
+    return None
+
+
+def _modes(table: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """A table and its `when` tables, each with the keys that lead to it."""
+    yield [], table
+    for condition, said in table.get("when", {}).items():
+        yield ["when", condition], said
 
 
 def _matches(pieces: list[str], id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which registry files may send built-in keys elsewhere: by path and content, kept in the config folder."""
+"""Which registry files may say where keys go: by path and content, kept in the config folder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def trust(path: str | os.PathLike[str]) -> None:
     """Vouch for a registry file as it is now; an edit ends the trust. Raises `RegistryError` if it cannot be read."""
     file = Path(path).resolve()
     try:
+        if not stat.S_ISREG(file.stat().st_mode) and not file.is_dir():
+            raise OSError(0, "it is no plain file")
         text = file.read_bytes()
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    known = _known()
-    known[str(file)] = hashlib.blake2b(text, digest_size=32).hexdigest()
     store = _store()
     private.folder(store.parent)
+    known = {**_known(), str(file): hashlib.blake2b(text, digest_size=32).hexdigest()}
     handle, name = tempfile.mkstemp(dir=store.parent)
     with os.fdopen(handle, "w") as out:
         json.dump(known, out, indent=1)
@@ -44,8 +45,11 @@ def _store() -> Path:
 def _known() -> dict[str, str]:
     try:
         with _store().open() as opened:
-            if os.name != "nt" and os.fstat(opened.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            found = os.fstat(opened.fileno())
+            if os.name != "nt" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise ValueError("other users can write it")
+            if os.name != "nt" and found.st_uid not in (os.geteuid(), 0):
+                raise ValueError("it belongs to another user")
             known: dict[str, str] = json.loads(opened.read())
         if type(known) is not dict:
             raise ValueError("it is no JSON object")

@@ -113,7 +113,9 @@ def test_another_path_at_home_needs_no_trust(files: Files) -> None:
 def test_a_key_of_the_users_own_goes_where_the_user_says(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_OWN_KEY", KEY)
     said = '[providers.mine]\nextends = "zai"\nbase_url = "https://mine.example"\nkeys = ["MY_OWN_KEY"]\n'
-    assert sent_key(call(files.load(said), "mine/x"))
+    path = files.write(said)
+    trust(path)
+    assert sent_key(call(Registry.load(path), "mine/x"))
 
 
 # ── elsewhere ────────────────────────────────────────────────────────────────
@@ -224,6 +226,7 @@ def test_no_kept_key_goes_over_plain_http_to_another_machine(
     monkeypatch.setenv("MY_OWN_KEY", KEY)
     said = f'[providers.mine]\nprotocol = "openai-chat"\nbase_url = "http://{host}/v1"\nkeys = ["MY_OWN_KEY"]\n'
     path = files.write(said)
+    trust(path)
     error = refused(Registry.load(path), "mine/x")
     assert error.origin == f"http://{host}"
     assert "unencrypted" in str(error)
@@ -238,7 +241,10 @@ def test_no_kept_key_goes_over_plain_http_to_another_machine(
 def test_plain_http_is_well_on_this_machine(files: Files, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("MY_OWN_KEY", KEY)
     said = f'[providers.mine]\nprotocol = "openai-chat"\nbase_url = "http://{host}/v1"\nkeys = ["MY_OWN_KEY"]\n'
-    assert sent_key(call(files.load(said), "mine/x"))
+    path = files.write(said)
+    refused(Registry.load(path), "mine/x")
+    trust(path)
+    assert sent_key(call(Registry.load(path), "mine/x"))
     built_in = files.write(f'[providers.zai]\nbase_url = "http://{host}/v1"\n')
     refused(Registry.load(built_in), "glm-4.7")  # another program may listen there
     trust(built_in)
