@@ -202,7 +202,9 @@ def _parts_of(content: Any) -> list[Part]:
     if content is None:
         return []
     if isinstance(content, str):
-        return [Text(content)] if content else []
+        return [Text(str.__str__(content))] if content else []
+    if isinstance(content, tuple):
+        content = list(content)
     if not isinstance(content, list):
         raise TypeError(f"content is {type(content).__name__}; a string, None or a list of parts is meant")
     return [_part(item) for item in content]
@@ -231,7 +233,9 @@ def _part(item: Any) -> Part:
         sound = checks.as_dict("input_audio", sound)
     if kind == "input_audio" and isinstance(sound, Mapping) and isinstance(sound.get("data"), str):
         extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
-        return Media(f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None)
+        return Media(
+            f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
+        )
     return Opaque(dict(item))
 
 
@@ -295,7 +299,9 @@ def message_fault(place: str, message: Message) -> Exception | None:
             return checks.wrong_type(f"{place}{name}", value, "a string")
     for index, part in enumerate(message.parts):
         if type(part) not in _PARTS:
-            return checks.wrong_type(f"{place}parts[{index}]", part, "a Text, Media, ToolCall or another part of cnllm's")
+            return checks.wrong_type(
+                f"{place}parts[{index}]", part, "a Text, Media, ToolCall or another part of cnllm's"
+            )
         if (found := struct_fault(f"{place}parts[{index}]", part)) is not None:
             return found
     return _json_fault(f"{place}extra", message.extra)

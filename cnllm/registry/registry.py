@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm import checks
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.flags import Flags
 from cnllm.model import Model
@@ -31,6 +32,9 @@ class Registry:
     def __init__(
         self, documents: list[Document], *, overlays: Sequence[Path] | None = None, watch: bool = False
     ) -> None:
+        documents = checks.as_list("documents", documents, "a list of registry files, as Registry.load reads them,")
+        for document in documents:
+            checks.demand("documents", document, Document, "a list of registry files, as Registry.load reads them,")
         self._overlays = overlays  # None: the user's, wherever they are by then
         self._watch = watch
         self._seen: tuple[tuple[str, int, int], ...] = ()
@@ -56,6 +60,8 @@ class Registry:
         it up. Raises `RegistryError` (file, line) when a file is missing, is not TOML, or says something no flag can
         say.
         """
+        for place in overlays:
+            checks.demand_path("overlays: a path", place)
         chosen = [Path(p) for p in overlays] if overlays else None
         registry = Registry([], overlays=chosen, watch=watch)
         registry.reload()
@@ -120,6 +126,7 @@ class Registry:
 
     def complete(self, prefix: str) -> list[str]:
         """Names and aliases that begin with `prefix`."""
+        checks.demand_text("prefix", prefix)
         return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
 
     def _names(self, section: str) -> dict[str, None]:
@@ -146,6 +153,8 @@ class Registry:
         `UnknownModel` with near names; an id its provider does not list is taken, with a note.
         """
         self._refresh()
+        if type(name) is not str or protocol is not None or base_url is not None:
+            name, protocol, base_url = _text("name", name), _option("protocol", protocol), _option("base_url", base_url)
         key = (name, protocol, base_url)
         found = self._models.get(key)
         if found is None:
@@ -467,6 +476,17 @@ class Registry:
             for env in said.get("keys", ()):
                 out.setdefault(env.upper(), set()).update(origins)
         return out
+
+
+def _text(name: str, value: Any) -> str:
+    checks.demand_text(name, value)
+    return str.__str__(value)
+
+
+def _option(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise checks.wrong_type(name, value, "a string or None")
+    return None if value is None else str.__str__(value)
 
 
 def _aims(table: dict[str, Any]) -> bool:

@@ -60,13 +60,40 @@ TOML = (
     "1979-05-27T07:32:00Z",
     "07:32:00",
 )
-VARIABLES = (
-    "CNLLM_TIMEOUT CNLLM_CONNECT_TIMEOUT CNLLM_FIRST_BYTE_TIMEOUT CNLLM_IDLE_TIMEOUT CNLLM_PROGRESS_TIMEOUT CNLLM_ATTEMPTS "
-    "CNLLM_MAX_REPLY_BYTES CNLLM_MAX_EVENT_BYTES CNLLM_TRANSPORT CNLLM_PROVIDERS CNLLM_CONFIG_DIR CNLLM_DATA_DIR "
-    "CNLLM_CACHE_DIR"
-).split()
+VARIABLES = [
+    "CNLLM_TIMEOUT",
+    "CNLLM_CONNECT_TIMEOUT",
+    "CNLLM_FIRST_BYTE_TIMEOUT",
+    "CNLLM_IDLE_TIMEOUT",
+    "CNLLM_PROGRESS_TIMEOUT",
+    "CNLLM_ATTEMPTS",
+    "CNLLM_MAX_REPLY_BYTES",
+    "CNLLM_MAX_EVENT_BYTES",
+    "CNLLM_TRANSPORT",
+    "CNLLM_PROVIDERS",
+    "CNLLM_CONFIG_DIR",
+    "CNLLM_DATA_DIR",
+    "CNLLM_CACHE_DIR",
+]
 SETTINGS = (
-    *("0", "-1", "nan", "inf", "1e400", "1" * 5000, " 5 ", "5.", "0x10", "true", "none", "[]", "½", "١", "1_000", "\udcff"),
+    *(
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "1e400",
+        "1" * 5000,
+        " 5 ",
+        "5.",
+        "0x10",
+        "true",
+        "none",
+        "[]",
+        "½",
+        "١",
+        "1_000",
+        "\udcff",
+    ),
     *("/dev/null", "/proc/self/mem", "relative", "~nobody-at-all", "a" * 5000, ":", ";", "/root/\x01", "http://x"),
 )
 
@@ -151,12 +178,23 @@ def _read(text: str) -> None:
             continue
         try:
             plan = engine.build_request(
-                model, "hi", stream=True, tools=[{"name": "f"}], temperature=0.5, max_tokens=10, reasoning="low", stop=["a"]
+                model,
+                "hi",
+                stream=True,
+                tools=[{"name": "f"}],
+                temperature=0.5,
+                max_tokens=10,
+                reasoning="low",
+                stop=["a"],
             )
         except cnllm.CnllmError:
             continue
         assert plan.url.startswith(("http://127.0.0.1:9/", "https://api.deepseek.com/")) or "base_url" in text, plan.url
-        for status, content in ((200, BODY), (400, b'{"error":{"message":"no","code":1}}'), (200, b"data: " + BODY + b"\n\n")):
+        for status, content in (
+            (200, BODY),
+            (400, b'{"error":{"message":"no","code":1}}'),
+            (200, b"data: " + BODY + b"\n\n"),
+        ):
             try:
                 engine.parse_response(plan.model, status, {}, content, plan=plan)
             except (cnllm.EndpointError, cnllm.StreamCut):

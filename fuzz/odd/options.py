@@ -15,13 +15,44 @@ from .values import VALUES
 
 __all__ = ["messages", "options", "parts", "tools"]
 
-NAMES = (
-    "reasoning tools tool_choice parallel_tool_calls temperature top_p max_tokens stop seed schema extra_body extra_headers "
-    "api_key timeout limits on_unsupported if_cut recover_text_calls corrections stream"
-).split()
-RUN = "tools max_steps max_repeats max_parallel tool_timeout on_step approve".split()
+NAMES = [
+    "reasoning",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+    "seed",
+    "schema",
+    "extra_body",
+    "extra_headers",
+    "api_key",
+    "timeout",
+    "limits",
+    "on_unsupported",
+    "if_cut",
+    "recover_text_calls",
+    "corrections",
+    "stream",
+]
+RUN = ["tools", "max_steps", "max_repeats", "max_parallel", "tool_timeout", "on_step", "approve"]
 MODELS = ("glm-4.7", "anthropic/claude-sonnet-4-5", "google/gemini-2.5-flash", "openai/gpt-5")
-KEYS = "role content tool_calls tool_call_id name reasoning reasoning_content by parts refusal error extra_key".split()
+KEYS = [
+    "role",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "name",
+    "reasoning",
+    "reasoning_content",
+    "by",
+    "parts",
+    "refusal",
+    "error",
+    "extra_key",
+]
 SHAPES: dict[str, dict[str, Any]] = {
     "user": {"role": "user", "content": "x"},
     "system": {"role": "system", "content": "x"},
@@ -43,7 +74,15 @@ PARTS: dict[str, dict[str, Any]] = {
     "Text": {"text": "x", "seal": None, "extra": None},
     "Reasoning": {"text": "x", "seal": None},
     "Media": {"type": "image/png", "data": "AAAA", "url": None, "seal": None, "extra": None},
-    "ToolCall": {"id": "a", "name": "weather", "arguments": {}, "raw": "", "via": "wire", "problem": None, "seal": None},
+    "ToolCall": {
+        "id": "a",
+        "name": "weather",
+        "arguments": {},
+        "raw": "",
+        "via": "wire",
+        "problem": None,
+        "seal": None,
+    },
     "ToolResult": {"id": "a", "text": "x", "name": None, "error": False, "media": (), "seal": None},
     "Opaque": {"data": {"type": "x"}, "seal": None},
     "Seal": {"protocol": "openai-chat", "provider": "zai", "model": "glm-4.7", "data": None},
@@ -193,7 +232,7 @@ def _message(name: str, key: str, make: Callable[[], Any]) -> None:
 
 
 DEFINITION: dict[str, Any] = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": False}
-FIELDS = "name description parameters function strict timeout definition extra".split()
+FIELDS = ["name", "description", "parameters", "function", "strict", "timeout", "definition", "extra"]
 
 
 def tools(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:

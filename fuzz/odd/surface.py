@@ -255,13 +255,17 @@ def _of(
         parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
         return
-    required = [p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    required = [
+        p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     if not parameters:
         return
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue  # the options have a table of their own
-        words = (parameter.name,) if parameter.kind is not parameter.VAR_POSITIONAL else (parameter.name, "path", "file")
+        words = (
+            (parameter.name,) if parameter.kind is not parameter.VAR_POSITIONAL else (parameter.name, "path", "file")
+        )
         for odd, make in values.items():
             yield Input(
                 f"{label}({parameter.name}={odd})",

@@ -175,7 +175,10 @@ def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
     """Requests as a server reads them, an odd value at each place."""
     history = [
         {"role": "system", "content": "be kind"},
-        {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "http://a/b.png"}}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "http://a/b.png"}}],
+        },
         said().message,
         {"role": "tool", "tool_call_id": "a", "content": "fair"},
         {"role": "user", "content": "go on"},
@@ -189,7 +192,9 @@ def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
             words = tuple(str(key) for key in path if isinstance(key, str)) or ("body",)
             for odd, make in values.items():
                 yield Input(
-                    f"decode_request {protocol} {path}={odd}", (*words, "body"), partial(_decoded, protocol, body, path, make)
+                    f"decode_request {protocol} {path}={odd}",
+                    (*words, "body"),
+                    partial(_decoded, protocol, body, path, make),
                 )
 
 
