@@ -61,11 +61,13 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     if type(data) is not dict:
         data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
+    if type(role) is not str:
+        role = _role(role)
     if len(data) == 2 and role in _PLAIN and type(content := data.get("content")) is str and content:
         return Message(role, (Text(content),))  # most messages of most histories
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
-    if not isinstance(role, str) or str.__str__(role) not in _ROLES:
+    if role not in _ROLES:
         raise ValueError(f"role {checks.brief(role)} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
@@ -76,6 +78,12 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     if data.get("parts") is not None:
         parts = _edited(role, _converted(data["parts"]), parts, data)
     return Message(role, tuple(parts), by, name, extra)
+
+
+def _role(given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"role {checks.brief(given)} is none of {', '.join(_ROLES)}")
+    return str.__str__(given)
 
 
 def to_dict(message: Message) -> dict[str, Any]:
@@ -91,10 +99,19 @@ def to_dict(message: Message) -> dict[str, Any]:
 def _to_dict(message: Message) -> dict[str, Any]:
     out = _flat(message)
     if _flat_parts(message.role, out) != list(message.parts):
-        out["parts"] = msgspec.to_builtins(message.parts)
+        out["parts"] = msgspec.to_builtins(message.parts, enc_hook=_json_value)
     if message.name is not None:
         out["name"] = message.name
     return out
+
+
+def _json_value(value: Any) -> Any:
+    """A caller's subclass or look-alike of a type of JSON's as that type."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"JSON cannot hold {checks.kind_of(value)}")
 
 
 def _flat(message: Message) -> dict[str, Any]:
@@ -308,7 +325,7 @@ def message_fault(place: str, message: Message) -> Exception | None:
 
 
 def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
-    """Return which field of a value has another type than it says, or holds what JSON cannot; None where all is well."""
+    """Return the error for a field of another type, or one that JSON cannot hold; None where all is well."""
     config = value.__struct_config__
     tag = {} if config.tag is None else {config.tag_field: config.tag}
     fields = {name: getattr(value, name) for name in value.__struct_fields__}

@@ -110,7 +110,6 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
 
 
 def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, options: dict[str, Any]) -> Plan:
-    call = model.flags.call or {}
     pictured = media.shown(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:

@@ -68,6 +68,7 @@ class Store:
         """A conversation: by its id or what no other id begins with, the `"last"` that had a turn, or a new one."""
         if which is not None:
             _demand_text("which", which)
+            which = str.__str__(which)
         return Conversation(self._file, os.urandom(5).hex() if which is None else self._ident(which))
 
     def _ident(self, which: str) -> str:

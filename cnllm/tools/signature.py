@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
+import msgspec
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.tools import docstring
 from cnllm.tools.schema import inlined, strictened, untitled, without_nulls
 
@@ -83,7 +85,16 @@ def _read(function: Function) -> Signature:
         raise _unsupported(function, fields, error) from error
     schema = inlined(untitled(schema))
     # as JSON: a date is a string there, also for a model that is strict
-    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(json.dumps(given)))
+    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(_written(given)))
+
+
+def _written(given: dict[str, Any]) -> str:
+    """The arguments as JSON text. Raises `TypeError` or `ValueError` for what JSON cannot hold."""
+    try:
+        return json.dumps(given)
+    except (TypeError, ValueError, RecursionError):
+        checks.checked("arguments", given)
+        return msgspec.json.encode(given).decode()
 
 
 _cached = functools.lru_cache(maxsize=256)(_read)

@@ -189,7 +189,9 @@ def _read(text: str) -> None:
             )
         except cnllm.CnllmError:
             continue
-        assert plan.url.startswith(("http://127.0.0.1:9/", "https://api.deepseek.com/")) or "base_url" in text, plan.url
+        assert plan.url.startswith(("http://127.0.0.1:9/", "https://api.deepseek.com/")) or any(
+            w in text for w in ("base_url =", "path =", "protocol =")
+        ), plan.url
         for status, content in (
             (200, BODY),
             (400, b'{"error":{"message":"no","code":1}}'),
@@ -201,7 +203,10 @@ def _read(text: str) -> None:
                 continue
 
 
-BODY = b'{"choices":[{"index":0,"message":{"content":"hi","reasoning":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5}}'
+BODY = (
+    b'{"choices":[{"index":0,"message":{"content":"hi","reasoning":"x"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":5}}'
+)
 
 
 def environment() -> Iterator[Input]:

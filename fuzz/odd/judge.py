@@ -17,7 +17,8 @@ __all__ = ["Input", "fault"]
 # What the interpreter and libraries say of their own arguments, which are not the caller's.
 _INNER = re.compile(
     r"object has no attribute|unhashable type|is not iterable|object is not|not supported between|codec can't"
-    r"|embedded null|expected str, bytes|Encoding objects of type|positional argument|validation error|Exceeds the limit"
+    r"|embedded null|expected str, bytes|Encoding objects of type|positional argument|validation error"
+    r"|Exceeds the limit"
     r"|str-like or number-like|has no len|indices must be|surrogates not allowed|cannot convert|could not convert"
     r"|must be real number|must be str, not|a bytes-like object is required|descriptor"
 )

@@ -71,6 +71,12 @@ def model() -> cnllm.Model:
 
 
 @cache
+def wire_model(protocol: str) -> cnllm.Model:
+    """A model of which nothing is known, over one of the wires."""
+    return registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9/v1", protocol=protocol)
+
+
+@cache
 def client() -> cnllm.Client:
     return cnllm.Client(registry(), simulate=True)
 
@@ -180,7 +186,13 @@ OWN: dict[str, Callable[[], Any]] = {
     "Recorder(path)": lambda: folder() / "recorded.jsonl",
     "tools.check(tool)": tool,
 }
-_BY_TYPE = {"from_dict": ("messages",)}
+_WORDS = {
+    "Limits.of(given)": ("limits",),
+    "Timeouts.of(given)": ("timeout",),
+    "tools.as_tools(items)": ("tools[0]",),
+    "Registry.load(overlays)": ("path",),
+}
+_OURS = {"Run", "AsyncRun", "Stream", "AsyncStream"}
 
 
 def public() -> Iterator[tuple[str, Any]]:
@@ -227,7 +239,7 @@ def surface(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
     """Every parameter of every public function, constructor and method with every odd value."""
     made = instances()
     for name, function in public():
-        if function in (cnllm.Event, cnllm.Part):
+        if function in (cnllm.Event, cnllm.Part) or getattr(function, "_is_protocol", False):
             continue
         yield from _of(name, function, values)
         if not inspect.isclass(function):
@@ -263,10 +275,12 @@ def _of(
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue  # the options have a table of their own
-        words = (
-            (parameter.name,) if parameter.kind is not parameter.VAR_POSITIONAL else (parameter.name, "path", "file")
-        )
+        words: tuple[str, ...] = (parameter.name, *_WORDS.get(f"{label}({parameter.name})", ()))
+        if label in _OURS:  # what only a client makes: the first argument is named, whichever of them is wrong
+            words = tuple(parameters)
         for odd, make in values.items():
+            if parameter.name in ("on_step", "approve", "on_event") and callable(make()):
+                continue  # what a caller's own function raises is the caller's
             yield Input(
                 f"{label}({parameter.name}={odd})",
                 words,
@@ -321,7 +335,9 @@ def _used(label: str, result: Any) -> None:
         key = {"Timeouts": "timeout", "Limits": "limits", "Retry": "retry"}[label]
         cnllm.Client(registry(), simulate=True, **{key: result}).call(model(), "hi")
     elif label == "Message":
-        result.text, result.reasoning, result.tool_calls
+        assert result.text is not None
+        assert result.reasoning is not None
+        assert result.tool_calls is not None
         result.to_dict()
         engine.build_request(model(), [result])
     elif label == "Registry.resolve":

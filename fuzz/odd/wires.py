@@ -12,17 +12,12 @@ import cnllm
 from cnllm import engine
 
 from .judge import Input
-from .surface import registry, tool
+from .surface import tool, wire_model
 from .values import JSON
 
 __all__ = ["bodies", "requests", "wires"]
 
-PROTOCOLS = {
-    "openai-chat": "glm-4.7",
-    "anthropic-messages": "anthropic/claude-sonnet-4-5",
-    "gemini": "google/gemini-2.5-flash",
-    "openai-responses": "openai/gpt-5",
-}
+PROTOCOLS = {name: name for name in ("openai-chat", "anthropic-messages", "gemini", "openai-responses")}
 NOTHING = ("no argument is wrong here",)
 TEXTS: tuple[bytes, ...] = (
     b"",
@@ -140,7 +135,7 @@ def wires(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
 
 @cache
 def _plan(name: str) -> cnllm.Plan:
-    return engine.build_request(registry().resolve(name), "hi", tools=[tool()])
+    return engine.build_request(wire_model(name), "hi", tools=[tool()])
 
 
 def _encoded(data: Any, path: tuple[Any, ...], make: Callable[[], Any]) -> bytes:
@@ -150,7 +145,7 @@ def _encoded(data: Any, path: tuple[Any, ...], make: Callable[[], Any]) -> bytes
 def _parsed(name: str, status: int, content: Callable[[], bytes]) -> None:
     for plan in (None, _plan(name)):
         try:
-            reply = engine.parse_response(registry().resolve(name), status, {}, content(), plan=plan)
+            reply = engine.parse_response(wire_model(name), status, {}, content(), plan=plan)
         except (cnllm.EndpointError, cnllm.StreamCut) as error:
             if error.reply is not None:
                 cnllm.Message.from_dict(error.reply.message.to_dict())
@@ -160,7 +155,7 @@ def _parsed(name: str, status: int, content: Callable[[], bytes]) -> None:
 
 
 def _fed(name: str, protocol: str, number: int, path: tuple[Any, ...], make: Callable[[], Any]) -> None:
-    parser = engine.StreamParser(registry().resolve(name), plan=_plan(name))
+    parser = engine.StreamParser(wire_model(name), plan=_plan(name))
     for at, chunk in enumerate(chunks(protocol)):
         data = put(chunk, path, make()) if at == number else chunk
         parser.feed(b"data: " + json.dumps(data).encode() + b"\n\n")
@@ -185,7 +180,7 @@ def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
     ]
     for protocol, name in PROTOCOLS.items():
         plan = engine.build_request(
-            registry().resolve(name), history, tools=[tool()], tool_choice="auto", temperature=0.5, max_tokens=100
+            wire_model(name), history, tools=[tool()], tool_choice="auto", temperature=0.5, max_tokens=100
         )
         body = json.loads(plan.content)
         for path in places(body):
@@ -214,7 +209,7 @@ def bodies(values: dict[str, Callable[[], Any]]) -> Iterator[Input]:
 def _given(key: str, make: Callable[[], Any]) -> None:
     content = engine.encode_reply("openai-chat", said())
     fields: dict[str, Any] = {
-        "model": registry().resolve("glm-4.7"),
+        "model": wire_model("openai-chat"),
         "status": 200,
         "headers": {},
         "content": json.dumps(content).encode(),
@@ -225,7 +220,7 @@ def _given(key: str, make: Callable[[], Any]) -> None:
 
 def _chunk(make: Callable[[], Any]) -> None:
     for first in (b"", b"data: {}\n\n", b"{"):
-        parser = engine.StreamParser(registry().resolve("glm-4.7"))
+        parser = engine.StreamParser(wire_model("openai-chat"))
         parser.feed(first)
         parser.feed(make())
         parser.feed(make())
