@@ -155,7 +155,7 @@ def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
     try:
         time = float(value)
     except OverflowError:
-        time = float("inf") if value > 0 else -1.0
+        time = -1.0 if isinstance(value, int) and value < 0 else float("inf")
     except ValueError:  # a signalling NaN
         time = float("nan")
     if not (time > 0 or (zero and time == 0)):

@@ -327,7 +327,7 @@ def message_fault(place: str, message: Message) -> Exception | None:
 def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
     """Return the error for a field of another type, or one that JSON cannot hold; None where all is well."""
     config = value.__struct_config__
-    tag = {} if config.tag is None else {config.tag_field: config.tag}
+    tag: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
     fields = {name: getattr(value, name) for name in value.__struct_fields__}
     try:
         msgspec.convert({**fields, **tag}, type(value))

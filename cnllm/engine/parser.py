@@ -111,6 +111,8 @@ class StreamParser:
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
         self._read = spoken.chunk
+        if type(keep_raw) is not bool:
+            checks.demand("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
         self._done = False
         self._damaged = False

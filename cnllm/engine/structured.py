@@ -86,6 +86,10 @@ def _demand_schema(schema: dict[str, Any]) -> None:
         checked(schema)
     except UnicodeError as error:
         raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
+    except TypeError as error:
+        raise TypeError(
+            "schema holds what is of no type of JSON's; dicts, lists, strings and numbers are expected"
+        ) from error
 
 
 def _method(asked: Asked, flags: Flags, ledger: Ledger) -> Literal["json_schema", "json_object", "tool", "prompt"]:

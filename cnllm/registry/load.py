@@ -138,8 +138,8 @@ def parse(text: bytes, shown: str) -> dict[str, Any]:
         plain: dict[str, Any] = msgspec.to_builtins(data)
         msgspec.msgpack.encode(plain)
     except (OverflowError, RecursionError) as error:
-        line = _line_of_value(data, source)
-        raise RegistryError(f"cannot be kept: {error}", file=shown, line=line, hint="mend the file") from error
+        place = _line_of_value(data, source)
+        raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="mend the file") from error
     return plain
 
 

@@ -73,7 +73,13 @@ def _read(function: Function) -> Signature:
 
     taken = _taken(function)
     said = docstring.read(_doc(function)).parameters
-    fields = {name: _field(parameter, said.get(name)) for name, parameter in taken.items()}
+    fields: dict[str, Any] = {}
+    for name, parameter in taken.items():
+        try:
+            fields[name] = _field(parameter, said.get(name))
+        except Exception as error:  # what an annotation raises that is no type
+            what = checks.kind_of(parameter.annotation)
+            raise TypeError(f"{_of(function)}: the parameter {name!r} is annotated with {what}, no type") from error
     make: Any = TypedDict
     kind = make("Arguments", fields)
     kind.__module__ = getattr(function, "__module__", __name__)  # where forward references are looked up

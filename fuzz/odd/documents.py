@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 import cnllm
-from cnllm import engine
+from cnllm import engine, keys
 from cnllm.flags import Flags
 from cnllm.registry.load import Document
 from cnllm.settings import from_environment
@@ -235,8 +235,8 @@ def _set(variable: str, value: str) -> None:
         if variable in ("CNLLM_PROVIDERS", "CNLLM_CONFIG_DIR", "CNLLM_CACHE_DIR"):
             cnllm.Registry.load().names()
         if variable == "CNLLM_CONFIG_DIR":
-            cnllm.keys.find(["ODD_TOKEN"])  # type: ignore[attr-defined]
-            cnllm.keys.names()  # type: ignore[attr-defined]
+            keys.find(["ODD_TOKEN"])
+            keys.names()
         if variable == "CNLLM_DATA_DIR":
             from cnllm.store import Store
 

@@ -144,7 +144,7 @@ def messages(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
         name = MODELS[at % len(MODELS)]
         for shape, given in SHAPES.items():
             for key in KEYS:
-                words = (key, "messages[0]", "messages[1]")
+                words: tuple[str, ...] = (key, "messages[0]", "messages[1]")
                 message = partial(_with, given, key, make)
                 yield Input(f"messages {shape}.{key}={odd}", words, partial(_sent, name, message))
                 yield Input(f"Message.from_dict {shape}.{key}={odd}", (key,), partial(_read, message))
@@ -241,7 +241,7 @@ def tools(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
     """Every field of a tool and of its definitions; every annotation and default that is odd."""
     for odd, make in values.items():
         for key in FIELDS:
-            words = (key, "tools[0]", "tools")
+            words: tuple[str, ...] = (key, "tools[0]", "tools")
             yield Input(f"Tool({key}={odd}) sent", words, partial(_tool_sent, key, make))
             yield Input(f"Tool({key}={odd}) run", words, partial(_tool_run, key, make))
             yield Input(f"Tool({key}={odd}) checked", (key, "tool", "call"), partial(_tool_checked, key, make))
@@ -250,7 +250,7 @@ def tools(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
             yield Input(f"definition {key}={odd}", words, partial(_definition, key, make, False))
             yield Input(f"definition function.{key}={odd}", words, partial(_definition, key, make, True))
         for key in ("type", "properties", "required", "items", "$ref", "enum", "pattern", "anyOf"):
-            words = ("parameters", "tools[0]", "tool", "schema")
+            words = ("parameters", "tools", "tool", "schema")
             yield Input(f"parameters.{key}={odd}", words, partial(_schema, key, make))
             yield Input(f"schema.{key}={odd}", ("schema",), partial(_answer, key, make))
         yield Input(f"as_tools([{odd}])", ("items[0]", "tools[0]"), partial(_as_tools, make))

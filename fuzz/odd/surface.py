@@ -191,6 +191,7 @@ _WORDS = {
     "Timeouts.of(given)": ("timeout",),
     "tools.as_tools(items)": ("tools[0]",),
     "Registry.load(overlays)": ("path",),
+    "decode_request(body)": ("messages",),
 }
 _OURS = {"Run", "AsyncRun", "Stream", "AsyncStream"}
 

@@ -18,6 +18,7 @@ from .values import JSON
 __all__ = ["bodies", "requests", "wires"]
 
 PROTOCOLS = {name: name for name in ("openai-chat", "anthropic-messages", "gemini", "openai-responses")}
+_TOP = ("body", "messages", "contents", "input")
 NOTHING = ("no argument is wrong here",)
 TEXTS: tuple[bytes, ...] = (
     b"",
@@ -184,7 +185,7 @@ def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
         )
         body = json.loads(plan.content)
         for path in places(body):
-            words = tuple(str(key) for key in path if isinstance(key, str)) or ("body",)
+            words = tuple(str(key) for key in path if isinstance(key, str)) or _TOP
             for odd, make in values.items():
                 yield Input(
                     f"decode_request {protocol} {path}={odd}",
