@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Iterator
@@ -115,8 +114,6 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
                 yield from _value(flag, str, here) if type(flag) is not str else _unset(flag, here)
         else:
             yield from _value(value, Call if fields[key].name == "call" else fields[key].type, here)
-            if key in _ADDRESS and type(value) is str and (wrong := _ADDRESS[key](value)) is not None:
-                yield here, f"{dotted(here)} {wrong}"
             if key == "keys" and not all(map(_is_variable, value if type(value) is list else ())):
                 yield here, f"{dotted(here)} holds what is no name of a variable; a key itself does not belong here"
     for key, field in fields.items():
@@ -136,25 +133,6 @@ def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterat
         formats, parts = data.get("format"), data.get("parts")
         if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
             yield path, f"{dotted(path)}: sections need parts = [begin, separator, end]"
-
-
-def _path_fault(path: str) -> str | None:
-    """What is wrong with a path: glued to an address it must not change its host or port."""
-    if path and not path.startswith("/"):
-        return "must begin with /"
-    return "holds white space or a control character" if _SPACE.search(path) else None
-
-
-def _address_fault(url: str) -> str | None:
-    """What is wrong with an address; the name and password in it are not shown."""
-    from cnllm.engine.head import address_ok
-
-    return None if not url or address_ok(url) else "is no http address"
-
-
-_SPACE = re.compile(r"[\x00-\x20\x7f\\]")
-_ADDRESS = {"path": _path_fault, "stream_path": _path_fault, "base_url": _address_fault}
-"""Flags that say where a request goes, each with what tells a fault of it."""
 
 
 def _is_variable(name: Any) -> bool:

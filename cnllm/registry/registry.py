@@ -186,6 +186,10 @@ class Registry:
         table = merge.merged(own, self._merged(provider, family, wanted, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
+        for key in ("path", "stream_path"):
+            if (wrong := _path_fault(getattr(flags, key))) is not None:
+                layer = next(la for la in reversed(layers) if key in la.table)
+                raise self._error([*layer.path, key], f"{layer.name}.{key} {wrong}")
         listed = f"{provider}/{id}" in self._names("models")
 
         def under(mode: frozenset[str]) -> Flags:
@@ -476,6 +480,15 @@ class Registry:
             for env in said.get("keys", ()):
                 out.setdefault(env.upper(), set()).update(origins)
         return out
+
+
+def _path_fault(path: str | None) -> str | None:
+    """What is wrong with a path: put behind an address it must not change its host or port."""
+    if not path:
+        return None
+    if not path.startswith("/"):
+        return "must begin with /"
+    return None if path.isprintable() and not {" ", "\\"} & set(path) else "holds a character that no address can hold"
 
 
 def _text(name: str, value: Any) -> str:

@@ -187,6 +187,7 @@ OWN: dict[str, Callable[[], Any]] = {
     "tools.check(tool)": tool,
 }
 _WORDS = {
+    "tool(function)": ("parameter",),
     "Limits.of(given)": ("limits",),
     "Timeouts.of(given)": ("timeout",),
     "tools.as_tools(items)": ("tools[0]",),

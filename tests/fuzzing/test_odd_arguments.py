@@ -164,6 +164,6 @@ def test_a_path_never_changes_host_or_port(key: str, path: str, tmp_path: object
     with open(file, "w") as out:
         out.write(f'{head}{key} = "{path}"\n')
     with pytest.raises(cnllm.RegistryError) as caught:
-        cnllm.Registry.load(file)
+        cnllm.Registry.load(file).resolve("home/m")
     assert (caught.value.file, caught.value.line) == (file, 4)
     assert key in str(caught.value)
