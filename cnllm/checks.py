@@ -7,7 +7,7 @@ short plain value; otherwise its type is named, so that no secret gets into a me
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 __all__ = [
     "FAILURES",
@@ -196,8 +196,3 @@ def _demand_encodable(place: str, value: Any) -> None:
         msgspec.json.encode(value)
     except Exception as error:
         raise wrong_type(place, value, "a value that JSON can hold") from error
-
-
-def refuse(name: str, value: Any, expected: str) -> NoReturn:
-    """Raise the error for an argument of another type."""
-    raise wrong_type(name, value, expected)
