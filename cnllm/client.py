@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import secrets
-from cnllm.client_base import Base, Driven, check
+from cnllm import checks, secrets
+from cnllm.client_base import Base, Driven, check, sends
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -52,9 +52,9 @@ class Client(Base, Runs):
             from cnllm.simulator.transport import SimTransport
 
             transport = SimTransport(self.registry)
-        elif hasattr(transport, "handle_request"):
+        elif transport is not None and sends(transport, "handle_request"):
             transport = Httpx(cast("httpx.BaseTransport", transport))
-        self._transport: Any = transport or default_transport()
+        self._transport: Any = default_transport() if transport is None else transport
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
@@ -208,6 +208,9 @@ class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
     def __init__(self, call: Call, run: _Run, by: str | None = None) -> None:
+        checks.demand("call", call, Call, "what `stream` of a client passes")
+        checks.demand("run", run, _Run, "what `stream` of a client passes")
+        check(by)
         self._call = call
         self._run = run
         self._events: Iterator[Event] = run.events()

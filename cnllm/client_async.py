@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import secrets
-from cnllm.client_base import Base, Driven, check
+from cnllm import checks, secrets
+from cnllm.client_base import Base, Driven, check, sends
 from cnllm.engine.plan import Plan
 from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
@@ -45,9 +45,9 @@ class AsyncClient(Base, AsyncRuns):
             from cnllm.simulator.transport import AsyncSimTransport
 
             transport = AsyncSimTransport(self.registry)
-        elif hasattr(transport, "handle_async_request"):
+        elif transport is not None and sends(transport, "handle_async_request"):
             transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
-        self._transport: Any = transport or default_async_transport()
+        self._transport: Any = default_async_transport() if transport is None else transport
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""
@@ -192,6 +192,9 @@ class AsyncStream:
     """The events of one call, asynchronously; `reply` once they have been read."""
 
     def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
+        checks.demand("call", call, Call, "what `stream` of a client passes")
+        checks.demand("run", run, _AsyncRun, "what `stream` of a client passes")
+        check(by)
         self._call = call
         self._run = run
         self._events: AsyncIterator[Event] = run.events()

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm import redact, secrets, tiers, veil
+from cnllm import checks, redact, secrets, tiers, veil
 from cnllm.echo import Echo
 from cnllm.engine.plan import Plan, build_request
 from cnllm.engine.steps import Call, Saw, Sleep
@@ -21,7 +21,7 @@ from cnllm.settings import from_environment
 from cnllm.types import Event, Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked
 
-__all__ = ["Base", "Driven", "check"]
+__all__ = ["Base", "Driven", "check", "sends"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -43,12 +43,18 @@ class Base:
         on_event: OnEvent | None,
     ) -> None:
         self._on_event = checked(on_event)
-        self.registry = registry or Registry.load()
-        self.simulate = simulate
-        self._key = held(api_key)
+        if registry is not None:
+            checks.demand("registry", registry, Registry, "a cnllm.Registry or None")
+        if not isinstance(simulate, bool | int):
+            raise checks.wrong_type("simulate", simulate, "True or False")
+        if retry is not None:
+            checks.demand("retry", retry, Retry, "a cnllm.Retry or None")
+        self.registry = Registry.load() if registry is None else registry
+        self.simulate = bool(simulate)
+        self._key = held(_key(api_key))
         settings = from_environment()
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
-        self._retry = retry or settings.retry
+        self._retry = settings.retry if retry is None else retry
         self._limits = settings.limits if limits is None else Limits.of(limits)
 
     def __repr__(self) -> str:
@@ -62,6 +68,8 @@ class Base:
     def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
         """The request that would be sent, with every change to what was asked. No key is needed."""
         notes: list[Note] = []
+        if type(model) is not Model and not isinstance(model, str):
+            checks.demand("model", model, Model, "a name or a cnllm.Model")
         if isinstance(model, str) and model.startswith(tiers.PREFIX):
             found, note = tiers.chosen(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
@@ -82,9 +90,9 @@ class Base:
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, str | None]:
         if not isinstance(messages, str | Message | Mapping | Sequence):
-            messages = list(messages)  # they may be needed once more
+            messages = as_messages(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
-        given = options.get("api_key") or key_of(self._key)
+        given = _key(options.get("api_key")) or key_of(self._key)
         key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
         call = Call(
             plan,
@@ -95,6 +103,13 @@ class Base:
             ),
         )
         return call, key
+
+
+def _key(given: Any) -> str | None:
+    """The key that a caller gives. Raises `TypeError` without showing it."""
+    if given is not None and not isinstance(given, str):
+        raise checks.wrong_type("api_key", given, "a string or None")
+    return given
 
 
 class Driven:
@@ -170,6 +185,19 @@ class Driven:
     def _over(self) -> None:
         if self._watch is not None:
             self._watch.over(self.finished)
+
+
+def sends(transport: Any, handle: str) -> bool:
+    """Whether a transport is one of httpx's; False for one that has `send`. Raises `TypeError` for anything else."""
+    try:
+        theirs, ours = hasattr(transport, handle), callable(getattr(transport, "send", None))
+    except Exception as error:
+        raise checks.unreadable("transport", error) from error
+    if isinstance(transport, type) or not (theirs or ours):
+        raise checks.wrong_type(
+            "transport", transport, f"an object with `send` (cnllm.transport) or `{handle}` (httpx)"
+        )
+    return theirs
 
 
 def check(by: str | None) -> None:

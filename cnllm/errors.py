@@ -70,8 +70,8 @@ class RegistryError(CnllmError):
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
-        place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
-        super().__init__(place + message, hint=hint)
+        place = f"{file}:{line}: " if file is not None and line is not None else f"{file}: " if file is not None else ""
+        super().__init__(f"{place}{message}", hint=hint)
         self.file = file
         self.line = line
 
@@ -120,8 +120,9 @@ class ReplyTooLarge(StreamCut):
 
     def __init__(self, *, limit: str, most: int, reply: Reply | None = None) -> None:
         what = "an event of the reply" if limit == "max_event_bytes" else "the reply"
+        count = f"{most:,}" if type(most) is int else "so many"
         super().__init__(
-            f"{what} has more than {most:,} bytes ({limit}); it was read no further",
+            f"{what} has more than {count} bytes ({limit}); it was read no further",
             hint=f"if so much is meant to come, give it more room: limits=cnllm.Limits({limit}=…)",
             reply=reply,
         )

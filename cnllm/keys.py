@@ -13,8 +13,9 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from cnllm import paths, private
+from cnllm import checks, paths, private
 from cnllm.errors import CnllmError
 
 __all__ = ["find", "names", "path", "set", "where"]
@@ -35,8 +36,10 @@ def find(names: Sequence[str]) -> str | None:
     The environment goes before the file: what is exported for one command wins over what is kept. An empty
     value is absent.
     """
+    if type(names) is not list:
+        names = checks.as_list("names", names, "a list of names of environment variables")
     for name in names:
-        if value := os.environ.get(name, "").strip():
+        if value := _environment("names: one of them", name):
             return value
     if not names:
         return None
@@ -49,7 +52,7 @@ def find(names: Sequence[str]) -> str | None:
 
 def where(name: str) -> str | None:
     """Where `find` would take this name from: "environment", "file", or None."""
-    if os.environ.get(name, "").strip():
+    if _environment("name", name):
         return "environment"
     return "file" if _read().get(name, "").strip() else None
 
@@ -64,18 +67,29 @@ def set(name: str, value: str) -> Path:
 
     Raises `ValueError` for a name that is no variable's or a value that no header can carry.
     """
+    checks.demand_text("name", name)
+    checks.demand_text("value", value)
     value = value.strip()
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not the name of an environment variable")
+        raise ValueError(f"name: {checks.brief(name)} is not the name of an environment variable")
     if not value:
-        raise ValueError("the key is empty")
+        raise ValueError("value: the key is empty")
     if not USABLE.fullmatch(value):
-        raise ValueError("the key holds a space, a control character or a letter outside ASCII")
+        raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
     target = Path(os.path.realpath(path()))  # a linked file is written where it lies
     private.folder(target.parent)
     with _locked(target.parent):
         _write(target, {**_read(), name: value})
     return path()
+
+
+def _environment(place: str, name: Any) -> str:
+    """What a variable holds, without white space; "" for one that is not set."""
+    checks.demand_text(place, name)
+    try:
+        return os.environ.get(name, "").strip()
+    except UnicodeError:  # no variable has half of a character in its name
+        return ""
 
 
 def _read() -> dict[str, str]:

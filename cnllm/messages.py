@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
+from cnllm import checks
 from cnllm.arguments import decode_arguments
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["as_messages", "from_dict", "to_dict"]
+__all__ = ["as_messages", "from_dict", "message_fault", "struct_fault", "to_dict"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _KNOWN = {
@@ -26,6 +27,8 @@ _KNOWN = {
 }
 _KNOWN |= {"refusal", "error"}
 _PLAIN = ("user", "assistant", "system")
+_PARTS = frozenset([Text, Reasoning, Media, ToolCall, ToolResult, Opaque])
+_EXPECTED = "a string, a cnllm.Message, a dict, or a list of these"
 
 
 def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
@@ -34,6 +37,8 @@ def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> lis
         return [Message("user", (Text(given),))]
     if isinstance(given, Message | Mapping):
         given = [given]
+    elif type(given) is not list:
+        given = checks.as_list("messages", given, _EXPECTED)
     out: list[Message] = []
     for index, item in enumerate(given):
         if type(item) is Message:
@@ -47,19 +52,23 @@ def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> lis
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(f"messages[{index}]: {error}") from error
         else:
-            raise TypeError(f"messages[{index}] is {type(item).__name__}; a string, Message or dict is meant")
+            raise checks.wrong_type(f"messages[{index}]", item, "a string, a cnllm.Message or a dict")
     return out
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:
     """See `Message.from_dict`."""
+    if type(data) is not dict:
+        data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
+    if type(role) is not str:
+        role = _role(role)
     if len(data) == 2 and role in _PLAIN and type(content := data.get("content")) is str and content:
         return Message(role, (Text(content),))  # most messages of most histories
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:
-        raise ValueError(f"role {role!r} is none of {', '.join(_ROLES)}")
+        raise ValueError(f"role {checks.brief(role)} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
@@ -67,18 +76,42 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     extra = None if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
     parts = _flat_parts(role, data)
     if data.get("parts") is not None:
-        parts = _edited(role, msgspec.convert(data["parts"], list[Part]), parts, data)
+        parts = _edited(role, _converted(data["parts"]), parts, data)
     return Message(role, tuple(parts), by, name, extra)
+
+
+def _role(given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"role {checks.brief(given)} is none of {', '.join(_ROLES)}")
+    return str.__str__(given)
 
 
 def to_dict(message: Message) -> dict[str, Any]:
     """See `Message.to_dict`."""
+    try:
+        return _to_dict(message)
+    except checks.FAILURES as error:
+        if (named := message_fault("", message)) is not None:
+            raise named from error
+        raise
+
+
+def _to_dict(message: Message) -> dict[str, Any]:
     out = _flat(message)
     if _flat_parts(message.role, out) != list(message.parts):
-        out["parts"] = msgspec.to_builtins(message.parts)
+        out["parts"] = msgspec.to_builtins(message.parts, enc_hook=_json_value)
     if message.name is not None:
         out["name"] = message.name
     return out
+
+
+def _json_value(value: Any) -> Any:
+    """A caller's subclass or look-alike of a type of JSON's as that type."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"JSON cannot hold {checks.kind_of(value)}")
 
 
 def _flat(message: Message) -> dict[str, Any]:
@@ -163,7 +196,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
                 _string(data, "tool_call_id"),
                 "".join(p.text for p in texts if type(p) is Text),
                 data.get("name"),
-                bool(data.get("error", False)),
+                data.get("error") is True or bool(_flag(data.get("error"))),
                 tuple(p for p in texts if type(p) is Media),
             )
         ]
@@ -186,7 +219,9 @@ def _parts_of(content: Any) -> list[Part]:
     if content is None:
         return []
     if isinstance(content, str):
-        return [Text(content)] if content else []
+        return [Text(str.__str__(content))] if content else []
+    if isinstance(content, tuple):
+        content = list(content)
     if not isinstance(content, list):
         raise TypeError(f"content is {type(content).__name__}; a string, None or a list of parts is meant")
     return [_part(item) for item in content]
@@ -195,21 +230,29 @@ def _parts_of(content: Any) -> list[Part]:
 def _part(item: Any) -> Part:
     if isinstance(item, str):
         return Text(item)
-    if not isinstance(item, Mapping):
-        raise TypeError(f"a content part is {type(item).__name__}, a dict is meant")
+    if type(item) is not dict:
+        item = checks.as_dict("content: a content part", item)
     kind = item.get("type")
+    if type(kind) is not str:
+        return Opaque(dict(item))
     if kind in ("text", "input_text", "output_text") and isinstance(item.get("text"), str):
         return Text(item["text"], None, {k: v for k, v in item.items() if k not in ("type", "text")} or None)
     if kind in ("image_url", "video_url"):
         inner = item.get(kind)
+        if type(inner) is not dict and isinstance(inner, Mapping):
+            inner = checks.as_dict(kind, inner)
         where = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
         if isinstance(where, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
             return _media(where, kind.removesuffix("_url"), extra or None)
     sound = item.get("input_audio")
+    if type(sound) is not dict and isinstance(sound, Mapping):
+        sound = checks.as_dict("input_audio", sound)
     if kind == "input_audio" and isinstance(sound, Mapping) and isinstance(sound.get("data"), str):
         extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
-        return Media(f"audio/{sound.get('format', 'wav')}", sound["data"], None, None, extra or None)
+        return Media(
+            f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
+        )
     return Opaque(dict(item))
 
 
@@ -223,12 +266,19 @@ def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
 def _call(data: Any, index: int) -> ToolCall:
     if type(data) is not dict and not isinstance(data, Mapping):
         raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is meant")
+    if type(data) is not dict:
+        data = checks.as_dict(f"tool_calls[{index}]", data)
     function = data.get("function", data)
+    if type(function) is not dict and isinstance(function, Mapping):
+        function = checks.as_dict(f"tool_calls[{index}].function", function)
     if not (type(function) is dict or isinstance(function, Mapping)) or type(function.get("name")) is not str:
         raise ValueError(f"tool_calls[{index}] has no function name")
     arguments = function.get("arguments")
     if type(arguments) is not str and isinstance(arguments, Mapping):
-        return ToolCall(_string(data, "id"), function["name"], dict(arguments), "")
+        table = checks.as_dict(f"tool_calls[{index}].function.arguments", arguments)
+        return ToolCall(_string(data, "id"), function["name"], table, "")
+    if arguments is not None and not isinstance(arguments, str):
+        checks.checked(f"tool_calls[{index}].function.arguments", arguments)
     raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
     decoded, problem = decode_arguments(raw)
     return ToolCall(_string(data, "id"), function["name"], decoded, raw, "wire", problem)
@@ -236,7 +286,75 @@ def _call(data: Any, index: int) -> ToolCall:
 
 def _string(data: Mapping[str, Any], key: str) -> str:
     value = data.get(key)
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return value if isinstance(value, str) else "" if value is None else checks.as_text(key, value)
+
+
+def _flag(value: Any) -> bool:
+    """Whether `error` marks a failure, as Python reads any value."""
+    try:
+        return bool(value)
+    except Exception as error:
+        raise checks.unreadable("error", error) from error
+
+
+def _converted(parts: Any) -> list[Part]:
+    """The key `parts` as parts. Raises `ValueError` naming the place."""
+    try:
+        return msgspec.convert(parts, list[Part])
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+        raise ValueError(f"parts{place.rstrip('`')}: {said.lower()}") from None
+    except Exception as error:  # a caller's object that raises while it is read, or one that holds itself
+        raise checks.unreadable("parts", error) from error
+
+
+def message_fault(place: str, message: Message) -> Exception | None:
+    """Return what is wrong with a message that cannot be written; None for one that can. `place` ends with a dot."""
+    for name in ("role", "by", "name"):
+        value = getattr(message, name)
+        if not isinstance(value, str) and (value is not None or name == "role"):
+            return checks.wrong_type(f"{place}{name}", value, "a string")
+    for index, part in enumerate(message.parts):
+        if type(part) not in _PARTS:
+            return checks.wrong_type(
+                f"{place}parts[{index}]", part, "a Text, Media, ToolCall or another part of cnllm's"
+            )
+        if (found := struct_fault(f"{place}parts[{index}]", part)) is not None:
+            return found
+    return _json_fault(f"{place}extra", message.extra)
+
+
+def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
+    """Return the error for a field of another type, or one that JSON cannot hold; None where all is well."""
+    config = value.__struct_config__
+    tag: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
+    fields = {name: getattr(value, name) for name in value.__struct_fields__}
+    try:
+        msgspec.convert({**fields, **tag}, type(value))
+    except msgspec.ValidationError as error:
+        said, _, where = str(error).partition(" - at `$")
+        return TypeError(f"{place}{where.rstrip('`')}: {said[:1].lower()}{said[1:]}")
+    except Exception as error:  # noqa: BLE001  a caller's object that raises while it is read
+        return checks.unreadable(place, error)
+    for name, inner in fields.items():
+        if isinstance(inner, msgspec.Struct):
+            found = struct_fault(f"{place}.{name}", inner)
+        elif name == "media":
+            faults = (struct_fault(f"{place}.media[{at}]", one) for at, one in enumerate(inner))
+            found = next(filter(None, faults), None)
+        else:
+            found = _json_fault(f"{place}.{name}", inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _json_fault(place: str, value: Any) -> Exception | None:
+    try:
+        checks.checked(place, value)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
 
 
 def _edited(role: str, kept: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:

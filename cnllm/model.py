@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.flags import Flags
 from cnllm.types import Note
 
@@ -111,6 +112,8 @@ class Model:
         """Did this endpoint, with a model of this family, write a turn by "provider/id"? One without `by` counts."""
         if by is None:
             return True
+        if type(by) is not str:
+            checks.demand_text("by", by)
         provider, _, id = by.partition("/")
         if provider != self.provider:
             return False
@@ -118,6 +121,8 @@ class Model:
 
     def under(self, mode: frozenset[str]) -> Flags:
         """The flags in a mode (see `conditions`): each `when` table whose atoms all hold is laid over `flags`."""
+        if type(mode) is not frozenset:
+            mode = _mode(mode)
         found = self._modes.get(mode)
         if found is None:
             found = self._modes[mode] = self._under(mode)
@@ -125,11 +130,13 @@ class Model:
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """ "providers.toml:97", the line that set a flag (dotted) in a mode; "" when none did."""
-        return self._where(flag, mode)
+        checks.demand_text("flag", flag)
+        return self._where(flag, _mode(mode))
 
     def layer(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """ "providers.zai", the layer that set a flag (dotted) in a mode; "" when none did. Looks no line up."""
-        return self._layer(flag, mode)
+        checks.demand_text("flag", flag)
+        return self._layer(flag, _mode(mode))
 
     def explain(self) -> list[Fact]:
         """Every effective flag with its layer, line and source, those under a `when` too."""
@@ -137,6 +144,16 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {self.name} over {self.protocol}>"
+
+
+def _mode(given: Iterable[str]) -> frozenset[str]:
+    """The atoms of a mode. Raises `TypeError` for what holds others than words."""
+    if not isinstance(given, frozenset | set):
+        raise checks.wrong_type("mode", given, "a frozenset of conditions (cnllm.model.ATOMS)")
+    for atom in given:
+        if not isinstance(atom, str):
+            raise checks.wrong_type("a condition in mode", atom, "a string")
+    return frozenset(given)
 
 
 def modes() -> Iterable[frozenset[str]]:

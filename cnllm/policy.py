@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from cnllm import checks
 
 __all__ = ["Limits", "Retry", "Timeouts"]
 
@@ -24,6 +28,10 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     idle: float | None = 300.0
     progress: float | None = 600.0
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            force_setattr(self, name, checks.seconds(name, getattr(self, name)))
+
     @staticmethod
     def of(given: float | Timeouts | None) -> Timeouts:
         """A number stands for all four, though connecting never waits longer than usual."""
@@ -31,7 +39,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
             return Timeouts()
         if isinstance(given, Timeouts):
             return given
-        seconds = float(given)
+        seconds = checks.seconds("timeout", given)
+        if seconds is None:
+            return Timeouts(first_byte=None, idle=None, progress=None)
         return Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds, progress=seconds)
 
 
@@ -45,6 +55,10 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     max_reply_bytes: int | None = 128 * _MIB
     max_event_bytes: int | None = 64 * _MIB
+
+    def __post_init__(self) -> None:
+        checks.number("max_reply_bytes", self.max_reply_bytes, 1, none=True)
+        checks.number("max_event_bytes", self.max_event_bytes, 1, none=True)
 
     @property
     def reply(self) -> int:
@@ -60,7 +74,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     def of(given: Limits | None) -> Limits:
         """The limits given, or the usual ones. Raises `TypeError` for anything else."""
         if given is not None and not isinstance(given, Limits):
-            raise TypeError(f"limits={given!r}; it is a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
+            raise checks.wrong_type("limits", given, "a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
         return given or Limits()
 
 
@@ -73,3 +87,11 @@ class Retry(Struct, frozen=True, kw_only=True):
     attempts: int = 3
     base: float = 0.5
     cap: float = 60.0
+
+    def __post_init__(self) -> None:
+        checks.number("attempts", self.attempts, 1)
+        for name in ("base", "cap"):
+            value: Any = checks.seconds(name, getattr(self, name), zero=True)
+            force_setattr(self, name, float("inf") if value is None and name == "cap" else value)
+            if getattr(self, name) is None:
+                raise checks.wrong_value(name, float("inf"), "a finite number of seconds from 0")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.engine.chain import total_cost, total_usage
 from cnllm.engine.loop import Loop
 from cnllm.engine.plan import Plan
@@ -39,9 +40,15 @@ class Rules(Struct, frozen=True):
     def __post_init__(self) -> None:
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < least):
-                raise ValueError(f"{name}={value!r}; a number from {least} is meant")
+            if type(value) is not int and (value is not None or name != "max_repeats"):
+                raise ValueError(f"{name}={checks.brief(value)}; a number from {least} is meant")
+            if value is not None and value < least:
+                raise ValueError(f"{name}={checks.brief(value)}; a number from {least} is meant")
         _seconds("tool_timeout", self.tool_timeout)
+        for name in ("on_step", "approve"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise checks.wrong_type(name, value, "a function of one argument, or None,")
         if self.by is not None:
             from cnllm.sentences import check_by
 
@@ -55,7 +62,9 @@ class Rules(Struct, frozen=True):
 def _seconds(name: str, value: Any) -> None:
     """Raises `ValueError` for what is no time that can be waited for."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise ValueError(f"{name}={value!r}; a number of seconds above 0 is meant")
+        raise ValueError(f"{name}={checks.brief(value)}; a number of seconds above 0 is meant")
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError(f"{name} is a number of many digits; a number of seconds that a clock can count is expected")
 
 
 class Toolbox:
@@ -113,6 +122,11 @@ class Told:
     """What a run tells, at any time."""
 
     def __init__(self, loop: Loop, rules: Rules, toolbox: Toolbox, opened: Callable[[Ask], Any]) -> None:
+        checks.demand("loop", loop, Loop, "what Client.run_stream passes")
+        checks.demand("rules", rules, Rules, "what Client.run_stream passes")
+        checks.demand("toolbox", toolbox, Toolbox, "what Client.run_stream passes")
+        if not callable(opened):
+            raise checks.wrong_type("opened", opened, "what Client.run_stream passes")
         self._loop = loop
         self._rules = rules
         self._toolbox = toolbox
@@ -195,11 +209,13 @@ def prepared(
     stream: bool,
 ) -> tuple[Loop, Rules, Toolbox, Callable[[Ask], Any]]:
     """A loop that has not begun. What is wrong with the options, the messages or the tools is raised here."""
-    offered = as_tools(tools or [])
+    offered = as_tools([] if tools is None else tools)
     toolbox = Toolbox(offered, rules.approve is not None)
     said = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
     if offered:
         said["tools"] = offered
+    if not (isinstance(model, str) or type(model) is Model):
+        checks.demand("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
         as_messages(messages),
         meant=toolbox.meant,
@@ -210,7 +226,7 @@ def prepared(
         max_repeats=rules.max_repeats,
         approves=rules.approve is not None,
         forced=_forced(said.get("tool_choice")),
-        again=said["if_cut"] == "again-whole",
+        again=isinstance(said["if_cut"], str) and str.__str__(said["if_cut"]) == "again-whole",
     )
     free = {k: v for k, v in said.items() if k != "tool_choice"}
     first = opened(model, loop.messages, stream, said)
@@ -228,9 +244,14 @@ def prepared(
 def _forced(choice: Any) -> str | None:
     """A choice of tools that would make the model call for ever."""
     if isinstance(choice, Mapping):
+        choice = checks.as_dict("tool_choice", choice)
         function = choice.get("function")
+        if isinstance(function, Mapping):
+            function = checks.as_dict("tool_choice", function)
         choice = choice.get("name") or (function.get("name") if isinstance(function, Mapping) else choice.get("type"))
-    return None if choice in (None, "auto", "none") else str(choice)
+    if choice is not None and not isinstance(choice, str):
+        return None  # the request refuses it
+    return None if choice in (None, "auto", "none") else str.__str__(choice)
 
 
 def ended_early(run: Told) -> LoopStopped:

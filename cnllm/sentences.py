@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Generator
 from typing import Literal
 
+from cnllm import checks
 from cnllm.errors import CnllmError
 from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart
 
@@ -52,6 +53,9 @@ class Sentences:
 
     def feed(self, text: str) -> list[str]:
         """More text: the sentences that it completes."""
+        if type(text) is not str:
+            checks.demand_text("text", text)
+            text = str.__str__(text)
         for run in _RUNS.findall(text):
             self._run(run)
         out, self._out = self._out, []
@@ -253,8 +257,8 @@ def _chinese(char: str) -> bool:
 
 def check_by(by: str) -> None:
     """Raises `ValueError` for a way of delivering text that there is not."""
-    if by != "sentence":
-        raise ValueError(f"by={by!r}; it is 'sentence', or left out")
+    if not isinstance(by, str) or str.__str__(by) != "sentence":
+        raise checks.wrong_value("by", by, "'sentence', or nothing,")
 
 
 class BySentence:
@@ -286,6 +290,7 @@ class BySentence:
 
 def by_sentence(events: Generator[Event]) -> Generator[Event]:
     """A stream's events by sentence. What is held when the stream fails is delivered before its error."""
+    checks.demand("events", events, Generator, "the generator of a stream's events")
     whole = BySentence()
     try:
         for event in events:
@@ -299,6 +304,7 @@ def by_sentence(events: Generator[Event]) -> Generator[Event]:
 
 async def by_sentence_async(events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
     """`by_sentence` for an async stream."""
+    checks.demand("events", events, AsyncGenerator, "the async generator of a stream's events")
     whole = BySentence()
     try:
         async for event in events:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.client import Client, Stream
 from cnllm.engine.parser import sorted_out
 from cnllm.engine.plan import build_request
@@ -50,9 +51,17 @@ def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
 
     `options` are those of a call; with `tools`, arguments that were encoded twice are told by the tools' schemas.
     """
-    found = Registry.load().resolve(model) if isinstance(model, str) else model
+    found = _model(model)
     plan = build_request(found, messages, **options)
     return Fitted(plan.turns, plan.notes)
+
+
+def _model(given: str | Model) -> Model:
+    """The model, by its name or itself."""
+    if isinstance(given, str):
+        return Registry.load().resolve(given)
+    checks.demand("model", given, Model, "a name or a cnllm.Model")
+    return given
 
 
 class Sanitized(Struct, frozen=True):
@@ -69,6 +78,7 @@ def sanitize(model: str | Model, text: str, tools: Sequence[Any] | None = None) 
 
     Calls are recovered among `tools`, the functions that were offered; without any, their markup is taken out.
     """
-    found = Registry.load().resolve(model) if isinstance(model, str) else model
+    found = _model(model)
+    checks.demand_text("text", text)
     reply = sorted_out(found, text, tools)
     return Sanitized(reply.text, reply.reasoning, reply.tool_calls, reply.notes)

@@ -129,6 +129,19 @@ _RESERVED = frozenset(
 Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 
+def _parts(given: Any) -> tuple[Part, ...]:
+    from cnllm import checks
+
+    return tuple(checks.as_list("parts", given, "a list of cnllm's parts (Text, Media, ToolCall, …)"))
+
+
+def _role(given: Any) -> str:
+    from cnllm import checks
+
+    checks.demand("role", given, str, "a string (system, developer, user, assistant or tool)")
+    return str.__str__(given)
+
+
 class Message(Struct, frozen=True, omit_defaults=True):
     """One turn. `parts` are ordered and authoritative; `by` is the "provider/model" that wrote it.
 
@@ -144,12 +157,18 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if type(self.parts) is not tuple:
-            msgspec.structs.force_setattr(self, "parts", tuple(self.parts))
+            msgspec.structs.force_setattr(self, "parts", _parts(self.parts))
         if self.extra is not None:
+            if type(self.extra) is not dict:
+                from cnllm import checks
+
+                msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
             if not _RESERVED.isdisjoint(self.extra):
                 raise ValueError(f"extra holds {', '.join(_RESERVED & self.extra.keys())}, which a message says itself")
             if not self.extra:
                 msgspec.structs.force_setattr(self, "extra", None)
+        if type(self.role) is not str:
+            msgspec.structs.force_setattr(self, "role", _role(self.role))
         if self.name is not None and self.role == "tool":  # a result has its tool's name itself
             msgspec.structs.force_setattr(self, "name", None)
 

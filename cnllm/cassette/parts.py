@@ -6,7 +6,9 @@ import base64
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
-__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json"]
+from cnllm import checks
+
+__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json", "demand_plan"]
 
 Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
@@ -24,6 +26,16 @@ class Request(Protocol):
     def headers(self) -> dict[str, str]: ...
     @property
     def body(self) -> Any: ...
+
+
+def demand_plan(plan: Any) -> None:
+    """Raise `TypeError` for what is no request."""
+    try:
+        sound = isinstance(plan.method, str) and isinstance(plan.url, str) and isinstance(plan.headers, dict)
+    except Exception:  # noqa: BLE001  whatever it raises, it is no request
+        sound = False
+    if not sound:
+        raise checks.wrong_type("plan", plan, "a request (a cnllm.Plan)")
 
 
 def as_json(chunk: bytes) -> str | dict[str, str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from cnllm import redact
+from cnllm import checks, redact
 from cnllm.cassette.hide import hidden
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, demand_plan
 from cnllm.errors import CnllmError
 
 __all__ = ["AsyncRecorder", "Recorder"]
@@ -95,6 +95,7 @@ class _Tape:
         return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
+        demand_plan(plan)
         carried = redact.carried(plan.url, plan.headers)
         secrets = tuple(dict.fromkeys((*self.secrets, *carried)))
         request = {
@@ -107,6 +108,12 @@ class _Tape:
 
 
 def _tape(place: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
+    if not callable(place):
+        checks.demand_path("path", place)
+    if not callable(secrets):
+        secrets = checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,")
+        for secret in secrets:
+            checks.demand("secrets: one of them", secret, str, "a string")
     return _Tape(place if callable(place) else _File(place).write, secrets)
 
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cnllm import errors, redact
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes
+from cnllm import checks, errors, redact
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes, demand_plan
 from cnllm.errors import CnllmError, TransportError
 
 __all__ = ["AsyncPlayer", "Player"]
@@ -50,13 +50,17 @@ class _Shelf:
     """The exchanges of a cassette, and which of them answered already."""
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str]) -> None:
+        checks.demand_path("path", path)
         self._path = Path(path)
-        self._secrets = tuple(secrets)
+        self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
+        for secret in self._secrets:
+            checks.demand("secrets: one of them", secret, str, "a string")
         self._left = list(self._load())
         self._all = len(self._left)
 
     def take(self, plan: Request) -> Json:
         """The first exchange left whose method, URL path and body are those of the plan."""
+        demand_plan(plan)
         secrets = (*self._secrets, *redact.carried(plan.url, plan.headers))
         asked = (
             plan.method,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
@@ -11,28 +12,73 @@ from cnllm.engine.options import Asked
 from cnllm.flags import Flags
 from cnllm.model import Model
 
-__all__ = ["basic", "headers", "unfit_id", "url"]
+__all__ = ["address_ok", "basic", "headers", "unfit_id", "url"]
 
 
 def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
     """The address, and the name and password that stood in it, which are no part of what is shown."""
     if not flags.base_url:
         ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
-    if not _address_ok(flags.base_url or ""):
+    if not address_ok(flags.base_url or ""):
         ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
     path = (flags.stream_path if stream else None) or flags.path or ""
     if "{model}" in path and (why := unfit_id(model.id)) is not None:
         ledger.refuse("bad-model-id", "path", ascii(model.id), why)
+    if path and not _fits(flags.base_url or "", path):
+        ledger.refuse("bad-base-url", "path", path, "it would change the host or port of the address: begin it with /")
     return _address(flags.base_url or "", path, model.id)
 
 
 @lru_cache(maxsize=256)
-def _address_ok(base: str) -> bool:
+def _fits(base: str, path: str) -> bool:
+    return path.startswith("/") or _at_home(base, _address(base, path, "m")[0])
+
+
+@lru_cache(maxsize=256)
+def address_ok(base: str) -> bool:
+    """Whether an address is one of HTTP's, with a host that a name server or a socket takes."""
+    if _UNFIT.search(base):
+        return False
     try:
         parts = urlsplit(base)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host, port = parts.hostname, parts.port
     except ValueError:  # a port that is no number, a bracket left open
         return False
+    return parts.scheme in ("http", "https") and bool(host) and port != 0 and _host_ok(host or "")
+
+
+def _host_ok(host: str) -> bool:
+    if _PLAIN_HOST.fullmatch(host) and "xn--" not in host:
+        return True
+    if ":" in host:
+        import ipaddress
+
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            return False
+        return True
+    import idna
+
+    try:
+        labels = idna.encode(host).decode()
+        idna.decode(labels)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _at_home(base: str, whole: str) -> bool:
+    """Whether an address still has the host and port of its base once a path stands behind it."""
+    try:
+        was, now = urlsplit(base), urlsplit(whole)
+        return (was.scheme, was.hostname, was.port) == (now.scheme, now.hostname, now.port)
+    except ValueError:
+        return False
+
+
+_UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 
 
 @lru_cache(maxsize=256)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.flags import LEVELS
 from cnllm.tools.values import as_tool
 from cnllm.wires.paths import blend
 
-__all__ = ["Asked", "Function", "OnUnsupported", "asked_for"]
+__all__ = ["Asked", "Function", "OnUnsupported", "asked_for", "option_fault"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
@@ -74,7 +77,7 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
                 given[name] = _over(call[name], _mapping(given[name], name))
         given = {**defaults, **given}
         fields["defaults"] = frozenset(defaults)
-    fields["params"] = {name: _listed(given[name]) for name in _PARAMS if name in given}
+    fields["params"] = {name: _param(name, given[name]) for name in _PARAMS if name in given}
     for name, value in given.items():
         if name in _READERS:
             fields[name] = _READERS[name](value)
@@ -104,47 +107,79 @@ def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _listed(value: Any) -> Any:
-    return list(value) if type(value) is tuple else value
+def _param(name: str, value: Any) -> Any:
+    """A parameter as JSON has it. Raises what names it for a value that JSON cannot hold, and for NaN."""
+    kind = type(value)
+    if kind is str or kind is bool:
+        return value
+    if kind is float:
+        if value - value != 0:  # NaN and infinity
+            raise checks.wrong_value(name, value, "a finite number")
+        return value
+    if kind is int:
+        if value.bit_length() > 64:
+            raise checks.wrong_value(name, value, "a number of at most 64 bits")
+        return value
+    if isinstance(value, numbers.Real | Decimal):
+        try:
+            return _param(name, float(value))
+        except (OverflowError, ValueError) as error:
+            raise checks.wrong_type(name, value, "a number") from error
+    if isinstance(value, str):
+        return str.__str__(value)
+    if kind is tuple:
+        value = list(value)
+    checks.checked(name, value)
+    return value
 
 
 def _reasoning(value: Any) -> str | int:
-    if (type(value) is int and value >= 0) or value in ("off", "on", *LEVELS):
-        return value  # type: ignore[no-any-return]
+    if type(value) is int and 0 <= value < 2**63:
+        return value
     if value is True or value is False:
         return "on" if value else "off"
-    if value == "none":
-        return "off"
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value)
-    raise ValueError(f"reasoning={value!r}; it is one of off, on, {', '.join(LEVELS)}, or a number of tokens")
+    if isinstance(value, str):
+        word = str.__str__(value)
+        if word in ("off", "on", *LEVELS):
+            return word
+        if word == "none":
+            return "off"
+        if word.isascii() and word.isdigit() and len(word) < 19:
+            return int(word)
+    raise checks.wrong_value("reasoning", value, f"one of off, on, {', '.join(LEVELS)}, or a number of tokens")
 
 
 def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
     """Strings, OpenAI's and Anthropic's objects."""
+    given = value
     if isinstance(value, Mapping):
+        value = checks.as_dict("tool_choice", value)
         kind = value.get("type")
         function = value.get("function")
+        if isinstance(function, Mapping):
+            function = checks.as_dict("tool_choice", function)
         name = function.get("name") if isinstance(function, Mapping) else value.get("name")
         if isinstance(name, str) and name:
             return "named", name
         value = kind
-    match value:
+    match str.__str__(value) if isinstance(value, str) else None:
         case "auto":
             return "auto", None
         case "none":
             return "none", None
         case "required" | "any":
             return "required", None
-        case str():
-            return "named", value
+        case str() as name if name:
+            return "named", name
         case _:
-            raise ValueError(f"tool_choice={value!r}; it is auto, none, required, or a tool's name")
+            raise checks.wrong_value("tool_choice", given, "auto, none, required, or a tool's name")
 
 
 def _tools(value: Any) -> tuple[Function, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"tools is {type(value).__name__}, a list is meant")
+    if type(value) is not list:
+        value = checks.as_list("tools", value, "a list")
     return tuple(_tool(tool, index) for index, tool in enumerate(value))
 
 
@@ -158,39 +193,93 @@ def _tool(tool: Any, index: int) -> Function:
 def _corrections(value: Any) -> int:
     if type(value) is int and value >= 0:
         return value
-    raise ValueError(f"corrections={value!r}; it is how often an invalid answer is sent back, 0 or more")
+    raise checks.wrong_value("corrections", value, "how often an invalid answer is sent back, 0 or more,")
 
 
 def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
     """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name, model)."""
-    maker = getattr(value, "model_json_schema", None)
+    maker = getattr(value, "model_json_schema", None) if isinstance(value, type) else None
     if callable(maker):
-        return dict(maker()), _name(getattr(value, "__name__", None)), value
+        try:
+            return dict(maker()), _name(getattr(value, "__name__", None)), value
+        except Exception as error:  # what a field of the caller's class raises that has no JSON Schema
+            raise TypeError(f"schema is {checks.kind_of(value)}, which has no JSON Schema: {error}") from error
     if isinstance(value, Mapping):
+        value = checks.as_dict("schema", value)
         inner = value.get("json_schema", value)
-        if isinstance(inner, Mapping) and isinstance(inner.get("schema"), Mapping):
-            return dict(inner["schema"]), _name(inner.get("name")), None
-        return dict(value), _name(value.get("title")), None
+        if isinstance(inner, Mapping):
+            inner = checks.as_dict("schema", inner)
+            if isinstance(inner.get("schema"), Mapping):
+                return checks.as_dict("schema", inner["schema"]), _name(inner.get("name")), None
+        return value, _name(value.get("title")), None
     raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is meant")
 
 
 def _name(title: Any) -> str:
     """Names of schemas may hold letters, digits, - and _ only."""
-    cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in str(title or ""))
+    said = str.__str__(title) if isinstance(title, str) else ""
+    cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in said)
     return cleaned.strip("_")[:64] or "answer"
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} is {type(value).__name__}, a dict is meant")
-    return dict(value)
+    return dict(value) if type(value) is dict else checks.as_dict(name, value)
+
+
+def _body(value: Any) -> dict[str, Any]:
+    table = _mapping(value, "extra_body")
+    checks.checked("extra_body", table)
+    return table
+
+
+def _headers(value: Any) -> dict[str, str]:
+    said = _mapping(value, "extra_headers").items()
+    return {_header("a name in extra_headers", k): _header(f"extra_headers[{checks.brief(k)}]", v) for k, v in said}
+
+
+def _header(place: str, value: Any) -> str:
+    if isinstance(value, bytes):
+        raise checks.wrong_type(place, value, "a string")
+    return str.__str__(value) if isinstance(value, str) else checks.as_text(place, value)
+
+
+def _flag(name: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, bool | int | str):
+            raise checks.wrong_type(name, value, "True or False")
+        return value
+
+    return read
+
+
+def option_fault(options: Mapping[str, Any]) -> Exception | None:
+    """Return which option holds what JSON cannot; None where none does."""
+    for name, value in options.items():
+        try:
+            if name == "tools":
+                for tool in _tools(value):
+                    checks.checked(f"tools ({checks.brief(tool.name)})", struct_values(tool))
+            elif name == "schema":
+                checks.checked(name, None if value is None else _schema(value)[0])
+            elif name not in _TRANSPORT:
+                checks.checked(name, value)
+        except (TypeError, ValueError) as error:
+            return error
+    return None
+
+
+def struct_values(value: Struct) -> dict[str, Any]:
+    """The fields of a value."""
+    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def _one_of(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        if value not in words:
-            raise ValueError(f"{name}={value!r}; it is one of {', '.join(words)}")
-        return value
+        if not isinstance(value, str) or str.__str__(value) not in words:
+            raise checks.wrong_value(name, value, f"one of {', '.join(words)}")
+        return str.__str__(value)
 
     return read
 
@@ -198,10 +287,10 @@ def _one_of(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "reasoning": _reasoning,
     "tools": _tools,
-    "parallel_tool_calls": lambda value: value,
+    "parallel_tool_calls": _flag("parallel_tool_calls"),
     "corrections": _corrections,
-    "extra_body": lambda value: _mapping(value, "extra_body"),
-    "extra_headers": lambda value: {str(k): str(v) for k, v in _mapping(value, "extra_headers").items()},
+    "extra_body": _body,
+    "extra_headers": _headers,
     "on_unsupported": _one_of("on_unsupported", get_args(OnUnsupported)),
     "if_cut": _one_of("if_cut", get_args(IfCut)),
     "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),

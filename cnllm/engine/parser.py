@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cnllm import checks
 from cnllm.engine import faults
 from cnllm.engine.answering import Answering
 from cnllm.engine.decode import Unreadable, lenient
@@ -84,7 +85,15 @@ class StreamParser:
         keep_raw: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        self._limits = limits = limits or (plan.limits if plan is not None else Limits())
+        if type(model) is not Model:
+            checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
+        if plan is not None:
+            _demand_plan(plan)
+        if type(status) is not int:
+            checks.demand("status", status, int, "the status of an HTTP response (a number)")
+        self._limits = limits = (
+            Limits.of(limits) if limits is not None else plan.limits if plan is not None else Limits()
+        )
         self._room = limits.reply  # bytes that may come
         self._over: str | None = None  # the limit that was reached
         flags = plan.flags if plan is not None else model.flags
@@ -92,7 +101,7 @@ class StreamParser:
         spoken = wire(model.protocol)
         self._plan = plan
         self._status = status
-        self._headers = {k.lower(): v for k, v in (headers or {}).items()}
+        self._headers = _lower(headers) if headers is not None else {}
         self._fold = Fold(
             model,
             flags,
@@ -109,6 +118,8 @@ class StreamParser:
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
         self._read = spoken.chunk
+        if type(keep_raw) is not bool:
+            checks.demand("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
         self._done = False
         self._damaged = False
@@ -137,7 +148,9 @@ class StreamParser:
         return self._done
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes cause. Never raises; after the end, bytes are ignored."""
+        """The events that these bytes cause. Never raises for bytes; after the end, they are ignored."""
+        if type(chunk) is not bytes:
+            chunk = _bytes("chunk", chunk)
         self._room = room = self._room - len(chunk)
         if room < 0:
             return self._feed_last(chunk)
@@ -402,7 +415,7 @@ def parse_response(
 ) -> Reply:
     """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut)."""
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
-    parser.feed(content)
+    parser.feed(content if type(content) is bytes else _bytes("content", content))
     return parser.close()
 
 
@@ -413,6 +426,31 @@ def sorted_out(model: Model, text: str, tools: Sequence[Any] | None = None) -> R
     fold.text(text)
     fold.end(proven=True)
     return fold.reply([])
+
+
+def _bytes(name: str, value: Any) -> bytes:
+    checks.demand(name, value, (bytes, bytearray, memoryview), "bytes")
+    return bytes(value)
+
+
+def _demand_plan(plan: Any) -> None:
+    from cnllm.engine.plan import Plan
+
+    checks.demand("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with names in lower case. Raises `TypeError` for names and values that are no strings."""
+    if type(headers) is not dict:
+        headers = checks.as_dict("headers", headers)
+    try:
+        return {k.lower(): v for k, v in headers.items() if isinstance(v, str) or _refused(k, v)}
+    except AttributeError:
+        raise TypeError("headers has a name that is no string; strings are expected") from None
+
+
+def _refused(name: Any, value: Any) -> bool:
+    raise checks.wrong_type(f"headers[{checks.brief(name)}]", value, "a string")
 
 
 def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> TextCalls | None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.engine import choices, head, history, media, params, prompted, replay, structured, thinking
 from cnllm.engine.call_rules import CallRules, call_rules
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
-from cnllm.engine.options import Asked, Function, TextCalls, asked_for
+from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
 from cnllm.engine.structured import Answer
 from cnllm.flags import Flags, Patch
 from cnllm.flags import Reasoning as ReasoningFlags
-from cnllm.messages import as_messages
+from cnllm.messages import as_messages, message_fault
 from cnllm.model import Model, conditions
 from cnllm.policy import Limits, Timeouts
 from cnllm.types import Message, Note, Reasoning
@@ -92,13 +93,27 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the endpoint cannot
     take and the caller does not want adjusted.
     """
+    if type(model) is not Model:
+        checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
     asked = asked_for(options, call)
     if stream is None:
         stream = bool(call.get("stream"))
+    elif type(stream) is not bool:
+        checks.demand("stream", stream, int, "True, False or None")
+        stream = bool(stream)
     turns = as_messages(messages)
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
+    try:
+        return _built(model, turns, stream, asked, options)
+    except checks.FAILURES as error:
+        if (named := _fault(turns, options)) is not None:
+            raise named from error
+        raise
+
+
+def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, options: dict[str, Any]) -> Plan:
     pictured = media.shown(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     given, wish = turns, asked
@@ -173,6 +188,9 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
         body = whole(body)
         content = _encode(body)
+    except TypeError:
+        body = _plain(body)
+        content = _encode(body)
     standing = flags.body.set if flags.body is not None else None
     rules = call_rules(wish, [*wish.tools, *tools], forced, _single(wish, parallel, flags, tools), standing or {})
     url, userinfo = head.url(model, flags, streams, ledger)
@@ -208,6 +226,25 @@ def _single(wish: Asked, parallel: bool | None, flags: Flags, tools: Sequence[Fu
     if wish.parallel_tool_calls is not False or not tools:
         return False
     return parallel is False or bool((flags.params or {}).get("parallel_tool_calls"))
+
+
+def _plain(value: Any) -> Any:
+    """A body of JSON's own types, where a caller gave a subclass or a look-alike of one."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _fault(turns: list[Message], options: dict[str, Any]) -> Exception | None:
+    """Return which message or option made a request fail; None where it is none of them."""
+    for index, turn in enumerate(turns):
+        if (found := message_fault(f"messages[{index}].", turn)) is not None:
+            return found
+    return option_fault(options)
 
 
 def _better(model: Model, mode: frozenset[str]) -> Model | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from cnllm import checks
+from cnllm.messages import struct_fault
 from cnllm.model import Model
-from cnllm.protocols import framed, speaks
+from cnllm.protocols import Spoken, framed, speaks
 from cnllm.types import Event, Message, Reply, Request, Seal
+
+_EVENTS = frozenset(get_args(Event))
 
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
@@ -20,12 +24,16 @@ def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origi
     that wrote the assistant's turns: what it wants back (signatures, encrypted reasoning) is sealed as its own and goes
     back to it alone; without one it goes nowhere. Raises `ValueError` naming the place that is not as it must be.
     """
+    body = checks.as_dict("body", body, "the body of a request (a dict)")
+    checks.demand_text("path", path)
+    if origin is not None:
+        checks.demand("origin", origin, Model, "a cnllm.Model or None")
     protocol_of, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
 
     def stamp(data: Any) -> Seal:
         return Seal(protocol_of, provider, id, data)
 
-    read = speaks(protocol).read_request(body, path.partition("?")[0], stamp)
+    read = _spoken(protocol).read_request(body, path.partition("?")[0], stamp)
     if origin is None:
         return read
     return msgspec.structs.replace(read, messages=[_by(message, origin.name) for message in read.messages])
@@ -37,19 +45,26 @@ def _by(message: Message, name: str) -> Message:
 
 def encode_reply(protocol: str, reply: Reply) -> dict[str, Any]:
     """A reply → the body of a whole answer in that protocol."""
-    return speaks(protocol).write_reply(reply)
+    spoken = _spoken(protocol)
+    checks.demand("reply", reply, Reply, "a cnllm.Reply")
+    return spoken.write_reply(reply)
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
     """A failure → the body of a refusal in that protocol."""
-    return speaks(protocol).write_error(status, message, code)
+    spoken = _spoken(protocol)
+    _demand_error(status, message, code)
+    return spoken.write_error(status, message, code)
 
 
 class StreamWriter:
     """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send."""
 
     def __init__(self, protocol: str, *, id: str = "", model: str = "") -> None:
-        self._writes = speaks(protocol).stream(id, model)
+        spoken = _spoken(protocol)
+        checks.demand_text("id", id)
+        checks.demand_text("model", model)
+        self._writes = spoken.stream(id, model)
 
     def begin(self) -> bytes:
         """What comes before the first event."""
@@ -57,11 +72,31 @@ class StreamWriter:
 
     def feed(self, event: Event) -> bytes:
         """One event. What has no place in the protocol (notes) is no bytes."""
-        return _framed(self._writes.event(event))
+        if type(event) not in _EVENTS:
+            raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
+        try:
+            return _framed(self._writes.event(event))
+        except checks.FAILURES as error:
+            if (named := struct_fault("event", event)) is not None:
+                raise named from error
+            raise
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """A failure after the stream began; nothing may follow."""
+        _demand_error(status, message, code)
         return _framed(self._writes.error(status, message, code))
+
+
+def _spoken(protocol: str) -> Spoken:
+    checks.demand_text("protocol", protocol)
+    return speaks(str.__str__(protocol))
+
+
+def _demand_error(status: int, message: str, code: str | None) -> None:
+    checks.demand("status", status, int, "the status of an HTTP response (a number)")
+    checks.demand_text("message", message)
+    if code is not None:
+        checks.demand("code", code, str, "a string or None")
 
 
 def _framed(frames: list[tuple[str | None, Any]]) -> bytes:

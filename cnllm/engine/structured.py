@@ -57,7 +57,7 @@ def planned(
     if asked.schema is None:
         return None
     if asked.schema_kind is None:
-        checked(asked.schema)
+        _demand_schema(asked.schema)
     method = "prompt" if beside is not None else _method(asked, flags, ledger)
     sent, wrapped = (asked.schema, False) if method == "prompt" else _rooted(asked.schema)
     answer = Answer(
@@ -78,6 +78,18 @@ def planned(
         did = f"the schema of an object that holds it as {WRAPPED!r}"
         ledger.note("schema-wrapped", "schema.methods", "the schema of what may be no object", did)
     return answer
+
+
+def _demand_schema(schema: dict[str, Any]) -> None:
+    """Raise `ValueError` for what is no JSON Schema."""
+    try:
+        checked(schema)
+    except UnicodeError as error:
+        raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
+    except TypeError as error:
+        raise TypeError(
+            "schema holds what is of no type of JSON's; dicts, lists, strings and numbers are expected"
+        ) from error
 
 
 def _method(asked: Asked, flags: Flags, ledger: Ledger) -> Literal["json_schema", "json_object", "tool", "prompt"]:

@@ -158,7 +158,8 @@ def parse(text: bytes, shown: str) -> dict[str, Any]:
         plain: dict[str, Any] = msgspec.to_builtins(data)
         msgspec.msgpack.encode(plain)
     except (OverflowError, RecursionError) as error:
-        raise RegistryError(f"cannot be kept: {error}", file=shown, hint="mend the file") from error
+        place = _line_of_value(data, source)
+        raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="mend the file") from error
     return plain
 
 
@@ -167,6 +168,20 @@ def _line_of(error: Exception, source: str) -> int:
 
     found = re.search(r"at line (\d+)", str(error))
     return int(found[1]) if found else source.count("\n") + 1
+
+
+def _line_of_value(data: Any, source: str) -> int | None:
+    """The line of the first number that is too large, or of the first value that is nested too deeply."""
+    todo: list[tuple[list[str], Any]] = [([], data)]
+    while todo:
+        path, value = todo.pop()
+        large = type(value) is int and not -(2**63) <= value < 2**64
+        if large or len(path) > 100:
+            keys = path if large else path[:3]
+            return next((n for size in range(len(keys), 0, -1) if (n := line_of(source, keys[:size]))), None)
+        inner = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+        todo += [([*path, str(key)], one) for key, one in inner]
+    return None
 
 
 def _entry(text: bytes, builtin: bool) -> str | None:

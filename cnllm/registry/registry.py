@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm import checks
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.flags import Flags
 from cnllm.model import Model
@@ -32,6 +33,9 @@ class Registry:
     def __init__(
         self, documents: list[Document], *, overlays: Sequence[Path] | None = None, watch: bool = False
     ) -> None:
+        documents = checks.as_list("documents", documents, "a list of registry files, as Registry.load reads them,")
+        for document in documents:
+            checks.demand("documents", document, Document, "a list of registry files, as Registry.load reads them,")
         self._overlays = overlays  # None: the user's, wherever they are by then
         self._watch = watch
         self._seen: tuple[tuple[str, int, int], ...] = ()
@@ -57,6 +61,8 @@ class Registry:
         it up. Raises `RegistryError` (file, line) when a file is missing, is not TOML, or says something no flag can
         say.
         """
+        for place in overlays:
+            checks.demand_path("overlays: a path", place)
         chosen = [Path(p) for p in overlays] if overlays else None
         registry = Registry([], overlays=chosen, watch=watch)
         registry.reload()
@@ -121,6 +127,7 @@ class Registry:
 
     def complete(self, prefix: str) -> list[str]:
         """Names and aliases that begin with `prefix`."""
+        checks.demand_text("prefix", prefix)
         return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
 
     def _names(self, section: str) -> dict[str, None]:
@@ -147,6 +154,8 @@ class Registry:
         `UnknownModel` with near names; an id its provider does not list is taken, with a note.
         """
         self._refresh()
+        if type(name) is not str or protocol is not None or base_url is not None:
+            name, protocol, base_url = _text("name", name), _option("protocol", protocol), _option("base_url", base_url)
         key = (name, protocol, base_url)
         found = self._models.get(key)
         if found is None:
@@ -178,6 +187,10 @@ class Registry:
         table = merge.merged(own, self._merged(provider, family, wanted, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
+        for key in ("path", "stream_path"):
+            if (wrong := _path_fault(getattr(flags, key))) is not None:
+                layer = next(la for la in reversed(layers) if key in la.table)
+                raise self._error([*layer.path, key], f"{layer.name}.{key} {wrong}")
         listed = f"{provider}/{id}" in self._names("models")
 
         def under(mode: frozenset[str]) -> Flags:
@@ -487,6 +500,26 @@ class Registry:
             for env in said.get("keys", ()):
                 out.setdefault(env.upper(), set()).update(origins)
         return out
+
+
+def _path_fault(path: str | None) -> str | None:
+    """What is wrong with a path: put behind an address it must not change its host or port."""
+    if not path:
+        return None
+    if not path.startswith("/"):
+        return "must begin with /"
+    return None if path.isprintable() and not {" ", "\\"} & set(path) else "holds a character that no address can hold"
+
+
+def _text(name: str, value: Any) -> str:
+    checks.demand_text(name, value)
+    return str.__str__(value)
+
+
+def _option(name: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise checks.wrong_type(name, value, "a string or None")
+    return None if value is None else str.__str__(value)
 
 
 def _aim(table: dict[str, Any]) -> list[str] | None:

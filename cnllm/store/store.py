@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from cnllm import paths
+from cnllm import checks, paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import File
@@ -47,6 +47,8 @@ class Store:
 
         Raises `CnllmError` for a file of a newer version, and for one that cannot be used.
         """
+        if path is not None:
+            checks.demand_path("path", path)
         return cls(File(Path(path) if path is not None else place()))
 
     @property
@@ -68,6 +70,9 @@ class Store:
 
     def conversation(self, which: str | None = None) -> Conversation:
         """A conversation: by its id or what no other id begins with, the `"last"` that had a turn, or a new one."""
+        if which is not None:
+            _demand_text("which", which)
+            which = str.__str__(which)
         return Conversation(self._file, os.urandom(5).hex() if which is None else self._ident(which))
 
     def _ident(self, which: str) -> str:
@@ -89,11 +94,13 @@ class Store:
     # ── reading ──────────────────────────────────────────────────────────────
     def ids(self, begun: str = "") -> list[str]:
         """The ids that begin so, in the order of their first turns."""
+        _demand_text("begun", begun)
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
         return [as_text(row[0]) for row in self._file.rows(query, len(begun), begun)]
 
     def summaries(self, limit: int = -1) -> list[Summary]:
         """The conversations, the last one first."""
+        limit = _limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
         return [self._summary(row[0]) for row in self._file.rows(query, limit)]
 
@@ -176,7 +183,8 @@ class Store:
         """Whole conversations, those or all, one after another."""
         from cnllm.store.records import Recorded
 
-        for ident in self.ids() if ids is None else ids:
+        for ident in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
+            _demand_text("ids: one of them", ident)
             turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", ident)
             if turns:
                 yield Recorded(
@@ -223,6 +231,7 @@ class Store:
 
     def prompts(self, limit: int) -> list[str]:
         """What was asked last, whatever the conversation; the last one at the end."""
+        limit = _limit(limit)
         rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
@@ -230,7 +239,25 @@ class Store:
         """The messages in which all these words occur, in text or reasoning, the newest first."""
         from cnllm.store.search import search
 
-        return search(self._file, words, limit)
+        words = checks.as_list("words", words, "a list of words")
+        for word in words:
+            _demand_text("words: one of them", word)
+        return search(self._file, words, _limit(limit))
+
+
+def _demand_text(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` for what no column of text can hold."""
+    checks.demand_text(name, value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise checks.wrong_value(name, value, "text without half of a character") from None
+
+
+def _limit(value: Any) -> int:
+    """A number of rows, negative for all."""
+    checks.number("limit", value, -(2**63))
+    return min(int(value), 2**63 - 1)
 
 
 def _sums(costs: Sequence[tuple[Decimal | None, str | None]]) -> list[Any]:

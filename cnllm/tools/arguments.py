@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm import validation
+from cnllm import checks, validation
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall
@@ -27,6 +27,7 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
     `ValueError` for a tool whose parameters are no JSON Schema. With `built=False` the schema alone is asked: a class
     of the caller's may look at the disk while it is built, and a call that nobody approved yet must not cause that.
     """
+    _demand(tool, call)
     head = f"The call of {tool.name} was not executed:"
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
@@ -43,6 +44,7 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
 
 def meant(tool: Tool, call: ToolCall) -> ToolCall:
     """The call with what its model encoded twice decoded, where the schema has room for nothing else; `raw` stays."""
+    _demand(tool, call)
     arguments = unwrapped(call.raw) if call.arguments is None else call.arguments
     if arguments is None:
         return call
@@ -57,6 +59,9 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     cannot be read gets them as they came, and so does one that was paired with a schema of its own making. Raises
     `ValueError` where a value cannot be built (problem_with says so before).
     """
+    _demand(tool)
+    if type(arguments) is not dict:
+        arguments = checks.as_dict("arguments", arguments)
     arguments = decoded(arguments, tool.parameters)
     if tool.function is None:
         return dict(arguments)
@@ -71,6 +76,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def check(tool: Tool) -> None:
     """Raises `ValueError` for a tool whose parameters are no JSON Schema, before a model is asked to fill them in."""
+    _demand(tool)
     if tool.parameters is None or _says_itself(tool):
         return
     try:
@@ -81,12 +87,31 @@ def check(tool: Tool) -> None:
 
 def unjudged(tool: Tool) -> tuple[str, ...]:
     """Return what of a tool's schema no call is checked for: patterns that the engine cannot judge, and why."""
+    _demand(tool)
     if tool.parameters is None or _says_itself(tool):
         return ()
     try:
         return validation.unjudged(tool.parameters)
     except Exception as error:
         raise _unusable(tool, error) from error
+
+
+def _demand(tool: Tool, call: ToolCall | None = None) -> None:
+    """Raises `TypeError` for what is no tool and no call."""
+    if type(tool) is not Tool:
+        raise checks.wrong_type("tool", tool, "a cnllm.Tool")
+    if tool.parameters is not None and type(tool.parameters) is not dict:
+        raise checks.wrong_type("tool.parameters", tool.parameters, "a JSON Schema (dict) or None")
+    if tool.function is not None and not callable(tool.function):
+        raise checks.wrong_type("tool.function", tool.function, "a function or None")
+    if call is None:
+        return
+    if type(call) is not ToolCall:
+        raise checks.wrong_type("call", call, "a cnllm.ToolCall")
+    if call.arguments is not None and type(call.arguments) is not dict:
+        raise checks.wrong_type("call.arguments", call.arguments, "a dict or None")
+    if type(call.raw) is not str:
+        raise checks.wrong_type("call.raw", call.raw, "a string")
 
 
 def _says_itself(tool: Tool) -> bool:

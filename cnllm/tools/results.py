@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from cnllm.checks import kind_of
+
 __all__ = ["shown"]
 
 
@@ -38,8 +40,18 @@ def shown(value: Any) -> str:
 
     try:
         return msgspec.json.encode(value, enc_hook=hook).decode()
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  what JSON cannot hold, and what an object of the caller's raises
+        return _text(value)
+
+
+def _text(value: Any) -> str:
+    """`str(value)`. Raises `ValueError` for what has no text either."""
+    try:
         return str(value)
+    except Exception as error:
+        raise ValueError(
+            f"value is {kind_of(value)}, which has neither JSON nor text ({type(error).__name__})"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, get_args, get_origin
 
+import msgspec
 from msgspec import Struct
 
+from cnllm import checks
 from cnllm.tools import docstring
 from cnllm.tools.schema import inlined, strictened, untitled, without_nulls
 
@@ -71,7 +73,13 @@ def _read(function: Function) -> Signature:
 
     taken = _taken(function)
     said = docstring.read(_doc(function)).parameters
-    fields = {name: _field(parameter, said.get(name)) for name, parameter in taken.items()}
+    fields: dict[str, Any] = {}
+    for name, parameter in taken.items():
+        try:
+            fields[name] = _field(parameter, said.get(name))
+        except Exception as error:  # what an annotation raises that is no type
+            what = checks.kind_of(parameter.annotation)
+            raise TypeError(f"{_of(function)}: the parameter {name!r} is annotated with {what}, no type") from error
     make: Any = TypedDict
     kind = make("Arguments", fields)
     kind.__module__ = getattr(function, "__module__", __name__)  # where forward references are looked up
@@ -83,7 +91,16 @@ def _read(function: Function) -> Signature:
         raise _unsupported(function, fields, error) from error
     schema = inlined(untitled(schema))
     # as JSON: a date is a string there, also for a model that is strict
-    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(json.dumps(given)))
+    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(_written(given)))
+
+
+def _written(given: dict[str, Any]) -> str:
+    """The arguments as JSON text. Raises `TypeError` or `ValueError` for what JSON cannot hold."""
+    try:
+        return json.dumps(given)
+    except (TypeError, ValueError, RecursionError):
+        checks.checked("arguments", given)
+        return msgspec.json.encode(given).decode()
 
 
 _cached = functools.lru_cache(maxsize=256)(_read)

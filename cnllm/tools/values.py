@@ -8,6 +8,8 @@ from typing import Any, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm import checks
+
 __all__ = ["Tool", "as_tool", "as_tools", "tool"]
 
 Function = Callable[..., Any]
@@ -77,11 +79,21 @@ def tool(
     style) or from `Annotated[str, "…"]`, which goes before it. A Tool is made into another one, with what is given
     here. Raises `TypeError`, naming the parameter, for what no JSON Schema can say.
     """
+    for key, value, kind, expected in (
+        ("name", name, str, "a string or None"),
+        ("description", description, str, "a string or None"),
+        ("strict", strict, bool, "True, False or None"),
+        ("timeout", timeout, int | float, "a number of seconds or None"),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise checks.wrong_type(key, value, expected)
     if function is None:
         return lambda given: tool(given, name=name, description=description, strict=strict, timeout=timeout)
     if isinstance(function, Tool):
         said = {"name": name, "description": description, "strict": strict, "timeout": timeout}
         return replace(function, **{key: value for key, value in said.items() if value is not None})
+    if not callable(function):
+        raise checks.wrong_type("function", function, "a function")
     from cnllm.tools.signature import described, named, signature
 
     called = name or named(function)
@@ -103,7 +115,9 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
     which of them a call means.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
-        raise TypeError(f"tools is {type(items).__name__}, a list is meant")
+        raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is meant")
+    if type(items) is not list:
+        items = checks.as_list("items (the tools)", items, "a list")
     made = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
     names = [one.name for one in made if one.definition is None]
     for index, name in enumerate(names):
@@ -114,17 +128,46 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
 
 def as_tool(item: Any, where: str) -> Tool:
     """One item as a Tool; `where` names it in errors."""
-    if _is_table(item):
+    if type(item) is dict:
         return _defined(item, where)
     if isinstance(item, Tool):
-        return item
+        return _sound(item, where)
+    if isinstance(item, Mapping):
+        return _defined(checks.as_dict(where, item), where)
     if callable(item):
-        made: Tool = tool(item)
+        try:
+            made: Tool = tool(item)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{where}: {error}") from error
         return made
-    if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
-        said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
-        return _defined(said, where)
+    try:
+        if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
+            said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
+            return _defined(said, where)
+    except (TypeError, ValueError):
+        raise
+    except Exception as error:  # what a caller's object raises for its attributes
+        raise checks.unreadable(where, error) from error
     raise TypeError(f"{where} is {type(item).__name__}, a Tool, a function or a dict is meant")
+
+
+def _sound(item: Tool, where: str) -> Tool:
+    """The tool. Raises `TypeError` for a field that is no value of its type."""
+    if type(item.name) is not str:
+        checks.demand(f"{where}.name", item.name, str, "a string")
+        item = replace(item, name=str.__str__(item.name))
+    if item.description is not None and type(item.description) is not str:
+        checks.demand(f"{where}.description", item.description, str, "a string or None")
+        item = replace(item, description=str.__str__(item.description))
+    for key in ("parameters", "definition", "extra"):
+        value = getattr(item, key)
+        if value is not None and type(value) is not dict:
+            item = replace(item, **{key: checks.as_dict(f"{where}.{key}", value, "a dict or None")})
+    if item.function is not None and not callable(item.function):
+        raise checks.wrong_type(f"{where}.function", item.function, "a function or None")
+    if item.strict is not None and type(item.strict) is not bool:
+        raise checks.wrong_type(f"{where}.strict", item.strict, "True, False or None")
+    return item
 
 
 _OURS = {"type", "function", "name", "description", "parameters", "inputSchema", "input_schema", "strict"}
@@ -142,22 +185,32 @@ def _is_table(value: Any) -> bool:
 def _defined(item: Mapping[str, Any], where: str) -> Tool:
     """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
     said = item.get("function", item)
+    if type(said) is not dict and isinstance(said, Mapping):
+        said = checks.as_dict(f"{where}.function", said)
     if not _is_table(said) or not isinstance(said.get("name"), str):
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
         if item and not item.keys() & _OURS and all(isinstance(value, Mapping) for value in item.values()):
-            return Tool(str(next(iter(item))), definition=dict(item))  # an endpoint's own tools, each under its name
+            return Tool(
+                checks.as_text(where, next(iter(item))), definition=dict(item)
+            )  # an endpoint's own tools, each under its name
         raise ValueError(f"{where} has no function name")
-    if item.get("type", "function") not in ("function", "custom") and "function" not in item:
+    kind = item.get("type", "function")
+    if isinstance(kind, str) and str.__str__(kind) not in ("function", "custom") and "function" not in item:
         return Tool(said["name"], definition=dict(item))
     schema = said.get("parameters")
     if schema is None:
         schema = said.get("inputSchema", said.get("input_schema"))
     if schema is not None and not _is_table(schema):
         raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
-    parameters = None if schema is None else dict(schema)
+    parameters = None if schema is None else checks.as_dict(f"{where}.parameters", schema)
+    name, description, strict = said["name"], said.get("description"), said.get("strict")
+    if description is not None and not isinstance(description, str):
+        raise checks.wrong_type(f"{where}.description", description, "a string or None")
+    if strict is not None and type(strict) is not bool:
+        raise checks.wrong_type(f"{where}.strict", strict, "True, False or None")
     if said is item:
         extra = {"cache_control": item["cache_control"]} if "cache_control" in item else None
     else:
         extra = {key: value for key, value in item.items() if key not in _WRAPPING} or None
-    return Tool(said["name"], said.get("description"), parameters, strict=said.get("strict"), extra=extra)
+    return Tool(str.__str__(name), description, parameters, strict=strict, extra=extra)

@@ -1,0 +1,198 @@
+"""Checks of arguments: errors that name the argument, what was given and what is expected.
+
+The checks run where a call enters cnllm, or after something failed. What an argument holds is shown only where it is a
+short plain value; otherwise its type is named, so that no secret gets into a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "FAILURES",
+    "as_dict",
+    "as_list",
+    "as_text",
+    "brief",
+    "checked",
+    "demand",
+    "demand_path",
+    "demand_text",
+    "kind_of",
+    "number",
+    "seconds",
+    "unreadable",
+    "wrong_type",
+    "wrong_value",
+]
+
+FAILURES = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError, AssertionError)
+"""What code raises that meets a value of another kind than it expects."""
+_LONG = 60  # characters of a value that are shown
+_DIGITS = 9_000  # bits; Python refuses to write much longer numbers
+_MOST_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating system's clocks
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type; of a class, that it is one."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def brief(value: Any) -> str:
+    """Return a short text for a value: plain values as they are written, everything else by its type."""
+    if value is None or value is True or value is False:
+        return str(value)
+    if type(value) is int:
+        return str(value) if value.bit_length() < 200 else "a number of many digits"
+    if type(value) is float:
+        return repr(value)
+    if type(value) is str:
+        return repr(value) if len(value) <= _LONG else f"{value[:_LONG]!r}…"
+    return kind_of(value)
+
+
+def wrong_type(name: str, value: Any, expected: str) -> TypeError:
+    """Return the error for an argument of another type: `name is int; a string is expected`."""
+    return TypeError(f"{name} is {kind_of(value)}; {expected} is expected")
+
+
+def wrong_value(name: str, value: Any, expected: str) -> ValueError:
+    """Return the error for an argument whose value means nothing: `name=-1; a number above 0 is expected`."""
+    return ValueError(f"{name}={brief(value)}; {expected} is expected")
+
+
+def unreadable(name: str, error: BaseException) -> TypeError:
+    """Return the error for a caller's object that raises while it is read."""
+    return TypeError(f"{name} raised {type(error).__name__} while it was read; a plain value is expected")
+
+
+def demand(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raise `TypeError` unless the value is of a type."""
+    if not isinstance(value, kind):
+        raise wrong_type(name, value, expected)
+
+
+def demand_text(name: str, value: Any) -> None:
+    """Raise `TypeError` unless the value is a string."""
+    if not isinstance(value, str):
+        raise wrong_type(name, value, "a string")
+
+
+def demand_path(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless the value can name a file."""
+    import os
+
+    if not isinstance(value, str | os.PathLike):
+        raise wrong_type(name, value, "a path (a string or a pathlib.Path)")
+    text = as_text(name, value)
+    if "\0" in text:
+        raise wrong_value(name, text, "a path without a NUL character")
+    try:
+        os.fsencode(text)
+    except UnicodeError:
+        raise wrong_value(name, text, "a path that the file system can name") from None
+
+
+def as_text(name: str, value: Any) -> str:
+    """Return `str(value)`. Raises `TypeError` for a value that has none."""
+    try:
+        return str(value)
+    except Exception as error:
+        raise _unwritten(name, value, error) from error
+
+
+def _unwritten(name: str, value: Any, error: Exception) -> Exception:
+    if isinstance(value, int):
+        return ValueError(f"{name} is a number of too many digits; a shorter one is expected")
+    return TypeError(f"{name} is {kind_of(value)}, which raised {type(error).__name__}; a string is expected")
+
+
+def as_list(name: str, value: Any, expected: str) -> list[Any]:
+    """Return what can be iterated over as a list. Raises `TypeError` for text, bytes, tables and what cannot be."""
+    if isinstance(value, str | bytes | bytearray | memoryview | Mapping | type) or not isinstance(
+        value, Iterable | Sequence
+    ):
+        raise wrong_type(name, value, expected)
+    try:
+        return list(value)
+    except Exception as error:
+        raise unreadable(name, error) from error
+
+
+def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
+    """Return a mapping as a dict of its own. Raises `TypeError` for anything else."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, value, expected)
+    try:
+        return dict(value)
+    except Exception as error:
+        raise unreadable(name, error) from error
+
+
+def number(name: str, value: Any, least: int, *, none: bool = False) -> int | None:
+    """Return a whole number that is not below `least`. Raises `TypeError` or `ValueError`."""
+    if value is None and none:
+        return None
+    expected = f"a whole number from {least}{', or None,' if none else ''}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong_type(name, value, expected)
+    if value < least:
+        raise wrong_value(name, value, expected)
+    return int(value)
+
+
+def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
+    """Return a time in seconds; None, infinity and more than a lifetime have no end. Raises what names the argument."""
+    import numbers
+    from decimal import Decimal
+
+    if value is None:
+        return None
+    expected = "a number of seconds" + (" from 0" if zero else " above 0") + ", or None,"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
+        raise wrong_type(name, value, expected)
+    try:
+        time = float(value)
+    except OverflowError:
+        time = -1.0 if isinstance(value, int) and value < 0 else float("inf")
+    except ValueError:  # a signalling NaN
+        time = float("nan")
+    if not (time > 0 or (zero and time == 0)):
+        raise wrong_value(name, value, expected)
+    return None if time > _MOST_SECONDS else time
+
+
+def checked(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` for a value that JSON cannot hold, naming the place in it."""
+    todo: list[tuple[str, Any, int]] = [(name, value, 0)]
+    while todo:
+        place, one, depth = todo.pop()
+        if depth > 500:
+            raise ValueError(f"{name} is nested too deeply or holds itself; JSON of fewer levels is expected")
+        if one is None or isinstance(one, bool | str | float):
+            continue
+        if isinstance(one, int):
+            if one.bit_length() > _DIGITS:
+                raise ValueError(f"{place} is a number of too many digits; a shorter one is expected")
+        elif isinstance(one, Mapping):
+            table = as_dict(place, one)
+            for key in table:
+                if not isinstance(key, str | int):
+                    raise TypeError(f"{place} has a key that is {kind_of(key)}; a string is expected")
+            todo += [(f"{place}[{brief(key)}]", inner, depth + 1) for key, inner in table.items()]
+        elif isinstance(one, list | tuple | Sequence) and not isinstance(one, bytes | bytearray | memoryview):
+            items = as_list(place, one, "a list")
+            todo += [(f"{place}[{index}]", inner, depth + 1) for index, inner in enumerate(items)]
+        else:
+            _demand_encodable(place, one)
+
+
+def _demand_encodable(place: str, value: Any) -> None:
+    """Raise for what is no JSON itself and has no form in JSON either, as dates have."""
+    import msgspec
+
+    try:
+        msgspec.json.encode(value)
+    except Exception as error:
+        raise wrong_type(place, value, "a value that JSON can hold") from error
