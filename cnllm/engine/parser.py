@@ -412,7 +412,9 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
-    return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
+    return looked_for(
+        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
+    )
 
 
 def _looks(head: bytes, *, over: bool = False) -> str | None:

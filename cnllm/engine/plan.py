@@ -35,8 +35,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
     wire back to the caller's; `timeouts` are for the transport, `limits` for whoever reads. `callable` are the tools
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
-    the user said last. With `prompted` the tools are described in the prompt, and calls come as text.
-    `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
+    the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described in the
+    prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how often an
+    invalid one is sent back.
     """
 
     method: str
@@ -60,6 +61,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     text_calls: TextCalls | None = None
     callable: tuple[Function, ...] = ()
     prompt: str = ""
+    messages: tuple[Message, ...] = ()
     prompted: bool = False
 
     @property
@@ -127,7 +129,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     names = {long: short for short, long in renamed.items()}
     thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
 
-    last = _last_said(turns)
+    last, given = _last_said(turns), tuple(turns)
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)
@@ -187,6 +189,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         text_calls=asked.recover_text_calls,
         callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
         prompt=last,
+        messages=given,
         prompted=spoken is not None,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
