@@ -35,9 +35,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
     wire back to the caller's; `timeouts` are for the transport, `limits` for whoever reads. `callable` are the tools
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
-    the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described in the
-    prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how often an
-    invalid one is sent back.
+    the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
+    in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
+    often an invalid one is sent back.
     """
 
     method: str

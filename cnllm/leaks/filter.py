@@ -244,10 +244,10 @@ class Filter:
         return text[end:]
 
     def _quoted(self) -> bool:
-        """Whether the block that stands here is part of code or of a block quote."""
+        """Whether the block that stands here is part of code or of a block quote, which go on with it."""
         self._reads = True
         self._place.read()
-        return self._place.quoted
+        return self._place.quoted and not self._place.shown
 
     # ── inside one ───────────────────────────────────────────────────────────
 

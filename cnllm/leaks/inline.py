@@ -6,6 +6,7 @@ may be known only later, with the mark that closes; each paragraph is read once,
 
 from __future__ import annotations
 
+import html
 import re
 
 __all__ = ["ATOM", "FAR", "SUSPECT", "Atom", "Inline", "Line"]
@@ -45,13 +46,14 @@ _CLOSERS = {closer for closers in (*_PAIRS.values(), *_EITHER.values()) for clos
 _MARKS = re.escape("".join({*_PAIRS, *_EITHER, *_CLOSERS}))
 _TOKEN = re.compile(
     rf"\\[`<\\]|(?P<ticks>`+)|(?P<comment><!--)|<(?P<close>/?)(?P<name>{_NAMES})(?:\s[^<>]{{0,256}})?(?<!/)>"
-    rf"|(?P<mark>[{_MARKS}])|(?P<atom>{ATOM})",
+    rf"|(?P<mark>\"+|'+|[{_MARKS}])|(?P<atom>{ATOM})",
     re.IGNORECASE,
 )
-SUSPECT = re.compile(rf"[`<|\\{_MARKS}]")
-_DELIMITER = re.compile(
-    r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*|[ \t]*\|[ \t]*:?-+:?[ \t]*\|[ \t]*"
+SUSPECT = re.compile(rf"[`<|&\\{_MARKS}]")
+_ENTITY = re.compile(
+    r"&(?:quot|apos|[lr][sd]quo|[sb]d?quo|[lr]s?aquo|#0*(?:34|39|8216|8217|8220|8221)|#[xX]0*(?:22|27|201[89cdCD]));"
 )
+_DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?")
 
 
 class Line:
@@ -99,11 +101,13 @@ class Inline:
 
     def paragraph(self, text: str, atoms: list[Atom], raw: bool) -> None:
         """Read a paragraph that is complete, with the atoms in it. `raw`: it is HTML, in which no tick counts."""
+        if "&" in text:
+            text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
         row = _table(text) if "|" in text and "-" in text else -1
         spans = {} if raw else _spans(text)
         at = len(self._waiting)  # the next atom
         self._waiting += atoms
-        start = 0
+        start, last = 0, text.rfind("-->")
         while (found := _TOKEN.search(text, start)) is not None:
             place, start = found.span()
             end = start
@@ -115,11 +119,11 @@ class Inline:
             elif found["ticks"]:
                 end = spans.get(place, start)
             elif found["comment"]:
-                end = max(text.find("-->", start), start)
+                end = max(text.find("-->", start), start) if start < last else start
             elif found["name"]:
                 self._element(found, text, at)
             elif found["mark"]:
-                self._mark(found["mark"], text, place, at)
+                self._mark(text, place, start, at)
             if end > start and (inside := text.count(ATOM, start, end)):
                 self._quote(at, at + inside)
                 at = min(at + inside, len(self._waiting))
@@ -155,9 +159,11 @@ class Inline:
         for atom in self._waiting[first:end]:
             atom.quoted = True
 
-    def _mark(self, mark: str, text: str, place: int, at: int) -> None:
+    def _mark(self, text: str, place: int, end: int, at: int) -> None:
+        """Read a quotation mark, or several that stand for one."""
+        mark = text[place]
         before = text[place - 1] if place else "\n"
-        behind = text[place + 1] if place + 1 < len(text) else "\n"
+        behind = text[end] if end < len(text) else "\n"
         tight = not before.isspace() or before == "\n"
         for opening in self._marks:
             if opening in _PAIRS:
@@ -168,7 +174,7 @@ class Inline:
                 self._quote(self._marks.pop(opening)[1], at)
                 return
         if mark in _PAIRS or (mark in _EITHER and _opens(before, behind)):
-            self._marks[mark] = (self._count + place, at)
+            self._marks[mark] = (self._count + end - 1, at)
 
     def _settle(self) -> None:
         """Settle the atoms that no open mark may quote any more."""
@@ -227,7 +233,7 @@ def _table(text: str) -> int:
     """Where the first line of a table in a paragraph begins, or -1."""
     start = before = 0
     for line in text.split("\n"):
-        if start and "-" in line and _DELIMITER.fullmatch(line):
+        if start and "-" in line and "|" in line and _DELIMITER.fullmatch(line.strip()):
             return before
         before, start = start, start + len(line) + 1
     return -1

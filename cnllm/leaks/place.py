@@ -31,6 +31,8 @@ class Place:
         "_quoted",
         "_raw",
         "_said",
+        "_shelf",
+        "_shown",
         "_structure",
         "_suspect",
         "_tail",
@@ -46,6 +48,8 @@ class Place:
         self._line: list[str] = []  # the line so far, until its place among the blocks is known
         self._tail: str | None = None  # the last that came of it since, None before
         self._quoted = False  # the line is code or in a block quote
+        self._shelf: list[str] = []  # a line that may be no fence
+        self._shown = False  # because of this line alone
         self._raw = False
         self._paragraph: list[str] = []
         self._suspect = False  # something in the paragraph may quote
@@ -82,12 +86,20 @@ class Place:
             self._tail = ""
         return self._quoted or (self._raw and self._structure.in_raw)
 
+    @property
+    def shown(self) -> bool:
+        """Whether what comes next is quoted because of this line alone, so that a block goes past its end."""
+        return self._quoted and self._shown
+
     def atom(self) -> Atom:
         """A block stands here, where nothing quotes it so far."""
         line = self.line
         line.blocks = True
         line.middle = line.middle or (line.prose and self._last not in _ENDS)
         atom = Atom(line)
+        if self._quoted:
+            atom.quoted = True
+            return atom
         held = self._suspect or self._inline.open
         self._write(ATOM if held else "x")
         self._behind = 0
@@ -135,8 +147,13 @@ class Place:
         if not self._quoted:
             self._write(text)
             return
-        if "`" in text:
-            self._structure.take_back()
+        if self._structure.opened:
+            self._shelf.append(text)
+            if "`" in text:  # what looked like the beginning of a fence is a span of code
+                self._structure.take_back()
+                self._quoted = False
+                self._write("".join(self._shelf))
+                return
         self._pass(len(text))
 
     def _newline(self) -> None:
@@ -159,7 +176,10 @@ class Place:
         # A block that is indented like code is shown, although a paragraph before it makes it none by the letter.
         indented = atom and not prefix.strip() and len(prefix) > 3
         cell = prefix.lstrip().startswith("|")
-        self._quoted = kind == "code" or indented or (kind != "blank" and (self._structure.in_quote or cell))
+        within = kind == "code" or (kind != "blank" and self._structure.in_quote)
+        self._shown = atom and not self._structure.in_fence and not self._structure.in_quote
+        self._quoted = within or indented or cell
+        self._shelf = [prefix]
         if self._quoted:
             self._pass(len(line))
         elif kind != "blank":

@@ -24,8 +24,9 @@ _NEAR = 2  # openers before a closer, and closers behind an opener, between whic
 _TRIES = 64  # closers that stand inside the values of one block
 _UNESCAPES = 3  # how often text may have been escaped
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
-_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_SPACE_ESCAPE = re.compile(r"\\+[nrtbf]")
+_SLASHES = re.compile(r"\\+")
+_UNICODE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_SPACE_ESCAPE = re.compile(r"\\[nrtbf]")
 _DROPPED = re.compile(r"[\s\\\"'`“”‘’„‚‟‛«»‹›「」『』《》〈〉｢｣〝〞＂＇*｜|‖▁_\u200b-\u200f\u2060\ufeff]+")
 _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MULTILINE)
 
@@ -33,7 +34,7 @@ _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MU
 class Prompt:
     """What the user and the results of tools said, to compare blocks with. `texts` gives it when it is asked for."""
 
-    __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools")
+    __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools", "_words")
 
     def __init__(
         self, texts: Callable[[], Iterable[str]], rules: Sequence[Leak], tools: Mapping[str, Any] | None
@@ -43,6 +44,8 @@ class Prompt:
         self._tools = tools or {}
         self._blocks: set[str] | None = None
         self._calls: set[bytes] = set()
+        openers = [opener for rule in rules for opener in rule.open]
+        self._words = {max(re.split("[^A-Za-z]+", opener), key=len) for opener in openers}
 
     def holds(self, block: str, calls: Sequence[Written]) -> bool:
         """Whether the prompt holds this block, or a block with the same calls."""
@@ -57,6 +60,8 @@ class Prompt:
     def _read(self, text: str) -> None:
         """Gather the blocks of one text, in each of the forms that it may stand in."""
         assert self._blocks is not None
+        if "\\u" not in text and "&#" not in text and not any(word in text for word in self._words):
+            return
         forms = dict.fromkeys(_forms(text))
         openers = Markers.of(tuple(dict.fromkeys(opener for rule in self._rules for opener in rule.open)))
         rules = {opener: rule for rule in reversed(self._rules) for opener in rule.open}
@@ -74,7 +79,7 @@ class Prompt:
 
 def bare(text: str) -> str:
     """A text without all that quoting changes."""
-    text = _decoded(text)
+    text = _SLASHES.sub(r"\\", _decoded(text))
     text = _UNICODE.sub(lambda found: chr(int(found[1], 16)), text)
     return _DROPPED.sub("", _SPACE_ESCAPE.sub("", _PREFIX.sub("", text)))
 
@@ -116,13 +121,16 @@ def _unescaped(text: str) -> str:
 def _found(text: str, openers: Markers, rules: Mapping[str, Leak]) -> Iterator[tuple[Leak, str, str]]:
     """(rule, opener, block) of each block of a text, wherever it stands."""
     at = 0
+    unclosed: set[int] = set()  # rules of which no closer follows
     while (opening := openers.find(text, at)) is not None:
         start, at, which = opening
         rule, opener = rules[openers.markers[which]], text[start:at]
         if not grammars.viable(rule, opener, text[at : at + 256]):
             continue
         closers = Markers.of(tuple(rule.close))
-        closing = closers.find(text, at)
+        closing = None if id(rule) in unclosed else closers.find(text, at)
+        if closing is None:
+            unclosed.add(id(rule))
         for _ in range(_TRIES):
             if closing is None or not grammars.inside(rule, text[start : closing[0]]):
                 break

@@ -46,6 +46,11 @@ class Structure:
         return 0 in self._containers
 
     @property
+    def in_fence(self) -> bool:
+        """Whether a fence of code goes on behind the line that was read last."""
+        return bool(self._fence)
+
+    @property
     def in_raw(self) -> bool:
         """Whether raw HTML goes on behind the line that was read last."""
         return self._raw is not None
@@ -55,10 +60,14 @@ class Structure:
         if self._raw is not None and self._raw.search(text):
             self._raw = None
 
+    @property
+    def opened(self) -> bool:
+        """Whether the line that was read last begins a fence of ticks, unless another tick follows on it."""
+        return self._opened and self._fence[:1] == "`"
+
     def take_back(self) -> None:
-        """A tick stands in what follows the ticks that the last line began with: they begin no fence."""
-        if self._opened and self._fence[:1] == "`":
-            self._fence, self._opened = "", False
+        """Another tick follows on the line: it begins no fence, but a paragraph."""
+        self._fence, self._opened, self._paragraph = "", False, True
 
     def read(self, line: str) -> tuple[Kind, str, bool]:
         """(kind, content, does a paragraph begin here?) of the next line, which has no line break."""
