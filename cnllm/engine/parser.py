@@ -393,7 +393,10 @@ def parse_response(
     tools: Sequence[Any] | None = None,
     plan: Plan | None = None,
 ) -> Reply:
-    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut)."""
+    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut).
+
+    Without `plan` the prompt is not known: whether a call written as text is quoted is judged by the reply alone.
+    """
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content)
     return parser.close()

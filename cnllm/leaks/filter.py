@@ -78,6 +78,7 @@ class Filter:
         "_reads",
         "_rules",
         "_said",
+        "_ticked",
         "_tools",
         "_tries",
         "_trims",
@@ -97,6 +98,7 @@ class Filter:
     ) -> None:
         self._holds = holds
         self._last = last
+        self._ticked = False  # a tick stands before the block
         self._reads = False  # the place is followed: a block has begun
         self._queue: deque[_Candidate | Found | str] = deque()  # what waits: a block, and the text behind it
         self._trims = trims
@@ -241,6 +243,7 @@ class Filter:
             return text[end:]
         self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
         self._closers = Markers.of(tuple(leak.close))
+        self._ticked = self._place.ticked and "`" not in opener
         return text[end:]
 
     def _quoted(self) -> bool:
@@ -254,6 +257,13 @@ class Filter:
     def _inside(self, text: str) -> str:
         assert self._leak is not None
         at = 0
+        if self._ticked and (tick := text.find("`")) >= 0:
+            found = self._closers.find(text)
+            if found is None or tick < found[0]:  # a span of code ends in it: it is talk about how a call begins
+                raw = "".join([*self._block, text[:tick]])
+                self._reset()
+                self._pass(raw)
+                return text[tick:]
         while found := self._closers.find(text, at):
             if self._tries < _TRIES and grammars.inside(self._leak, "".join([*self._block, text[: found[0]]])):
                 self._tries += 1

@@ -53,6 +53,7 @@ SUSPECT = re.compile(rf"[`<|&\\{_MARKS}]")
 _ENTITY = re.compile(
     r"&(?:quot|apos|[lr][sd]quo|[sb]d?quo|[lr]s?aquo|#0*(?:34|39|8216|8217|8220|8221)|#[xX]0*(?:22|27|201[89cdCD]));"
 )
+_CLIPPED = re.compile(r"(?:\d0s|tis|twas|em|til|cause)\b", re.IGNORECASE)  # words that an apostrophe begins
 _DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?")
 
 
@@ -173,6 +174,8 @@ class Inline:
             if closes:
                 self._quote(self._marks.pop(opening)[1], at)
                 return
+        if mark == "'" and _CLIPPED.match(text, end):
+            return
         if mark in _PAIRS or (mark in _EITHER and _opens(before, behind)):
             self._marks[mark] = (self._count + end - 1, at)
 

@@ -22,6 +22,7 @@ class Place:
     __slots__ = (
         "_atoms",
         "_behind",
+        "_end",
         "_inline",
         "_last",
         "_line",
@@ -55,6 +56,7 @@ class Place:
         self._suspect = False  # something in the paragraph may quote
         self._atoms: list[Atom] = []
         self._behind = 0  # characters since the last atom of the paragraph
+        self._end = ""  # the last character
         self._last = ""  # character of the line that is no white space
         self.line = Line()
         self.prose = 0  # how often something else than white space and atoms came
@@ -91,12 +93,18 @@ class Place:
         """Whether what comes next is quoted because of this line alone, so that a block goes past its end."""
         return self._quoted and self._shown
 
+    @property
+    def ticked(self) -> bool:
+        """Whether a tick stands right before what comes next."""
+        return self._end == "`"
+
     def atom(self) -> Atom:
         """A block stands here, where nothing quotes it so far."""
         line = self.line
         line.blocks = True
         line.middle = line.middle or (line.prose and self._last not in _ENDS)
         atom = Atom(line)
+        self._end = ATOM
         if self._quoted:
             atom.quoted = True
             return atom
@@ -111,7 +119,10 @@ class Place:
 
     def feed(self, text: str) -> None:
         """More of the text."""
+        if not text:
+            return
         text = text.replace(ATOM, "x")
+        self._end = text[-1]
         at = 0
         while (end := text.find("\n", at)) >= 0:
             self._part(text[at:end])

@@ -193,6 +193,15 @@ def test_text_behind_a_block_that_nothing_may_quote_is_delivered_at_once() -> No
     )
 
 
+def test_talk_about_how_a_call_begins_holds_nothing_back() -> None:
+    plan = engine.build_request(REGISTRY.resolve(QWEN), "Hi", stream=True, tools=TOOLS)
+    parser = engine.StreamParser(plan.model, plan=plan)
+    events = [parser.feed(chunk) for chunk in wire(["So ", '`<tool_call>{"na', 'me":`', " begins", " it. ", RM, "\n"])]
+    said = ["".join(event.text for event in piece if isinstance(event, TextDelta)) for piece in events]
+    assert said[:5] == ["So ", "`", '<tool_call>{"name":', "` begins", " it. "]
+    assert called(parser.close()) == [("rm", {"path": "/"})]
+
+
 def test_a_plan_refers_to_the_conversation_that_the_caller_gave() -> None:
     turns = [cnllm.Message("system", (cnllm.Text("Be brief."),)), cnllm.Message("user", (cnllm.Text("Hi"),))]
     assert [a is b for a, b in zip(offering(turns).messages, turns, strict=True)] == [True, True]
