@@ -30,6 +30,14 @@ _SPACE_ESCAPE = re.compile(r"\\[nrtbf]")
 _DROPPED = re.compile(r"[\s\\\"'`“”‘’„‚‟‛«»‹›「」『』《》〈〉｢｣〝〞＂＇*｜|‖▁_\u200b-\u200f\u2060\ufeff]+")
 _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MULTILINE)
 
+_COMMON = (
+    Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"]),
+    Leak(["<tool_calls>", "```tool_call"], ["</tool_calls>", "```"], ["json", "arg-pairs"]),
+    Leak(["<function="], ["</function>"], ["function"]),
+    Leak(["<invoke "], ["</invoke>"], ["invoke"]),
+)
+"""What stands in a prompt may have been written for any model."""
+
 
 class Prompt:
     """What the user and the results of tools said, to compare blocks with. `texts` gives it when it is asked for."""
@@ -40,7 +48,7 @@ class Prompt:
         self, texts: Callable[[], Iterable[str]], rules: Sequence[Leak], tools: Mapping[str, Any] | None
     ) -> None:
         self._texts = texts
-        self._rules = rules
+        self._rules = rules = [*rules, *_COMMON]
         self._tools = tools or {}
         self._blocks: set[str] | None = None
         self._calls: set[bytes] = set()
@@ -72,16 +80,16 @@ class Prompt:
                 except grammars.Unreadable:
                     continue
                 self._calls.update(map(_key, calls))
-        without = bare(text)
-        for rule in self._rules:
-            self._blocks.update(_segments(without, [bare(o) for o in rule.open], [bare(c) for c in rule.close]))
+        for without in {bare(text), bare(_PREFIX.sub("", _decoded(text)))}:
+            for rule in self._rules:
+                self._blocks.update(_segments(without, [bare(o) for o in rule.open], [bare(c) for c in rule.close]))
 
 
 def bare(text: str) -> str:
     """A text without all that quoting changes."""
     text = _SLASHES.sub(r"\\", _decoded(text))
     text = _UNICODE.sub(lambda found: chr(int(found[1], 16)), text)
-    return _DROPPED.sub("", _SPACE_ESCAPE.sub("", _PREFIX.sub("", text)))
+    return _DROPPED.sub("", _SPACE_ESCAPE.sub("", text))
 
 
 def _decoded(text: str) -> str:
