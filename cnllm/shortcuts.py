@@ -77,6 +77,7 @@ def sanitize(model: str | Model, text: str, tools: Sequence[Any] | None = None) 
     """A text as the model wrote it, thinking tags and calls told apart as its registry entry says.
 
     Calls are recovered among `tools`, the functions that were offered; without any, their markup is taken out.
+    The prompt is not known here: whether a block is quoted is judged by the text alone.
     """
     found = _model(model)
     checks.demand_text("text", text)

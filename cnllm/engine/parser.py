@@ -413,7 +413,10 @@ def parse_response(
     tools: Sequence[Any] | None = None,
     plan: Plan | None = None,
 ) -> Reply:
-    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut)."""
+    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut).
+
+    Without `plan` the prompt is not known: whether a call written as text is quoted is judged by the reply alone.
+    """
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content if type(content) is bytes else _bytes("content", content))
     return parser.close()
@@ -457,14 +460,16 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
-    return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
+    return looked_for(
+        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
+    )
 
 
 def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:
     """The ids of the reply's calls, which no call of the request has."""
     if plan is None:
         return None
-    return ReplyIds(flags.tools.ids if flags.tools else None, plan.history, plan.content)
+    return ReplyIds(flags.tools.ids if flags.tools else None, plan.messages, plan.content)
 
 
 def _looks(head: bytes, *, over: bool = False) -> str | None:

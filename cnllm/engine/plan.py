@@ -38,9 +38,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
     wire back to the caller's; `timeouts` are for the transport, `limits` for whoever reads. `callable` are the tools
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
-    the user said last. With `prompted` the tools are described in the prompt, and calls come as text.
-    `answer` is how an answer by the `schema` was asked for, `corrections` how often an invalid one is sent back.
-    `history` are the messages as the caller gave them, `call_rules` say which calls the reply may hold; None: any.
+    the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
+    in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
+    often an invalid one is sent back. `call_rules` say which calls the reply may hold; None: any.
     """
 
     method: str
@@ -64,8 +64,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     text_calls: TextCalls | None = None
     callable: tuple[Function, ...] = ()
     prompt: str = ""
+    messages: tuple[Message, ...] = ()
     prompted: bool = False
-    history: Sequence[Message] = ()
     call_rules: CallRules | None = None
 
     @property
@@ -116,7 +116,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
 def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, options: dict[str, Any]) -> Plan:
     pictured = media.shown(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
-    given, wish = turns, asked
+    given, wish = tuple(turns), asked
     if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
         return _routed(model, over, mode, turns, stream, options)
     asked, spoken = choices.possible(asked, model.flags, ledger)
@@ -214,8 +214,8 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         text_calls=asked.recover_text_calls,
         callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
         prompt=last,
+        messages=given,
         prompted=spoken is not None,
-        history=given,
         call_rules=rules,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +15,14 @@ from cnllm.engine.prompted import rules as rules_of
 from cnllm.flags import Flags, Leak
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.script import fallback
+from cnllm.types import Message, ToolResult
 from cnllm.wires.calls import Call
 
 if TYPE_CHECKING:
     from cnllm.engine.fold import Fold
     from cnllm.leaks.filter import Filter, Found
+    from cnllm.leaks.grammars import Written
+    from cnllm.leaks.prompt import Prompt
 
 __all__ = ["TextCalls", "looked_for"]
 
@@ -33,18 +36,20 @@ def looked_for(
     then: Then | None = None,
     prompt: str | None = None,
     prompted: bool = False,
+    messages: Sequence[Message] = (),
 ) -> TextCalls | None:
     """The filters of one reply, or None where nothing is declared or wanted.
 
     `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
-    over what each rule does. With `prompted` calls were asked for as text.
+    over what each rule does. With `prompted` calls were asked for as text. What the user and the results of tools
+    said in the `messages` is quoted where it comes back.
     """
     wanted = _wanted(_Declared(flags.leaks or ()), then, prompted)
     if wanted is None:
         return None
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    return TextCalls(*wanted, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks")
+    return TextCalls(*wanted, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks", messages)
 
 
 class _Declared:
@@ -87,8 +92,11 @@ class TextCalls:
         sentences: Mapping[str, str],
         prompt: str | None,
         flag: str,
+        messages: Sequence[Message] = (),
     ) -> None:
         self._flag = flag  # that is behind what is looked for
+        self._messages = messages
+        self._quotations: Prompt | None = None
         self._rules = rules
         self._markers = markers
         self._tools = tools
@@ -116,10 +124,25 @@ class TextCalls:
 
         fold, tools = self._fold, self._tools
         if inside:
-            self._thinking = Filter(rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False)
+            self._thinking = Filter(
+                rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, holds=self._holds
+            )
             return self._thinking
-        self._answer = Filter(rules, tools, fold.texts, self._answered, self._found.append, trims=True)
+        last = self._flag == FLAG
+        self._answer = Filter(
+            rules, tools, fold.texts, self._answered, self._found.append, trims=True, holds=self._holds, last=last
+        )
         return self._answer
+
+    def _holds(self, block: str, calls: Sequence[Written]) -> bool:
+        """Whether the user's text or the result of a tool holds a block."""
+        if not self._messages:
+            return False
+        if self._quotations is None:
+            from cnllm.leaks.prompt import Prompt
+
+            self._quotations = Prompt(lambda: _said_by_others(self._messages), self._rules, self._tools)
+        return self._quotations.holds(block, calls)
 
     def restart(self, inside: bool) -> None:
         """A channel begins again, and what the other has said is about to be said again."""
@@ -259,3 +282,13 @@ class TextCalls:
 def _said(name: str, arguments: Any) -> bytes:
     """What two calls that say the same have in common."""
     return msgspec.json.encode([name, arguments], order="sorted")
+
+
+def _said_by_others(messages: Sequence[Message]) -> Iterator[str]:
+    """What the user and the results of tools say in a conversation."""
+    for message in messages:
+        if message.role == "user" and (text := message.text):
+            yield text
+        for part in message.parts:
+            if type(part) is ToolResult and part.text:
+                yield part.text

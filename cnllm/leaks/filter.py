@@ -1,22 +1,25 @@
 """Finds what a model wrote as a tool call in a text that streams, and takes it out when it is certain.
 
-Only what could still become a marker is held back, or an open block; text before a block goes past at once. The time is
-linear in the text: plain text and half-markers are passed over by compiled literals, a block is read once (twice when
-another begins inside it), and after `_PATIENCE` openers that led nowhere the rest is text.
+Only what could still become a marker is held back, an open block, and behind a block what may show that it is quoted;
+text before a block goes past at once. The time is linear in the text: plain text and half-markers are passed over by
+compiled literals, a block is read once (twice when another begins inside it), and after `_PATIENCE` openers that led
+nowhere the rest is text.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.flags import Leak
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import Written
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.place import Place
+from cnllm.leaks.place import Atom, Place
 
 __all__ = ["Filter", "Found"]
 
@@ -38,11 +41,23 @@ class Found(Struct, frozen=True):
     taken: bool = True
 
 
+class _Candidate(Struct, frozen=True):
+    """A block that is a call, or markup to take out, unless it is quoted."""
+
+    found: Found
+    atom: Atom
+    prose: int  # how much prose came before it
+    quotation: bool  # the prompt holds it
+    alone: tuple[str, ...]  # tools that are called only by a block on lines of its own
+
+
 class Filter:
     """One channel of a reply (the answer, or the thinking). `said` is where its text gathers.
 
     `tools`: the functions that were offered, name → JSON Schema of the parameters, or None where none were. `deliver`
     takes text that is certain, `found` what was a block; with `trims` the white space behind a block goes with it.
+    `holds` tells whether the prompt holds a block, which is a quotation then; with `last` it is a call all the same
+    where it stands alone on its lines at the end of the text.
     """
 
     __slots__ = (
@@ -53,12 +68,17 @@ class Filter:
         "_found",
         "_gap",
         "_held",
+        "_holds",
+        "_last",
         "_leak",
         "_markers",
         "_opener",
         "_place",
+        "_queue",
+        "_reads",
         "_rules",
         "_said",
+        "_ticked",
         "_tools",
         "_tries",
         "_trims",
@@ -73,7 +93,14 @@ class Filter:
         found: Callable[[Found], None],
         *,
         trims: bool,
+        holds: Callable[[str, Sequence[Written]], bool] | None = None,
+        last: bool = False,
     ) -> None:
+        self._holds = holds
+        self._last = last
+        self._ticked = False  # a tick stands before the block
+        self._reads = False  # the place is followed: a block has begun
+        self._queue: deque[_Candidate | Found | str] = deque()  # what waits: a block, and the text behind it
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._markers = Markers.of(tuple(self._rules))
@@ -94,7 +121,7 @@ class Filter:
     @property
     def idle(self) -> bool:
         """Is nothing held back, so that text in which no marker may begin can go past?"""
-        return not self._held and self._leak is None and self._gap is None
+        return not self._held and self._leak is None and self._gap is None and not self._queue
 
     def packed(self, start: int) -> None:
         """The pieces of the text from `start` on are about to become one."""
@@ -112,11 +139,69 @@ class Filter:
         held, self._held = self._held, ""
         if self._leak is None:
             if held:
-                self._let(held)
+                self._pass(held)
+        else:
+            raw, leak = "".join([*self._block, held]), self._leak
+            self._reset()
+            self._unusable(raw, leak, "it is not complete")
+        if self._queue:
+            self._place.close()
+            self._settle(over=True)
+
+    def _pass(self, text: str, seen: str | None = None) -> None:
+        """Let text through, behind what waits. `seen`: what it is for the place, where it is something else."""
+        if not self._reads:
+            self._let(text)
             return
-        raw, leak = "".join([*self._block, held]), self._leak
-        self._reset()
-        self._unusable(raw, leak, "it is not complete")
+        self._place.read()
+        self._place.feed(text if seen is None else seen)
+        self._queue.append(text)
+        self._settle()
+
+    def _settle(self, *, over: bool = False) -> None:
+        """Let go what waits, as far as it is decided."""
+        queue = self._queue
+        while queue:
+            first = queue[0]
+            found = self._decided(first, over) if isinstance(first, _Candidate) else first
+            if found is None:
+                return
+            queue.popleft()
+            if isinstance(found, str):
+                self._let(found)
+            else:
+                self._emit(found)
+        self._place.skip()
+
+    def _decided(self, block: _Candidate, over: bool) -> Found | None:
+        """What becomes of a block; None while that is not known."""
+        found, line = block.found, block.atom.line
+        if block.atom.quoted is None:
+            return None
+        if block.atom.quoted:
+            return msgspec.structs.replace(found, calls=[], problem="", taken=False)
+        if block.quotation:
+            more = line.prose or self._place.prose != block.prose
+            if self._last and not more and not over:
+                return None
+            if not self._last or more:
+                problem = "the user's text or the result of a tool holds it"
+                return msgspec.structs.replace(found, calls=[], problem=problem, taken=False)
+        if block.alone and line.middle:
+            problem = f"a call of {', '.join(block.alone)} without arguments stands in the middle of a sentence"
+            calls = [call for call in found.calls if call.arguments != {}]
+            return msgspec.structs.replace(found, calls=calls, problem=problem, taken=bool(calls))
+        return found if over or line.over or not block.alone else None
+
+    def _emit(self, found: Found) -> None:
+        """Hand on a block that is decided."""
+        if found.taken:
+            self._gap = "" if self._trims else None
+            self._found(found)
+            return
+        if found.problem:
+            self._found(found)
+        self._let(found.raw)
 
     def _let(self, text: str) -> None:
         """Let text through. White space that stood around a block counts once."""
@@ -138,35 +223,47 @@ class Filter:
         keep = self._markers.pending(text) if self._dead < _PATIENCE else 0
         if found is None or len(text) - keep <= found[0]:  # none, or one that could become another still
             if len(text) > keep:
-                self._let(text[: len(text) - keep])
+                self._pass(text[: len(text) - keep])
             self._held = text[len(text) - keep :]
             return ""
         at, end, which = found
         if at:
-            self._let(text[:at])
+            self._pass(text[:at])
         leak, opener = self._rules[self._markers.markers[which]], text[at:end]
-        if self._place.quoted:
-            begins: bool | None = False
-        else:
-            begins = grammars.viable(leak, opener, text[end : end + _SOON])
-            if begins is None and len(text) - end >= _SOON:
-                begins = False
+        begins = grammars.viable(leak, opener, text[end : end + _SOON])
+        if begins is None and len(text) - end >= _SOON:
+            begins = False
         if begins is None:
             self._held = text[at:]
             return ""
-        if not begins:
-            self._nowhere()
-            self._let(opener)
+        if not begins or self._quoted():
+            if not begins:
+                self._nowhere()
+            self._pass(opener)
             return text[end:]
         self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
         self._closers = Markers.of(tuple(leak.close))
+        self._ticked = self._place.ticked and "`" not in opener
         return text[end:]
+
+    def _quoted(self) -> bool:
+        """Whether the block that stands here is part of code or of a block quote, which go on with it."""
+        self._reads = True
+        self._place.read()
+        return self._place.quoted and not self._place.shown
 
     # ── inside one ───────────────────────────────────────────────────────────
 
     def _inside(self, text: str) -> str:
         assert self._leak is not None
         at = 0
+        if self._ticked and (tick := text.find("`")) >= 0:
+            found = self._closers.find(text)
+            if found is None or tick < found[0]:  # a span of code ends in it: it is talk about how a call begins
+                raw = "".join([*self._block, text[:tick]])
+                self._reset()
+                self._pass(raw)
+                return text[tick:]
         while found := self._closers.find(text, at):
             if self._tries < _TRIES and grammars.inside(self._leak, "".join([*self._block, text[: found[0]]])):
                 self._tries += 1
@@ -196,8 +293,11 @@ class Filter:
         if start > 0 and (found := self._markers.find(raw, start)):  # the opener was talk, the call begins later
             inner = self._rules[self._markers.markers[found[2]]]
             if raw[found[0] :].endswith(tuple(inner.close)):
-                self._let(raw[: found[0]])
+                self._pass(raw[: found[0]])
                 raw, leak = raw[found[0] :], inner
+                if self._quoted():
+                    self._pass(raw)
+                    return
                 problem = self._take(raw, inner, raw[: found[1] - found[0]])
         if problem is not None:
             self._unusable(raw, leak, problem)
@@ -209,15 +309,26 @@ class Filter:
         except grammars.Unreadable as error:
             return str(error)
         problem = "; ".join(f"no call: {piece}" for piece in rest)
+        quotation = self._holds is not None and self._holds(raw, calls)
+        alone: tuple[str, ...] = ()
         if self._tools is not None:
             unknown = [call.name for call in calls if call.name not in self._tools]
-            calls = [call for call in calls if call.name in self._tools]
+            lacking = [call.name for call in calls if call.arguments == {} and _required(self._tools.get(call.name))]
+            calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
             if not calls and leak.then == "recover":
+                if lacking:
+                    return f"a call of {', '.join(lacking)} needs arguments"
                 return f"no tool is called {', '.join(unknown)}" if unknown else "no call is in it"
             if unknown:
                 problem = "; ".join(filter(None, [problem, f"no tool is called {', '.join(unknown)}"]))
-        self._gap = "" if self._trims else None
-        self._found(Found(raw, calls if leak.then == "recover" and self._tools is not None else [], problem))
+            if lacking:
+                problem = "; ".join(filter(None, [problem, f"a call of {', '.join(lacking)} needs arguments"]))
+            alone = tuple(call.name for call in calls if call.arguments == {})
+        if leak.then != "recover" or self._tools is None:
+            calls, alone = [], ()
+        found = Found(raw, calls, problem)
+        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
+        self._settle()
         return None
 
     def _nowhere(self) -> None:
@@ -228,9 +339,15 @@ class Filter:
 
     def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
         self._nowhere()
-        taken = leak.then == "strip"
-        self._found(Found(raw, [], problem, taken))
-        if taken:
-            self._gap = "" if self._trims else None
+        self._place.read()
+        if leak.then == "strip":
+            self._queue.append(_Candidate(Found(raw, [], problem), self._place.atom(), self._place.prose, False, ()))
         else:
-            self._let(raw)
+            self._place.feed("x")  # nothing in it counts as Markdown
+            self._queue += (Found(raw, [], problem, taken=False),)
+        self._settle()
+
+
+def _required(schema: Any) -> bool:
+    """Whether a tool has a parameter that must be given."""
+    return isinstance(schema, Mapping) and bool(schema.get("required"))

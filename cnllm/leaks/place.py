@@ -1,29 +1,65 @@
-"""Where in a text one is: in a fence of code, in quotes, or in prose. A marker that is quoted is talked about."""
+"""Where in a text one is: whether what stands there is quoted, by a reading of the text as Markdown.
+
+A marker that is quoted is talked about: in code, in a block quote, in quotation marks, in a table, in HTML that shows
+text as it is. The text is read when somebody asks first, and each character once. What has been said before a block
+may need what is said after it: see `Atom.quoted`.
+"""
 
 from __future__ import annotations
 
-import re
+from cnllm.leaks.inline import ATOM, FAR, SUSPECT, Atom, Inline, Line
+from cnllm.leaks.structure import Structure
 
-__all__ = ["Place"]
+__all__ = ["Atom", "Place"]
 
-_FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^`\n]*$", re.MULTILINE)
-_LINE = 4096  # characters: what is further back on the same line does not count
-_NEAR = _LINE // 2
-_QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("«", "»"), ("《", "》"))
-_BEFORE_QUOTE = " \t([{（【:：,，、"
+_ENDS = ".!?…。！？"
+_TAIL = 32  # characters in which the end of raw HTML may begin
 
 
 class Place:
-    """Follows a text that grows. Reads each character once, and only when somebody asks."""
+    """Follows a text that grows: `said`, to which others append pieces, and what is fed beside it."""
 
-    __slots__ = ("_fence", "_line", "_long", "_offset", "_piece", "_said")
+    __slots__ = (
+        "_atoms",
+        "_behind",
+        "_end",
+        "_inline",
+        "_last",
+        "_line",
+        "_offset",
+        "_paragraph",
+        "_piece",
+        "_quoted",
+        "_raw",
+        "_said",
+        "_shelf",
+        "_shown",
+        "_structure",
+        "_suspect",
+        "_tail",
+        "line",
+        "prose",
+    )
 
     def __init__(self, said: list[str]) -> None:
-        self._said = said  # pieces, to which others append
+        self._said = said
         self._piece = self._offset = 0
-        self._fence = ""
-        self._line = ""
-        self._long = False
+        self._structure = Structure()
+        self._inline = Inline()
+        self._line: list[str] = []  # the line so far, until its place among the blocks is known
+        self._tail: str | None = None  # the last that came of it since, None before
+        self._quoted = False  # the line is code or in a block quote
+        self._shelf: list[str] = []  # a line that may be no fence
+        self._shown = False  # because of this line alone
+        self._raw = False
+        self._paragraph: list[str] = []
+        self._suspect = False  # something in the paragraph may quote
+        self._atoms: list[Atom] = []
+        self._behind = 0  # characters since the last atom of the paragraph
+        self._end = ""  # the last character
+        self._last = ""  # character of the line that is no white space
+        self.line = Line()
+        self.prose = 0  # how often something else than white space and atoms came
 
     def packed(self, start: int) -> None:
         """The pieces from `start` on are about to become one."""
@@ -31,41 +67,160 @@ class Place:
             self._offset += sum(len(piece) for piece in self._said[start : self._piece])
             self._piece = start
 
+    def read(self) -> None:
+        """Read what was said past this."""
+        if self._said:
+            new = "".join(self._said[self._piece :])[self._offset :]
+            self.skip()
+            if new:
+                self.feed(new)
+
+    def skip(self) -> None:
+        """What was said so far has been fed."""
+        if self._said:
+            self._piece, self._offset = len(self._said) - 1, len(self._said[-1])
+
     @property
     def quoted(self) -> bool:
-        """Is what comes next part of a fence of code, of code within a line, or of a quotation?"""
-        self._read()
-        line = self._line[-_NEAR:]
-        if self._fence or line.count("`") % 2:
-            return True
-        if line[-1:] == "'":  # an apostrophe, unless a quotation can begin here
-            return len(line) == 1 or line[-2] in _BEFORE_QUOTE
-        return line.count('"') % 2 == 1 or any(
-            line.count(opening) > line.count(closing) for opening, closing in _QUOTES
-        )
+        """Whether what comes next is quoted by the block that it stands in. It must not be white space."""
+        if self._tail is None:
+            self._begin("".join(self._line) + ATOM, atom=True)
+            self._tail = ""
+        return self._quoted or (self._raw and self._structure.in_raw)
 
-    def _read(self) -> None:
-        if not self._said:
+    @property
+    def shown(self) -> bool:
+        """Whether what comes next is quoted because of this line alone, so that a block goes past its end."""
+        return self._quoted and self._shown
+
+    @property
+    def ticked(self) -> bool:
+        """Whether a tick stands right before what comes next."""
+        return self._end == "`"
+
+    def atom(self) -> Atom:
+        """A block stands here, where nothing quotes it so far."""
+        line = self.line
+        line.blocks = True
+        line.middle = line.middle or (line.prose and self._last not in _ENDS)
+        atom = Atom(line)
+        self._end = ATOM
+        if self._quoted:
+            atom.quoted = True
+            return atom
+        held = self._suspect or self._inline.open
+        self._write(ATOM if held else "x")
+        self._behind = 0
+        if held:
+            self._atoms.append(atom)
+        else:
+            atom.quoted = False
+        return atom
+
+    def feed(self, text: str) -> None:
+        """More of the text."""
+        if not text:
             return
-        new = "".join(self._said[self._piece :])[self._offset :]
-        self._piece, self._offset = len(self._said) - 1, len(self._said[-1])
-        end = new.rfind("\n")
-        if end >= 0:
-            lines = self._line + new[:end]
-            if self._long:
-                lines = lines.partition("\n")[2]
-            if "`" in lines or "~" in lines:
-                for found in _FENCE.finditer(lines):
-                    self._turn(found)
-            self._line, self._long = "", False
-            new = new[end + 1 :]
-        self._line += new
-        if len(self._line) > _LINE:
-            self._line, self._long = self._line[-_NEAR:], True
+        text = text.replace(ATOM, "x")
+        self._end = text[-1]
+        at = 0
+        while (end := text.find("\n", at)) >= 0:
+            self._part(text[at:end])
+            self._newline()
+            at = end + 1
+        self._part(text[at:])
 
-    def _turn(self, found: re.Match[str]) -> None:
-        mark = found[1]
-        if not self._fence:
-            self._fence = mark
-        elif mark.startswith(self._fence) and found[0].strip() == mark:
-            self._fence = ""
+    def close(self) -> None:
+        """The text is over."""
+        self.line.over = True
+        if self._tail is None and self._line:
+            self._begin("".join(self._line), atom=False)
+        self._end_paragraph()
+        self._inline.expire()
+
+    # ── lines ────────────────────────────────────────────────────────────────
+
+    def _part(self, text: str) -> None:
+        """A part of a line."""
+        if not text:
+            return
+        if not text.isspace():
+            self.line.prose = True
+            self.line.middle = self.line.blocks
+            self.prose += 1
+            self._last = text.rstrip()[-1]
+        if self._tail is None:
+            self._line.append(text)
+            return
+        if self._structure.in_raw:
+            self._structure.end_raw(self._tail + text)
+            self._tail = text[-_TAIL:]
+        if not self._quoted:
+            self._write(text)
+            return
+        if self._structure.opened:
+            self._shelf.append(text)
+            if "`" in text:  # what looked like the beginning of a fence is a span of code
+                self._structure.take_back()
+                self._quoted = False
+                self._write("".join(self._shelf))
+                return
+        self._pass(len(text))
+
+    def _newline(self) -> None:
+        if self._tail is None:
+            self._begin("".join(self._line), atom=False)
+        if not self._quoted:
+            self._write("\n")
+        self._line, self._tail = [], None
+        self.line.over = True
+        self.line = Line()
+
+    def _begin(self, line: str, *, atom: bool) -> None:
+        """Find the place of a line among the blocks. With `atom` it ends with one that is about to come."""
+        was_raw = self._raw
+        kind, content, begins = self._structure.read(line)
+        self._raw = kind == "raw"
+        if begins or kind in ("blank", "code") or was_raw != self._raw:
+            self._end_paragraph()
+        prefix = content.removesuffix(ATOM) if atom else content
+        # A block that is indented like code is shown, although a paragraph before it makes it none by the letter.
+        indented = atom and not prefix.strip() and len(prefix) > 3
+        cell = prefix.lstrip().startswith("|")
+        within = kind == "code" or (kind != "blank" and self._structure.in_quote)
+        self._shown = atom and not self._structure.in_fence and not self._structure.in_quote
+        self._quoted = within or indented or cell
+        self._shelf = [prefix]
+        if self._quoted:
+            self._pass(len(line))
+        elif kind != "blank":
+            self._write(prefix)
+
+    def _write(self, text: str) -> None:
+        """More of the paragraph. What is too far behind a block that waits cannot quote it."""
+        if self._atoms or self._inline.waits:
+            room = FAR - self._behind
+            self._behind += len(text)
+            if len(text) > room:
+                self._add(text[:room])
+                self._end_paragraph()
+                self._inline.expire()
+                text = text[room:]
+        self._add(text)
+
+    def _pass(self, length: int) -> None:
+        """So many characters that quote nothing outside of them."""
+        if self._inline.waits:
+            self._behind += length
+            if self._behind > FAR:
+                self._inline.expire()
+
+    def _add(self, text: str) -> None:
+        self._paragraph.append(text)
+        if not self._suspect and SUSPECT.search(text):
+            self._suspect = True
+
+    def _end_paragraph(self) -> None:
+        if self._paragraph or self._atoms:
+            self._inline.paragraph("".join(self._paragraph), self._atoms, self._raw)
+        self._paragraph, self._atoms, self._suspect = [], [], False

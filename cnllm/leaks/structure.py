@@ -1,0 +1,161 @@
+"""The blocks of Markdown, line by line: which line is code, which stands in a block quote, which is prose.
+
+It follows CommonMark's way with containers (block quotes and list items) and leaves (fences, indented code, raw HTML,
+paragraphs), as far as quoting needs it. Each line is read once, and the state is small.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+__all__ = ["Kind", "Structure"]
+
+Kind = Literal["blank", "code", "raw", "prose"]
+
+_DEEPEST = 64  # containers
+_QUOTE = re.compile(r" {0,3}> ?")
+_ITEM = re.compile(r" {0,3}(?:[-+*]|(\d{1,9})[.)])(?= |$)")
+_RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
+_FENCE = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)$")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_RAW = re.compile(r" {0,3}<(?:(pre|script|style|textarea|xmp)(?=[\s>]|$)|(!--)|(\?)|(!\[CDATA\[)|(![A-Za-z]))", re.I)
+_RAW_ENDS = tuple(
+    re.compile(end, re.IGNORECASE) for end in (r"</(?:pre|script|style|textarea|xmp)>", r"-->", r"\?>", r"\]\]>", r">")
+)
+
+
+class Structure:
+    """Where in the blocks of a document the next line begins.
+
+    A container is 0 for a block quote, or the columns by which the content of a list item is indented.
+    """
+
+    __slots__ = ("_containers", "_fence", "_opened", "_paragraph", "_raw")
+
+    def __init__(self) -> None:
+        self._containers: list[int] = []
+        self._fence = ""
+        self._opened = False  # by the line that was read last
+        self._raw: re.Pattern[str] | None = None
+        self._paragraph = False
+
+    @property
+    def in_quote(self) -> bool:
+        """Whether the line that was read last stands in a block quote."""
+        return 0 in self._containers
+
+    @property
+    def in_fence(self) -> bool:
+        """Whether a fence of code goes on behind the line that was read last."""
+        return bool(self._fence)
+
+    @property
+    def in_raw(self) -> bool:
+        """Whether raw HTML goes on behind the line that was read last."""
+        return self._raw is not None
+
+    def end_raw(self, text: str) -> None:
+        """End raw HTML if its end stands in this text, the rest of the line that was read last."""
+        if self._raw is not None and self._raw.search(text):
+            self._raw = None
+
+    @property
+    def opened(self) -> bool:
+        """Whether the line that was read last begins a fence of ticks, unless another tick follows on it."""
+        return self._opened and self._fence[:1] == "`"
+
+    def take_back(self) -> None:
+        """Another tick follows on the line: it begins no fence, but a paragraph."""
+        self._fence, self._opened, self._paragraph = "", False, True
+
+    def read(self, line: str) -> tuple[Kind, str, bool]:
+        """(kind, content, does a paragraph begin here?) of the next line, which has no line break."""
+        self._opened = False
+        if "\t" in line:
+            line = line.expandtabs(4)
+        rest, matched = self._matched(line)
+        whole = matched == len(self._containers)
+        if self._raw is not None:
+            if whole:
+                self.end_raw(rest)
+                return "raw", rest, False
+            self._raw = None
+        if self._fence:
+            if whole:
+                self._close_fence(rest)
+                return "code", rest, False
+            self._fence = ""
+        return self._open(rest, matched)
+
+    def _matched(self, line: str) -> tuple[str, int]:
+        """(the rest of a line, how many of the open containers go on in it)."""
+        for number, container in enumerate(self._containers):
+            if container == 0:
+                found = _QUOTE.match(line)
+                if found is None:
+                    return line, number
+                line = line[found.end() :]
+            elif not line.strip():
+                line = ""
+            elif line.startswith(" " * container):
+                line = line[container:]
+            else:
+                return line, number
+        return line, len(self._containers)
+
+    def _close_fence(self, line: str) -> None:
+        bare = line.strip()
+        if len(line) - len(line.lstrip()) < 4 and bare.startswith(self._fence) and not bare.strip(self._fence[0]):
+            self._fence = ""
+
+    def _open(self, rest: str, matched: int) -> tuple[Kind, str, bool]:
+        """Read a line that may begin new blocks."""
+        continues = self._paragraph
+        known = self._containers[:matched]
+        new: list[int] = []
+        while len(known) + len(new) < _DEEPEST:
+            if (found := _QUOTE.match(rest)) is not None:
+                new.append(0)
+                rest = rest[found.end() :]
+            elif (item := self._item(rest, continues and not new and matched == len(self._containers))) is not None:
+                new.append(item)
+                rest = rest[item:]
+            else:
+                break
+        bare = rest.strip()
+        if not bare:
+            self._containers = known + new
+            self._paragraph = False
+            return "blank", "", False
+        fence = _FENCE.match(rest)
+        raw = _RAW.match(rest)
+        alone = fence is not None or raw is not None or _HEADING.match(rest) or _RULE.match(rest)
+        deep = rest.startswith("    ")
+        if new or alone or not continues:
+            self._containers = known + new
+            continues = False
+        # else a line that goes on with the paragraph, perhaps lazily: its containers stay open
+        if fence is not None:
+            self._paragraph, self._fence, self._opened = False, fence[1] or fence[2], True
+            return "code", rest, False
+        if raw is not None:
+            self._paragraph, self._raw = False, _RAW_ENDS[(raw.lastindex or 1) - 1]
+            self.end_raw(rest[raw.end() :])
+            return "raw", rest, True
+        if deep and not continues:
+            self._paragraph = False
+            return "code", rest, False
+        self._paragraph = not alone
+        return "prose", rest, not continues
+
+    def _item(self, line: str, continues: bool) -> int | None:
+        """By how many columns the content of a list item is indented; None where none begins."""
+        found = _ITEM.match(line)
+        if found is None or _RULE.match(line):
+            return None
+        content = line[found.end() :]
+        if continues and (not content.strip() or found[1] not in (None, "1")):
+            return None
+        spaces = len(content) - len(content.lstrip(" "))
+        return found.end() + (spaces if 0 < spaces < 5 and content.strip() else 1)
