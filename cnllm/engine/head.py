@@ -21,7 +21,10 @@ def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, 
     if not _address_ok(flags.base_url or ""):
         ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
     path = (flags.stream_path if stream else None) or flags.path or ""
-    return _address(flags.base_url or "", path, model.id)
+    whole, userinfo = _address(flags.base_url or "", path, model.id)
+    if not _address_ok(whole):
+        ledger.refuse("bad-path", "path", path, "with it the address is no http address: it begins with /")
+    return whole, userinfo
 
 
 @lru_cache(maxsize=256)
