@@ -11,9 +11,9 @@ Two adapters come with it: httpx (`Httpx`, `AsyncHttpx`), and one over httptools
 (`cnllm.transports.fast`), which the extra `cnllm[fast]` installs and which is used where it is there. CNLLM_TRANSPORT,
 `httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`, says which it must be.
 
-In a forked child each of them begins with connections of its own. A connection with anything unread behind its response
-is not used again. A transport of httpx that the caller brings is the caller's: whether its connections hold unread bytes
-is not checked, and one that was used before a fork is refused in the child.
+In a forked child each of them begins with connections of its own. A connection with anything unread behind its
+response is not used again. A transport of httpx that the caller brings is the caller's: whether its connections hold
+unread bytes is not checked, and a child refuses one that its parent made the client with.
 """
 
 from __future__ import annotations
