@@ -16,11 +16,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from cnllm import process
 
-__all__ = ["AsyncStream", "Stream", "install"]
+__all__ = ["OPENED", "AsyncStream", "Stream", "install"]
+
+OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
+"""The connections that a request opens by way of a proxy: httpcore leaves them open where SOCKS goes wrong."""
 
 _DEPTH = 4  # of connections within connections: a tunnel, TLS within TLS
 
@@ -43,6 +47,10 @@ class _Watch:
     def __init__(self, inner: Any, core: Any) -> None:
         self._inner = inner
         self._core = core
+        self.open = True
+        opened = OPENED.get()
+        if opened is not None:
+            opened.append(self)
         self._h11: Any = None
         self._answered = False  # the headers of a response came, and the next request did not begin
         self._looked = False  # whether anything was read behind it
@@ -121,9 +129,11 @@ class Stream(_Watch):
         self._inner.write(buffer, timeout)
 
     def close(self) -> None:
+        self.open = False
         self._inner.close()
 
     def start_tls(self, *args: Any, **options: Any) -> Stream:
+        self.open = False
         return Stream(self._inner.start_tls(*args, **options), self._core)
 
     def _find_probes(self) -> list[Callable[[], Any]] | None:
@@ -157,9 +167,11 @@ class AsyncStream(_Watch):
             raise self._core.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
+        self.open = False
         await self._inner.aclose()
 
     async def start_tls(self, *args: Any, **options: Any) -> AsyncStream:
+        self.open = False
         return AsyncStream(await self._inner.start_tls(*args, **options), self._core)
 
     def _find_probes(self) -> list[Callable[[], Any]] | None:

@@ -21,6 +21,7 @@ from cnllm.errors import TransportError
 from cnllm.transports import words
 from cnllm.transports.coding import Spoiled, undo
 from cnllm.transports.common import DRAIN, LEFTOVERS, idle_of
+from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
     Own,
     State,
@@ -65,13 +66,20 @@ class Httpx:
         transport: Any = given if own is None else own.transport
         request = state.request(url, plan, waits, own)
         try:
+            if own is not None and own.proxy is not None:
+                OPENED.set([])
             response = transport.handle_request(request)
         except httpx.LocalProtocolError:
             response = None
         except Exception as error:
             if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise  # a transport of the caller's raises what it likes
+            for stream in OPENED.get() or ():
+                if stream.open:
+                    stream.close()
             raise before(error, plan, httpx, own) from error
+        finally:
+            OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)  # httpcore reads it when it begins with the body
@@ -212,13 +220,20 @@ class AsyncHttpx:
         transport: Any = given if own is None else own.transport
         request = state.request(url, plan, waits, own)
         try:
+            if own is not None and own.proxy is not None:
+                OPENED.set([])
             response = await transport.handle_async_request(request)
         except httpx.LocalProtocolError:
             response = None
         except Exception as error:
             if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise
+            for stream in OPENED.get() or ():
+                if stream.open:
+                    await stream.aclose()
             raise before(error, plan, httpx, own) from error
+        finally:
+            OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)

@@ -1,4 +1,4 @@
-"""Proxies on this machine, for tests: HTTP's (CONNECT and forwarding) and SOCKS5. They keep what they were asked for."""
+"""Proxies on this machine, for tests: HTTP's (CONNECT and forwarding) and SOCKS5. They keep what they are asked for."""
 
 import contextlib
 import socket

@@ -158,11 +158,7 @@ def test_locks_that_another_thread_held_are_free(adapter: str) -> None:
         pool = next(iter(client._transport._state().made.values())).pool
         held = [pool._optional_thread_lock, registry()._lock, client._transport._state().watchdog._changed]
         providers = vars(type(registry()))["providers"]
-        held += (
-            [type(registry()).__dict__["providers"].lock]
-            if hasattr(type(registry()).__dict__["providers"], "lock")
-            else []
-        )
+        held += [providers.lock] if hasattr(providers, "lock") else []  # of Python 3.11
         ready, go = threading.Event(), threading.Event()
 
         def hold() -> None:
