@@ -46,9 +46,10 @@ def test_certificates_that_are_not_there(
     }
     for place in places[variable]:
         monkeypatch.setenv(variable, os.fspath(place))
-        with Peer([reply()]) as peer, pytest.raises(cnllm.TransportError) as caught:
-            model = registry().resolve("openai-compatible/m", base_url=peer.url.replace("http:", "https:"))
-            make(retry=ONCE).call(model)
+        with Peer([reply()]) as peer:
+            peer.url = peer.url.replace("http:", "https:")
+            with pytest.raises(cnllm.TransportError) as caught:
+                make(retry=ONCE).call(at(peer))
         assert f"{variable}={place}" in caught.value.message
         assert not caught.value.retryable
 
