@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+SECOND = "cnllm over httpx2"
 RAW, FAST, CNLLM, HAND = "raw socket + orjson", "cnllm[fast]", "cnllm over httpx", "httpx + orjson by hand"
 STDLIB = "http.client + json by hand"
 OPENAI, ANTHROPIC, GENAI = "openai SDK", "anthropic SDK", "google-genai SDK"
@@ -26,6 +27,7 @@ PEERS = {
     RAW: Peer("raw"),
     FAST: Peer("cnllm_client", transport="fast"),
     CNLLM: Peer("cnllm_client"),
+    SECOND: Peer("cnllm_client", transport="httpx2"),
     HAND: Peer("by_hand"),
     OPENAI: Peer("openai_sdk", "openai"),
     PYDANTIC_AI: Peer("pydantic_ai_sdk", "pydantic-ai"),
@@ -44,7 +46,7 @@ PEERS = {
     PYDANTIC: Peer("validators", variant="_pydantic"),
 }
 
-MAIN = (RAW, FAST, CNLLM, HAND, OPENAI)
+MAIN = (RAW, FAST, CNLLM, SECOND, HAND, OPENAI)
 """Measured in every case that they can take part in."""
 
 FRAMEWORKS = (PYDANTIC_AI, ANY_LLM, LITELLM)

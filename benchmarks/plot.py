@@ -6,11 +6,11 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from benchmarks.cases import EACH, ONE_CALL, REQUEST, STREAMS
-from benchmarks.peers import ANY_LLM, CNLLM, FAST, HAND, LITELLM, OPENAI, PYDANTIC_AI, RAW, STDLIB
+from benchmarks.peers import ANY_LLM, CNLLM, FAST, HAND, LITELLM, OPENAI, PYDANTIC_AI, RAW, SECOND, STDLIB
 from benchmarks.results import Results, Row
 from benchmarks.stats import ratio, spread
 
-_ORDER = (RAW, STDLIB, FAST, CNLLM, HAND, OPENAI, PYDANTIC_AI, ANY_LLM, LITELLM)
+_ORDER = (RAW, STDLIB, FAST, CNLLM, SECOND, HAND, OPENAI, PYDANTIC_AI, ANY_LLM, LITELLM)
 _SHORT = {RAW: "raw socket + orjson", STDLIB: "http.client + json", HAND: "httpx + orjson"}
 
 
@@ -118,8 +118,8 @@ def _panel(results: Results, panel: Panel, x: float, y: float) -> list[str]:
 
 def _bar(row: Row, left: float, y: float, place: Callable[[float], float], limit: Row) -> list[str]:
     is_limit = row.peer == limit.peer
-    kind = {FAST: "fast", CNLLM: "over"}.get(row.peer, "limit" if is_limit else "")
-    weight, middle = ("ours" if row.peer in (FAST, CNLLM) else ""), y + _THICK - 3
+    kind = {FAST: "fast", CNLLM: "over", SECOND: "over"}.get(row.peer, "limit" if is_limit else "")
+    weight, middle = ("ours" if row.peer in (FAST, CNLLM, SECOND) else ""), y + _THICK - 3
     parts = [_text(left - 8, middle, _SHORT.get(row.peer, row.peer), weight, "end")]
     cpu = spread(row.cpu())
     if cpu is None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench-venv"
 PINS = Path(__file__).with_name("pins")
 WANTED = {
-    "base": ["cnllm", "orjson", "httpx", "httptools", "uvloop", "msgspec", "click", "jsonschema", "pydantic"],
+    "base": ["cnllm", "orjson", "httpx", "httpx2", "httptools", "uvloop", "msgspec", "click", "jsonschema", "pydantic"],
     "openai": ["openai"],
     "anthropic": ["anthropic"],
     "google-genai": ["google-genai"],

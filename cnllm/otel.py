@@ -11,6 +11,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from cnllm import process
 from cnllm.watch import Begun, Cut, Ended, Happening, LeakFound, Recovered, Repaired, Retrying, Sent
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Spans:
         self._trace = trace
         self._tracer = tracer or trace.get_tracer("cnllm")
         self._open: dict[int, Span] = {}
-        self._lock = Lock()
+        self._lock = process.fork_safe(Lock())
 
     def __call__(self, value: Happening) -> None:
         """Takes what `cnllm.watch` tells."""

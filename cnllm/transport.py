@@ -9,7 +9,11 @@ follow is read and the connection can serve again. Nothing that happens there is
 
 Two adapters come with it: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
 (`cnllm.transports.fast`), which the extra `cnllm[fast]` installs and which is used where it is there. CNLLM_TRANSPORT,
-`httpx` or `fast`, says which it must be.
+`httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`, says which it must be.
+
+In a forked child each of them begins with connections of its own. A connection with anything unread behind its
+response is not used again. A transport of httpx that the caller brings is the caller's: whether its connections hold
+unread bytes is not checked, and a child refuses one that its parent made the client with.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ class AsyncTransport(Protocol):
 def default_transport() -> Transport:
     """The transport a `Client` uses unless it is given one. Raises `CnllmError` when the one asked for is not there."""
     if not _fast():
-        return Httpx()
+        return Httpx(family=_family())
     from cnllm.transports.sync import Fast  # not by way of `fast`, which brings asyncio along
 
     return Fast()
@@ -52,7 +56,7 @@ def default_transport() -> Transport:
 def default_async_transport() -> AsyncTransport:
     """The same for an `AsyncClient`."""
     if not _fast():
-        return AsyncHttpx()
+        return AsyncHttpx(family=_family())
     from cnllm.transports.aio import AsyncFast
 
     return AsyncFast()
@@ -60,14 +64,19 @@ def default_async_transport() -> AsyncTransport:
 
 def _fast() -> bool:
     asked = os.environ.get(_VARIABLE, "")
-    if asked not in ("", "httpx", "fast"):
-        raise CnllmError(f"{_VARIABLE}={asked}: there is no such transport", hint=f"{_VARIABLE} is httpx or fast")
+    if asked not in ("", "httpx", "httpx2", "fast"):
+        hint = f"{_VARIABLE} is httpx, httpx2 or fast"
+        raise CnllmError(f"{_VARIABLE}={asked}: there is no such transport", hint=hint)
     if asked == "fast" and not _installed():
         raise CnllmError(
             f"{_VARIABLE}=fast: httptools, which it needs, is not installed",
             hint="pip install 'cnllm[fast]', or CNLLM_TRANSPORT=httpx",
         )
-    return asked != "httpx" and _installed()
+    return asked not in ("httpx", "httpx2") and _installed()
+
+
+def _family() -> str:
+    return "httpx2" if os.environ.get(_VARIABLE) == "httpx2" else "httpx"
 
 
 @functools.cache

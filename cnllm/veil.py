@@ -14,6 +14,7 @@ from cnllm.redact import redact
 
 __all__ = ["over"]
 
+_PACKAGES = ("httpcore", "httpcore2")
 _LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
 _MOST = 64  # secrets that are remembered; of older requests nothing is logged any more
 _DEBUG = 10  # logging's level: it is not imported here, for who listens has done so
@@ -30,20 +31,21 @@ def _veil(record: Any) -> bool:
 
 
 @cache
-def _listener() -> Any:
+def _listeners() -> Any:
     import logging
 
-    return logging.getLogger("httpcore")
+    return [logging.getLogger(name) for name in _PACKAGES]
 
 
 def over(secrets: Callable[[], Iterable[str]]) -> None:
     """From now on these are in no line of theirs. They are asked for only where such lines are written at all."""
-    if "logging" not in sys.modules or not _listener().isEnabledFor(_DEBUG):
+    if "logging" not in sys.modules or not any(one.isEnabledFor(_DEBUG) for one in _listeners()):
         return
     import logging
 
     _known.update(dict.fromkeys(secrets()))
     for old in list(_known)[:-_MOST]:
         _known.pop(old, None)
-    for name in _LOGGERS:
-        logging.getLogger(f"httpcore.{name}").addFilter(_veil)  # once: the same filter is not added again
+    for package in _PACKAGES:
+        for name in _LOGGERS:
+            logging.getLogger(f"{package}.{name}").addFilter(_veil)  # once: the same filter is not added again

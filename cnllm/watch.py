@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cnllm import process
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
 from cnllm.types import Cost, Note, Reply, Usage
 
@@ -281,7 +282,7 @@ class Counters:
         self.calls = self.errors = self.requests = self.retries = self.cuts = 0
         self.recoveries = self.repairs = self.leaks = self.loops = self.loops_stopped = 0
         self.input = self.output = 0
-        self._lock = Lock()
+        self._lock = process.fork_safe(Lock())
 
     def __call__(self, value: Happening) -> None:
         with self._lock:

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from cnllm import process
+
 __all__ = ["Alarm", "Watchdog"]
 
 _LINGER = 5.0  # seconds; a thread started for every stream would cost more than the stream's last reads
@@ -19,9 +21,12 @@ class Alarm:
     def __init__(self, what: Callable[[], None]) -> None:
         self._what: Callable[[], None] | None = what
         self._lock = threading.Lock()
+        self._generation = process.generation()
 
     def cancel(self) -> None:
         """Not needed any more."""
+        if self._generation != process.generation():
+            return  # in a forked child the thread that would ring is not there, and it may have held the lock
         with self._lock:
             self._what = None
 

@@ -14,17 +14,18 @@ PACKAGE = Path(__file__).parent.parent / "cnllm"
 
 # What each room may import of the others. Values are the modules at the bottom, which import one another at most.
 VALUES = {"types", "arguments", "checks", "errors", "flags", "levels", "model", "policy", "messages"}
-HELPERS = {"paths", "private", "redact"}
+HELPERS = {"paths", "private", "process", "redact"}
 MAY: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "paths": set(),
+    "process": set(),
     "redact": set(),
     "private": set(),
     "veil": {"redact"},
     "keys": VALUES | HELPERS,
     "settings": VALUES,
     "wires": VALUES,
-    "leaks": VALUES,
+    "leaks": VALUES | {"process"},
     "protocols": VALUES,
     "tools": VALUES | {"validation"},
     "schemas": set(),
@@ -34,10 +35,10 @@ MAY: dict[str, set[str]] = {
     "simulator": VALUES | {"registry", "protocols", "schemas"},
     "tiers": VALUES | {"keys", "registry"},
     "sentences": VALUES,
-    "watchdog": set(),
-    "watch": VALUES,
-    "otel": {"watch"},
-    "transports": VALUES | {"engine", "watchdog"},
+    "watchdog": {"process"},
+    "watch": VALUES | {"process"},
+    "otel": {"watch", "process"},
+    "transports": VALUES | {"engine", "process", "watchdog"},
     "transport": VALUES | {"engine", "transports"},
     "secrets": VALUES | HELPERS | {"engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},

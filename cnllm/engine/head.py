@@ -24,9 +24,12 @@ def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, 
     path = (flags.stream_path if stream else None) or flags.path or ""
     if "{model}" in path and (why := unfit_id(model.id)) is not None:
         ledger.refuse("bad-model-id", "path", ascii(model.id), why)
+    whole, userinfo = _address(flags.base_url or "", path, model.id)
     if path and not _fits(flags.base_url or "", path):
-        ledger.refuse("bad-base-url", "path", path, "it would change the host or port of the address: begin it with /")
-    return _address(flags.base_url or "", path, model.id)
+        ledger.refuse("bad-path", "path", path, "it would change the host or port of the address: begin it with /")
+    if not address_ok(whole):
+        ledger.refuse("bad-path", "path", path, "with it the address is no http address: it begins with /")
+    return whole, userinfo
 
 
 @lru_cache(maxsize=256)

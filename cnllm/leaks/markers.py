@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
+
+from cnllm.process import cached_property
 
 __all__ = ["BARS", "Markers", "loose"]
 

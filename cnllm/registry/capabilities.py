@@ -8,12 +8,12 @@ somebody asks: `value` reads flags, `fact` (line, source) looks lines up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 
 from msgspec import Struct
 
 from cnllm.flags import LEVELS
 from cnllm.model import Fact, Model, conditions
+from cnllm.process import cached_property
 
 __all__ = ["KINDS", "Capability", "Found", "Kind", "capabilities"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cnllm.errors import RegistryError
+from cnllm.process import cached_property
 from cnllm.registry import kept
 from cnllm.registry.files import builtin_file, overlay_files
 from cnllm.registry.lines import Lines, key_lines, line_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -15,6 +14,7 @@ from cnllm import checks
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.flags import Flags
 from cnllm.model import Model
+from cnllm.process import cached_property, fork_safe
 from cnllm.registry import merge, provenance
 from cnllm.registry.load import Document, builtin_path, overlay_paths, read
 from cnllm.registry.merge import Layer
@@ -39,7 +39,7 @@ class Registry:
         self._overlays = overlays  # None: the user's, wherever they are by then
         self._watch = watch
         self._seen: tuple[tuple[str, int, int], ...] = ()
-        self._lock = RLock()  # what one thread derives from old files must not be kept beside new ones
+        self._lock = fork_safe(RLock())  # what one thread derives from old files must not be kept beside new ones
         self._take(documents)
 
     def _take(self, documents: list[Document]) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cnllm import paths, private
+from cnllm import paths, private, process
 from cnllm.errors import CnllmError
 from cnllm.store.schema import MARK, STEPS, migrate, version
 
@@ -27,6 +27,7 @@ class File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._generation = process.generation()
         with self._told():
             _private(path)
             self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
@@ -37,27 +38,40 @@ class File:
                 self._connection.close()
                 raise
 
+    def _own(self) -> sqlite3.Connection:
+        """This process's connection: SQLite forbids a child to use its parent's, or to close it."""
+        if self._generation != process.generation():
+            _keep_for_ever(self._connection)
+            self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._generation = process.generation()
+            self._prepare()
+        return self._connection
+
     def rows(self, query: str, *values: Any) -> list[Any]:
         """What a query finds."""
         with self._told():
-            return self._connection.execute(query, values).fetchall()
+            return self._own().execute(query, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is kept, or nothing. It takes its turn among other processes."""
         with self._told():
-            self._connection.execute("BEGIN IMMEDIATE")
+            connection = self._own()
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
+                yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
     def close(self) -> None:
         """Nothing is lost by not closing."""
-        self._connection.close()
+        if self._generation == process.generation():
+            self._connection.close()
+        else:
+            _keep_for_ever(self._connection)
 
     def _prepare(self) -> None:
         # A commit survives the process; only a loss of power may take the last ones, and never breaks the file.
@@ -106,6 +120,13 @@ class File:
             raise CnllmError(f"{self.path} cannot be used: {error}", hint="move it away to begin anew") from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
+
+
+def _keep_for_ever(connection: sqlite3.Connection) -> None:
+    """Never let it be collected, which would close it."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _busy(error: sqlite3.Error) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from msgspec import Struct
 
 from cnllm.transports import words
 
-__all__ = ["Address", "address"]
+__all__ = ["Address", "address", "read_url"]
 
 _PORTS = {"http": 80, "https": 443}
 # What needs neither escapes nor encodings nor dots taken out, which is nearly every address. httpx reads the others.
@@ -50,20 +51,27 @@ def address(url: str) -> Address:
     return Address(scheme == "https", host, number, name, (path or "/") + (query or ""))
 
 
-def _odd(url: str) -> Address:
+def read_url(httpx: Any, text: str) -> Any:
+    """Return a URL as httpx reads it. Raises `TransportError` for one that HTTP cannot go to."""
+    try:
+        url = httpx.URL(text)
+        host = url.host  # it is decoded here, which a name such as xn--a does not survive
+    except (httpx.InvalidURL, UnicodeError, ValueError, TypeError) as error:
+        raise words.no_url(text, error) from error
+    if url.scheme not in _PORTS or not host or not 0 < (_PORTS[url.scheme] if url.port is None else url.port) < 65536:
+        raise words.no_http(text)
+    return url
+
+
+def _odd(text: str) -> Address:
     """Letters of other scripts, spaces, user names, IPv6: as httpx reads them."""
     import httpx
 
-    try:
-        read = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise words.no_url(url, error) from error
-    if read.scheme not in _PORTS or not read.host or not 0 < (read.port or 1) < 65536:
-        raise words.no_http(url)
+    url = read_url(httpx, text)
     return Address(
-        read.scheme == "https",
-        read.raw_host.decode("ascii"),
-        read.port or _PORTS[read.scheme],
-        read.netloc.decode("ascii"),
-        read.raw_path.decode("ascii"),
+        url.scheme == "https",
+        url.raw_host.decode("ascii"),
+        url.port or _PORTS[url.scheme],
+        url.netloc.decode("ascii"),
+        url.raw_path.decode("ascii"),
     )

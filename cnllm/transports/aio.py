@@ -47,7 +47,7 @@ class AsyncFast:
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         head = written(plan, to)
         here = await self._here()
-        if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies) is not None:
+        if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return await self._httpx.send(plan)
         await here.enter()
         wire: Wire | None = None
@@ -63,7 +63,7 @@ class AsyncFast:
         """Have a connection ready for a plan that is going to be sent."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         here = await self._here()
-        if here is None or proxy_for(to.scheme, to.host, self._proxies) is not None:
+        if here is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return
         await here.enter()
         wire: Wire | None = None

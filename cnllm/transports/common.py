@@ -42,18 +42,26 @@ def left_of(patience: float | None, began: float) -> float | None:
     return left
 
 
-def proxy_for(scheme: str, host: str, known: dict[str, str | None]) -> str | None:
-    """The proxy that the environment (or the system) names for an address; looked up once for each host."""
-    place = f"{scheme}://{host}"
-    if place not in known and not _may_be_named():
-        known[place] = None
+def proxy_for(scheme: str, host: str, known: dict[str, str | None], port: int | None = None) -> str | None:
+    """The proxy that the environment (or the system) names for an address; looked up once for each place."""
+    place = f"{scheme}://{host}:{port}"
     if place not in known:
-        from urllib.request import getproxies, proxy_bypass
-
-        named = getproxies()
-        found = None if not named or proxy_bypass(host) else named.get(scheme) or named.get("all")
-        known[place] = found if found is None or "://" in found else f"http://{found}"
+        if len(known) >= URLS:
+            known.clear()
+        known[place] = _proxy(scheme, host, port) if _may_be_named() else None
     return known[place]
+
+
+def _proxy(scheme: str, host: str, port: int | None) -> str | None:
+    """Entries of NO_PROXY may name a port."""
+    from urllib.request import getproxies, proxy_bypass
+
+    named = getproxies()
+    number = port or (443 if scheme == "https" else 80)
+    if not named or proxy_bypass(host) or proxy_bypass(f"{host}:{number}"):
+        return None
+    found = named.get(scheme) or named.get("all")
+    return found if found is None or "://" in found else f"http://{found}"
 
 
 def _may_be_named() -> bool:

@@ -8,17 +8,31 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import sys
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from cnllm import process
 from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
-from cnllm.policy import Timeouts
 from cnllm.transports import words
 from cnllm.transports.coding import Spoiled, undo
-from cnllm.transports.common import DRAIN, FRAMING, IDLE, LEFTOVERS, URLS, headers_of, idle_of, proxy_for
-from cnllm.transports.first_byte import response_began
+from cnllm.transports.common import DRAIN, LEFTOVERS, idle_of
+from cnllm.transports.httpx_backend import OPENED
+from cnllm.transports.httpx_parts import (
+    Own,
+    State,
+    answered,
+    before,
+    during,
+    make,
+    package,
+    refuse_inherited,
+    waits_of,
+)
 from cnllm.watchdog import Alarm, Watchdog
 
 if TYPE_CHECKING:
@@ -26,65 +40,109 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncHttpx", "Httpx"]
 
+Key = tuple[bool, str | None]
+
 
 class Httpx:
     """httpx's transports, which keep connections alive; a proxy that the environment names is used.
 
     They are driven directly: `httpx.Client` would add a third to the cost of a request for redirects, cookies and hooks
-    that are not wanted here. A transport of the caller's own takes every request.
+    that are not wanted here. A transport of the caller's own takes every request; it may be one of httpx2, its
+    successor, which `family="httpx2"` takes where none is given. A forked process begins with connections of its own.
     """
 
-    def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
         self._given = transport
-        self._made: dict[tuple[bool, str | None], httpx.BaseTransport] = {}
-        self._urls: dict[str, httpx.URL] = {}
-        self._proxies: dict[str, str | None] = {}
-        self._watchdog = Watchdog()
+        self._family = family
+        self._home = process.generation()
+        self._states: dict[int, _State] = {}  # one for each process: those of its parents are never touched
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
-        import httpx
-
-        waits = _waits(plan.timeouts)
-        request = _request(httpx, self._urls, plan, waits, self._given is None)
+        state = self._state()
+        httpx, given, waits, url = state.httpx, self._given, waits_of(plan.timeouts), state.url(plan.url)
+        if given is not None:
+            refuse_inherited(httpx, given, self._home)
+        own = state.own(url) if given is None else None
+        transport: Any = given if own is None else own.transport
+        request = state.request(url, plan, waits, own)
         try:
-            response = self._transport(httpx, request.url).handle_request(request)
+            if own is not None and own.proxy is not None:
+                OPENED.set([])
+            response = transport.handle_request(request)
         except httpx.LocalProtocolError:
             response = None
-        except (httpx.HTTPError, UnicodeError) as error:
-            raise _before(error, plan) from error
+        except Exception as error:
+            if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
+                raise  # a transport of the caller's raises what it likes
+            for stream in OPENED.get() or ():
+                if stream.open:
+                    stream.close()
+            raise before(error, plan, httpx, own) from error
+        finally:
+            OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)  # httpcore reads it when it begins with the body
-        headers = _headers(response.headers)
-        return response.status_code, headers, _Body(httpx, response, headers, idle, self._watchdog)
+        body = _Body(httpx, response, idle, state.watchdog)
+        if own is not None:
+            try:
+                body.look = answered(own, response, url.host)
+            except TransportError:
+                body.close()
+                raise
+            if body.look is None and own.pool is not None:
+                state.forget(own)
+        return response.status_code, body.headers, body
 
-    def _transport(self, httpx: Any, url: httpx.URL) -> httpx.BaseTransport:
-        if self._given is not None:
-            return self._given
-        key = (url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies))
-        found = self._made.get(key)
-        if found is None:
-            made = _made(httpx, httpx.HTTPTransport, *key)
-            found = self._made.setdefault(key, made)  # threads agree on one
+    def _state(self) -> _State:
+        generation = process.generation()
+        found = self._states.get(generation)
+        if found is None:  # threads agree on one
+            found = self._states.setdefault(generation, _State(package(self._given, self._family)))
         return found
 
     def close(self) -> None:
-        """Close the connections."""
-        for transport in (self._given, *self._made.values()):
-            if transport is not None:
-                transport.close()
+        """Close the connections. Those of a parent process are its own."""
+        if self._given is not None:
+            if self._home == process.generation():
+                self._given.close()
+            return
+        state = self._states.get(process.generation())
+        for own in () if state is None else list(state.made.values()):
+            own.transport.close()
+
+
+class _State(State):
+    """Of one process that blocks."""
+
+    def __init__(self, httpx: Any) -> None:
+        super().__init__(httpx)
+        self.made: dict[Key, Own] = {}
+        self.watchdog = Watchdog()
+
+    def own(self, url: Any) -> Own:
+        """Return the transport for an address."""
+        key = self.key(url)
+        found = self.made.get(key)
+        if found is None:
+            found = self.made.setdefault(key, make(self.httpx, key, asynchronous=False))  # threads agree on one
+        return found
+
+    def forget(self, own: Own) -> None:
+        """Send nothing more over a transport."""
+        self.made = {key: value for key, value in self.made.items() if value is not own}
 
 
 class _Body:
     """The bytes of a response."""
 
-    def __init__(
-        self, httpx: Any, response: httpx.Response, headers: dict[str, str], idle: float | None, watchdog: Watchdog
-    ) -> None:
+    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
+        self.headers = _headers(response.headers)
+        self.look: Callable[[], None] | None = None  # whether anything stands behind the response
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _plain(response, headers)
+        self._bytes = _plain(response, self.headers)
         self._watchdog = watchdog
         self._alarm: Alarm | None = None
         self._hurried = False
@@ -96,12 +154,12 @@ class _Body:
         try:
             return next(self._bytes)
         except StopIteration:
-            self._response.close()
+            self._end()
             raise
         except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
             if self._hurried:
                 raise StopIteration from None
-            raise _during(error, self._idle) from error
+            raise during(error, self._idle, self._httpx) from error
 
     def hurry(self, seconds: float) -> None:
         """Wake a read that would wait longer, by shutting the socket down."""
@@ -133,59 +191,165 @@ class _Body:
 
     def close(self) -> None:
         self._calm()
+        self._end()
+
+    def _end(self) -> None:
+        """Give the connection back, or close it if there is more to read."""
+        look, self.look = self.look, None
+        if look is not None:
+            look()
         self._response.close()
 
 
 class AsyncHttpx:
-    """The same for `AsyncClient`, on asyncio or trio."""
+    """The same for `AsyncClient`, on asyncio or trio; each event loop has connections of its own."""
 
-    def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
         self._given = transport
-        self._made: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
-        self._urls: dict[str, httpx.URL] = {}
-        self._proxies: dict[str, str | None] = {}
+        self._family = family
+        self._home = process.generation()
+        self._states: dict[int, _AsyncState] = {}
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-        import httpx
-
-        waits = _waits(plan.timeouts)
-        request = _request(httpx, self._urls, plan, waits, self._given is None)
+        state = self._state()
+        httpx, given, waits, url = state.httpx, self._given, waits_of(plan.timeouts), state.url(plan.url)
+        if given is not None:
+            refuse_inherited(httpx, given, self._home)
+        loop = await state.loop() if given is None else None
+        own = None if loop is None else loop.own(state, url)
+        transport: Any = given if own is None else own.transport
+        request = state.request(url, plan, waits, own)
         try:
-            response = await self._transport(httpx, request.url).handle_async_request(request)
+            if own is not None and own.proxy is not None:
+                OPENED.set([])
+            response = await transport.handle_async_request(request)
         except httpx.LocalProtocolError:
             response = None
-        except (httpx.HTTPError, UnicodeError) as error:
-            raise _before(error, plan) from error
+        except Exception as error:
+            if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
+                raise
+            for stream in OPENED.get() or ():
+                if stream.open:
+                    await stream.aclose()
+            raise before(error, plan, httpx, own) from error
+        finally:
+            OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
             raise words.unsendable(plan)
         waits["read"] = idle = idle_of(plan)
-        headers = _headers(response.headers)
-        return response.status_code, headers, _AsyncBody(httpx, response, headers, idle)
+        body = _AsyncBody(httpx, response, idle)
+        if own is not None and loop is not None:
+            try:
+                body.look = answered(own, response, url.host)
+            except TransportError:
+                await body.aclose()
+                raise
+            if body.look is None and own.pool is not None:
+                loop.forget(own)
+        return response.status_code, body.headers, body
 
-    def _transport(self, httpx: Any, url: httpx.URL) -> httpx.AsyncBaseTransport:
-        if self._given is not None:
-            return self._given
-        key = (url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies))
-        found = self._made.get(key)
+    def _state(self) -> _AsyncState:
+        generation = process.generation()
+        found = self._states.get(generation)
         if found is None:
-            found = self._made[key] = _made(httpx, httpx.AsyncHTTPTransport, *key)
+            found = self._states.setdefault(generation, _AsyncState(package(self._given, self._family)))
         return found
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        for transport in (self._given, *self._made.values()):
-            if transport is not None:
-                await transport.aclose()
+        """Close the connections of the running loop; those of a loop that ended were closed with it."""
+        if self._given is not None:
+            if self._home == process.generation():
+                await self._given.aclose()
+            return
+        state = self._states.get(process.generation())
+        loop = None if state is None else state.loops.pop(running_loop(), None)
+        if loop is not None:
+            await loop.aclose()
+
+
+class _AsyncState(State):
+    """Of one process with event loops, one after the other or in several threads."""
+
+    def __init__(self, httpx: Any) -> None:
+        super().__init__(httpx)
+        self.loops: weakref.WeakKeyDictionary[Any, _Loop] = weakref.WeakKeyDictionary()
+        self._lock = process.fork_safe(Lock())
+
+    async def loop(self) -> _Loop:
+        """Return what belongs to the running loop."""
+        running = running_loop()
+        found = self.loops.get(running)
+        if found is None:
+            found = _Loop()
+            with self._lock:
+                for other in list(self.loops):  # one that was closed in haste keeps itself alive by its connections
+                    if getattr(other, "is_closed", bool)():
+                        del self.loops[other]
+                self.loops[running] = found
+            await found.watch()
+        return found
+
+
+class _Loop:
+    """The transports of one event loop. Its end closes them."""
+
+    def __init__(self) -> None:
+        self._made: dict[Key, Own] = {}
+        self._end: AsyncGenerator[None] | None = None
+
+    async def watch(self) -> None:
+        """Have them closed when the loop ends: it ends its generators then."""
+        self._end = self._until_the_end()
+        await anext(self._end)
+
+    async def _until_the_end(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            made, self._made = self._made, {}
+            for own in made.values():
+                with contextlib.suppress(Exception):
+                    await own.transport.aclose()
+
+    def own(self, state: State, url: Any) -> Own:
+        """Return the transport for an address."""
+        key = state.key(url)
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make(state.httpx, key, asynchronous=True)
+        return found
+
+    def forget(self, own: Own) -> None:
+        """Send nothing more over a transport."""
+        self._made = {key: value for key, value in self._made.items() if value is not own}
+
+    async def aclose(self) -> None:
+        """Close them now."""
+        if self._end is not None:
+            await self._end.aclose()
+
+
+def running_loop() -> Any:
+    """Return what stands for the running event loop."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with contextlib.suppress(RuntimeError):
+            return trio.lowlevel.current_trio_token()
+    import asyncio
+
+    return asyncio.get_running_loop()
 
 
 class _AsyncBody:
     """The bytes of a response, asynchronously."""
 
-    def __init__(self, httpx: Any, response: httpx.Response, headers: dict[str, str], idle: float | None) -> None:
+    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
+        self.headers = _headers(response.headers)
+        self.look: Callable[[], None] | None = None
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _aplain(response, headers)
+        self._bytes = _aplain(response, self.headers)
         self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -203,10 +367,10 @@ class _AsyncBody:
                 self._left -= time.monotonic() - began
                 return chunk
         except StopAsyncIteration:
-            await self._response.aclose()
+            await self.aclose()
             raise
         except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
-            raise _during(error, self._idle) from error
+            raise during(error, self._idle, self._httpx) from error
         raise StopAsyncIteration
 
     def hurry(self, seconds: float) -> None:
@@ -223,6 +387,9 @@ class _AsyncBody:
                     break
 
     async def aclose(self) -> None:
+        look, self.look = self.look, None
+        if look is not None:
+            look()
         await self._response.aclose()
 
 
@@ -247,7 +414,7 @@ def _plain(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]
         return response.iter_bytes()  # a transport of the caller's own may have read it
     if step is not None:
         return (plain for piece in response.stream for plain in step(piece))
-    return iter(response.stream) if coding is None else response.iter_bytes()
+    return iter(response.stream)
 
 
 def _aplain(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
@@ -258,76 +425,4 @@ def _aplain(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[
         return response.aiter_bytes()
     if step is not None:
         return (plain async for piece in response.stream for plain in step(piece))
-    return aiter(response.stream) if coding is None else response.aiter_bytes()
-
-
-def _made(httpx: Any, kind: Any, encrypted: bool, proxy: str | None) -> Any:
-    """A transport of httpx. What it finds wrong with a proxy is not repeated: a password may stand in its address."""
-    with contextlib.suppress(ValueError, ImportError, httpx.InvalidURL):
-        return kind(**_settings(httpx, encrypted, proxy))
-    raise TransportError(
-        "the proxy that the environment names cannot be used", hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
-    )
-
-
-def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
-    """No ceiling on connections: whoever opens a thousand streams means it; a hundred idle ones are kept."""
-    settings = {"limits": httpx.Limits(max_connections=None, max_keepalive_connections=IDLE), "proxy": proxy}
-    if not encrypted and proxy is None:
-        # Reading the certificate store takes 20 ms. This context trusts nobody, and plain http never uses it.
-        import ssl
-
-        settings["verify"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return settings
-
-
-def _waits(timeouts: Timeouts) -> dict[str, float | None]:
-    return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
-
-
-def _request(httpx: Any, urls: dict[str, Any], plan: Plan, waits: dict[str, float | None], own: bool) -> Any:
-    """Built directly: `Client.build_request` would merge, parse and copy what is already as it must be.
-
-    For httpx's `own` transports the headers are given as they go out, and not looked through for what may be missing;
-    another may want to ask for the request's `content`.
-    """
-    url = urls.get(plan.url)
-    if url is None:
-        if len(urls) >= URLS:
-            urls.clear()
-        try:
-            url = urls[plan.url] = httpx.URL(plan.url)
-        except httpx.InvalidURL as error:
-            raise words.no_url(plan.url, error) from error
-    headers, content, extensions = headers_of(plan), plan.content, {"timeout": waits}
-    with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
-        if not (own and content and FRAMING.isdisjoint(map(str.lower, headers))):
-            return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
-        written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
-        stream = httpx.ByteStream(content)
-        return httpx.Request(plan.method, url, headers=written, stream=stream, extensions=extensions)
-    raise words.unsendable(plan)
-
-
-def _before(error: httpx.HTTPError | UnicodeError, plan: Plan) -> TransportError:
-    """What went wrong before the status line."""
-    import httpx
-
-    host, timeouts = httpx.URL(plan.url).host, plan.timeouts
-    if isinstance(error, httpx.ConnectTimeout):
-        return words.slow_connection(host, timeouts.connect)
-    if isinstance(error, httpx.TimeoutException):
-        return words.slow(host, timeouts.first_byte)
-    if isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # the latter: a host name with an empty label
-        return words.no_http(plan.url)
-    said = str(error) or type(error).__name__
-    if isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        return words.no_connection(host, said)
-    return words.before_status(host, said, response_began(error))
-
-
-def _during(error: Exception, idle: float | None) -> TransportError:
-    """What went wrong while the body came."""
-    import httpx
-
-    return words.fell_silent(idle) if isinstance(error, httpx.TimeoutException) else words.broke(error)
+    return aiter(response.stream)

@@ -44,7 +44,7 @@ class Fast:
         """Send a plan; see `cnllm.transport`."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         head = written(plan, to)
-        if head is None or proxy_for(to.scheme, to.host, self._proxies) is not None:
+        if head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return self._httpx.send(plan)
         pool = self._pool
         connection = pool.enter(to.key)
@@ -66,7 +66,7 @@ class Fast:
     def warm(self, plan: Plan) -> None:
         """Have a connection ready for a plan that is going to be sent."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
-        if proxy_for(to.scheme, to.host, self._proxies) is not None:
+        if proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return
         connection = self._pool.enter(to.key)
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cnllm.engine.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
 
-__all__ = ["before_status", "broke", "closed", "fell_silent", "garbled", "no_connection", "no_http", "no_url", "slow"]
-__all__ += ["slow_connection", "unsendable"]
+__all__ = ["bad_proxy", "before_status", "broke", "by_proxy", "closed", "fell_silent", "framed", "garbled"]
+__all__ += ["no_connection", "no_http", "no_url", "refused_by_proxy", "slow", "slow_connection", "unsendable"]
 
 
 def no_url(url: str, error: Exception) -> TransportError:
@@ -23,6 +25,44 @@ def unsendable(plan: Plan) -> TransportError:
     """A header cannot be one. It is not shown: it may hold the key."""
     said = f"nothing was sent to {plan.url}: a header holds a character that no header can carry"
     return TransportError(said, hint="check the key and extra_headers")
+
+
+def framed(plan: Plan, names: Iterable[str]) -> TransportError:
+    """A header of the caller's would change where the message ends."""
+    named = ", ".join(sorted({"content-length", "transfer-encoding"}.intersection(names)))
+    said = f"nothing was sent to {plan.url}: the transport itself sets {named}"
+    return TransportError(said, hint=f"take {named} out of extra_headers, and out of the registry's headers")
+
+
+def bad_proxy(proxy: str | None, *, missing: bool) -> TransportError:
+    """The environment names a proxy that cannot be used."""
+    said = f"the proxy {shown_proxy(proxy)} that the environment names cannot be used"
+    if missing:
+        return TransportError(f"{said}: socksio is not installed", hint="pip install 'cnllm[socks]'")
+    return TransportError(said, hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY: http://, https:// or socks5://")
+
+
+def refused_by_proxy(host: str, proxy: str | None, said: str) -> TransportError:
+    """The proxy answered that it will not."""
+    final = said.lstrip()[:3] in ("401", "403", "407")
+    return TransportError(
+        f"the proxy {shown_proxy(proxy)} refused the way to {host}: {said}",
+        retryable=not final,
+        hint="check the proxy's address and password, or name the host in NO_PROXY",
+    )
+
+
+def by_proxy(error: TransportError, proxy: str) -> TransportError:
+    """Name the proxy in an error on the way through it."""
+    error.message = f"{error.message} (through the proxy {shown_proxy(proxy)})"
+    error.hint = "check the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
+    return error
+
+
+def shown_proxy(proxy: str | None) -> str:
+    """Return a proxy's address without the name and password in it."""
+    scheme, mark, rest = (proxy or "").partition("://")
+    return f"{scheme}{mark}{rest.partition('/')[0].rpartition('@')[2]}"
 
 
 def slow_connection(host: str, seconds: float | None) -> Timeout:
