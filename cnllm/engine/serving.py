@@ -8,7 +8,18 @@ import msgspec
 
 from cnllm.model import Model
 from cnllm.protocols import framed, speaks
-from cnllm.types import Event, Message, Reply, Request, Seal
+from cnllm.types import (
+    Event,
+    Finished,
+    Message,
+    Reply,
+    Request,
+    Seal,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
@@ -36,8 +47,29 @@ def _by(message: Message, name: str) -> Message:
 
 
 def encode_reply(protocol: str, reply: Reply) -> dict[str, Any]:
-    """A reply → the body of a whole answer in that protocol."""
-    return speaks(protocol).write_reply(reply)
+    """A reply → the body of a whole answer in that protocol.
+
+    An excluded call is left out, as whoever reads the body would execute it; the reply's notes still name it.
+    """
+    return speaks(protocol).write_reply(_executable(reply))
+
+
+def _executable(reply: Reply) -> Reply:
+    """The reply without its excluded calls."""
+    parts = reply.message.parts
+    if not any(type(part) is ToolCall and part.excluded for part in (*parts, *reply.tool_calls, *reply.incomplete)):
+        return reply
+    calls = [call for call in reply.tool_calls if not call.excluded]
+    kept = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
+    none_left = reply.finish == "tool_calls" and not calls
+    return msgspec.structs.replace(
+        reply,
+        tool_calls=calls,
+        incomplete=[call for call in reply.incomplete if not call.excluded],
+        message=msgspec.structs.replace(reply.message, parts=kept),
+        finish="stop" if none_left else reply.finish,
+        raw_finish=None if none_left else reply.raw_finish,
+    )
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -46,18 +78,40 @@ def encode_error(protocol: str, status: int, message: str, code: str | None = No
 
 
 class StreamWriter:
-    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send."""
+    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send.
+
+    An excluded call is left out, as whoever reads the stream would execute it.
+    """
 
     def __init__(self, protocol: str, *, id: str = "", model: str = "") -> None:
         self._writes = speaks(protocol).stream(id, model)
+        self._excluded: set[int] = set()
+        self._places: dict[int, int] = {}  # of the calls that are written, by the index that the reply gives them
 
     def begin(self) -> bytes:
         """What comes before the first event."""
         return _framed(self._writes.begin())
 
     def feed(self, event: Event) -> bytes:
-        """One event. What has no place in the protocol (notes) is no bytes."""
-        return _framed(self._writes.event(event))
+        """One event. What has no place in the protocol (notes, excluded calls) is no bytes."""
+        kept = self._kept(event)
+        return b"" if kept is None else _framed(self._writes.event(kept))
+
+    def _kept(self, event: Event) -> Event | None:
+        """The event as the reader gets it; None for one of an excluded call."""
+        match event:
+            case ToolCallStart(index=index) | ToolCallDelta(index=index) | ToolCallEnd(index=index):
+                if (type(event) is ToolCallStart and event.excluded) or (
+                    type(event) is ToolCallEnd and event.call.excluded
+                ):
+                    self._excluded.add(index)
+                if index in self._excluded:
+                    return None
+                place = self._places.setdefault(index, len(self._places))
+                return event if place == index else msgspec.structs.replace(event, index=place)
+            case Finished(finish="tool_calls") if self._excluded and not self._places:
+                return Finished("stop", None)
+        return event
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """A failure after the stream began; nothing may follow."""
