@@ -112,7 +112,8 @@ def test_calls_with_and_without_ids() -> None:
         assert len(set(made)) == 2
         results = [cnllm.Message("tool", [cnllm.ToolResult(c.id, "done")]) for c in reply.tool_calls]
         sent = engine.build_request(model(), [cnllm.Message("user", [Text("Hi")]), reply.message, *results]).body["contents"]
-        ids = [value.get("id") for turn in sent for part in turn["parts"] for value in part.values() if "name" in value]
+        values = [value for turn in sent for part in turn["parts"] for value in part.values()]
+        ids = [value.get("id") for value in values if isinstance(value, dict)]
         assert ids == ["x7", None, None, "x7", None, None]  # an id that the wire did not give does not go over it
         assert reply.tool_calls[0].seal == seal({"thoughtSignature": "s"})
         assert kinds(reply.message.parts) == ["Reasoning", "ToolCall*", "ToolCall", "ToolCall"]
