@@ -26,16 +26,16 @@ class Exclusion(Struct, frozen=True):
 class CallRules(Struct, frozen=True, kw_only=True):
     """What the caller allows. `names` are the tools of the request, None where the endpoint brings tools of its own.
 
-    `choice` and `chosen` are the caller's. `answer` is the tool whose call is the answer and which nobody executes.
-    `forced`: the endpoint was asked for a call; `single`: for one at most.
+    `choice` and `chosen` are the caller's. `forced`: the endpoint was asked for a call; `single`: for one at most.
+    `answer` is the tool whose call is the answer, which nobody executes.
     """
 
     names: frozenset[str] | None = frozenset()
     choice: Literal["auto", "none", "required", "named"] | None = None
     chosen: str | None = None
-    answer: str | None = None
     forced: bool = False
     single: bool = False
+    answer: str | None = None
 
     def exclusion(self, name: str) -> Exclusion | None:
         """Return why a call of this name is never executed; None where it may be."""
@@ -69,7 +69,6 @@ def call_rules(
     offered: Sequence[Function],
     patch: Mapping[str, Any],
     *,
-    answer: str | None,
     forced: bool,
     single: bool,
 ) -> CallRules | None:
@@ -87,7 +86,6 @@ def call_rules(
         names=None if own else frozenset(tool.name for tool in offered),
         choice=asked.choice,
         chosen=asked.chosen,
-        answer=answer,
         forced=forced,
         single=single,
     )

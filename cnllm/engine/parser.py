@@ -6,8 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cnllm.engine import faults
 from cnllm.engine.answering import Answering
+from cnllm.engine.call_rules import CallRules
 from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
@@ -100,7 +103,7 @@ class StreamParser:
             _text_calls(flags, tools, plan),
             spoken.ordered,
             _ids(flags, plan),
-            plan.call_rules if plan is not None else None,
+            _rules(plan),
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
@@ -420,6 +423,13 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
     return looked_for(flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted)
+
+
+def _rules(plan: Plan | None) -> CallRules | None:
+    """Which calls the reply may hold. None: any."""
+    if plan is None or plan.call_rules is None or plan.answer is None or plan.answer.method != "tool":
+        return None if plan is None else plan.call_rules
+    return replace(plan.call_rules, answer=plan.answer.name)
 
 
 def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:

@@ -180,7 +180,6 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         wish,
         [*wish.tools, *tools],
         standing or {},
-        answer=answer.name if answer is not None and answer.method == "tool" else None,
         forced=forced if spoken is None else spoken.must is not None,
         single=single if spoken is None else spoken.one,
     )

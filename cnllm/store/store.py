@@ -118,7 +118,7 @@ class Store:
             origins=list(dict.fromkeys(self._origin(turn[2], ident) for turn in turns)),
             state=state_of(*turns[-1][3:5]),
             prompt=as_text(first[0][0]) if first else "",
-            cost=_sums([self._cost(*turn[5:7], ident) for turn in turns]),
+            cost=_sums([self._cost(turn[5], turn[6], ident) for turn in turns]),
         )
 
     # ── what cannot be made out ──────────────────────────────────────────────

@@ -16,8 +16,9 @@ def weather(city: str = "") -> str:
     return "sun"
 """
 NAMES = [
-    "Weather", "weather ", " weather", "wea\u200bther", "we\u0430ther", "\uff57eather", "weather\u202e", "weather\u200e",
-    "weather\x1b[2K", "wea\u00adther", "weather\u2069", "c\u0430lc", "calc\u200b", "functions.weather", "read ", "\u061ccalc",
+    "Weather", "weather ", " weather", "wea\u200bther", "we\u0430ther", "\uff57eather", "weather\u202e",
+    "weather\u200e", "weather\x1b[2K", "wea\u00adther", "weather\u2069", "c\u0430lc", "calc\u200b",
+    "functions.weather", "read ", "\u061ccalc",
 ]  # fmt: skip
 ANSWER = (HEAD, texts("done"), chunk("stop"), DONE)
 

@@ -60,9 +60,14 @@ def test_more_calls_than_one_are_noted_where_one_was_asked_for(peer: tuple[Peer,
     two: Calls = [*one, ("b", "wipe", {})]
     for name, asks in (("plain", True), ("param", True), ("without", False)):
         for stream in (False, True):
-            for parallel, calls, noted in [(False, two, True), (False, one, False), (True, two, False), (None, two, False)]:
+            for parallel, calls, noted in [
+                (False, two, True),
+                (False, one, False),
+                (True, two, False),
+                (None, two, False),
+            ]:
                 endpoint.script = [(calls, "")]
-                reply = ask(client, f"home/{name}", stream, tools=[weather, wipe], parallel_tool_calls=parallel)  # type: ignore[arg-type]
+                reply = ask(client, f"home/{name}", stream, tools=[weather, wipe], parallel_tool_calls=parallel)
                 assert ("parallel-ignored" in codes(reply)) is (noted and asks), (name, stream, parallel, len(calls))
                 assert len(reply.tool_calls) == len(calls)
                 assert not any(call.excluded for call in reply.tool_calls)
@@ -97,7 +102,7 @@ def test_calls_written_as_text_are_held_to_the_same_rules(peer: tuple[Peer, cnll
                 run = client.run(model, "hi", **options)
                 assert not ran, (model, choice, text)
                 endpoint.script = [([], text)]
-                reply = ask(client, model, stream, recover_text_calls="recover", **options)  # type: ignore[arg-type]
+                reply = ask(client, model, stream, recover_text_calls="recover", **options)
                 assert all(call.excluded and call.arguments is None for call in reply.tool_calls)
                 assert not run.steps[0].calls or all(call.excluded for call in run.steps[0].calls)
                 if reply.tool_calls:
@@ -120,7 +125,7 @@ def test_a_choice_told_in_the_prompt_and_ignored_is_noted(peer: tuple[Peer, cnll
             ({}, "words", None),
         ]:
             endpoint.script = [([], text)]
-            reply = ask(client, "home/prompted", stream, tools=[weather, wipe], **options)  # type: ignore[arg-type]
+            reply = ask(client, "home/prompted", stream, tools=[weather, wipe], **options)
             ignored = {"tool-choice-ignored", "parallel-ignored"} & set(codes(reply))
             assert ignored == ({code} if code else set()), (options, text, reply.notes)
 
@@ -174,7 +179,7 @@ def test_an_answer_by_a_tool_is_no_excluded_call(peer: tuple[Peer, cnllm.Client]
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     for stream in (False, True):
         for options in ({}, {"tool_choice": "none"}, {"tool_choice": "auto"}):
-            reply = ask(client, "home/answers", stream, schema=schema, **options)  # type: ignore[arg-type]
+            reply = ask(client, "home/answers", stream, schema=schema, **options)
             assert reply.parsed == {"n": 3}, reply
             assert not {"call-excluded", "call-not-offered", "tool-choice-ignored"} & set(codes(reply))
 
@@ -187,12 +192,13 @@ def test_results_of_calls_that_share_an_id_go_to_the_call_of_their_name() -> Non
         return {"role": "tool", "tool_call_id": "same", "content": text, **({"name": name} if name else {})}
 
     model = REGISTRY.resolve("openai-compatible/any", base_url="http://127.0.0.1:1/v1")
-    for results, meant in [
+    cases: list[tuple[list[tuple[str, str | None]], list[str]]] = [
         ([("rain", "weather"), ("noon", "clock")], ["noon", "rain"]),
         ([("noon", "clock"), ("rain", "weather")], ["noon", "rain"]),
         ([("noon", None), ("rain", None)], ["noon", "rain"]),
         ([("rain", "weather"), ("noon", None)], ["noon", "rain"]),
-    ]:
+    ]
+    for results, meant in cases:
         history = [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": None, "tool_calls": [call("clock", "x"), call("weather", "y")]},

@@ -40,7 +40,7 @@ def codes(reply: cnllm.Reply) -> list[str]:
     return [note.code for note in reply.notes]
 
 
-def ask(client: cnllm.Client, model: cnllm.Model, stream: bool, **options: Any) -> cnllm.Reply:
+def ask(client: cnllm.Client, model: str | cnllm.Model, stream: bool, **options: Any) -> cnllm.Reply:
     if not stream:
         return client.call(model, "hi", **options)
     with client.stream(model, "hi", **options) as streamed:

@@ -111,7 +111,9 @@ def test_calls_with_and_without_ids() -> None:
         assert given == "x7"
         assert len(set(made)) == 2
         results = [cnllm.Message("tool", [cnllm.ToolResult(c.id, "done")]) for c in reply.tool_calls]
-        sent = engine.build_request(model(), [cnllm.Message("user", [Text("Hi")]), reply.message, *results]).body["contents"]
+        sent = engine.build_request(model(), [cnllm.Message("user", [Text("Hi")]), reply.message, *results]).body[
+            "contents"
+        ]
         values = [value for turn in sent for part in turn["parts"] for value in part.values()]
         ids = [value.get("id") for value in values if isinstance(value, dict)]
         assert ids == ["x7", None, None, "x7", None, None]  # an id that the wire did not give does not go over it
