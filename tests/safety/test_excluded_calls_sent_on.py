@@ -11,7 +11,7 @@ import cnllm
 from cnllm import engine
 
 from .calls_support import WIRES, Calls, Peer
-from .test_excluded_calls import LOOK_ALIKES, REGISTRY, codes, weather, wipe
+from .test_excluded_calls import LOOK_ALIKES, REGISTRY, weather, wipe
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 OK = ("b", "weather", {"city": "x"})
