@@ -43,8 +43,9 @@ _BLANK = b" \t\r\n"
 class StreamParser:
     """Reads one reply as it arrives: `feed` bytes in any pieces, then `close`.
 
-    `plan` carries what the request decided; without it the model's flags hold as they are. `status` and `headers` are
-    the response's: a status of 400 or more makes the body an error. With `keep_raw` the decoded chunks end up in
+    `plan` carries what the request decided; without it the model's flags hold as they are, no call is excluded, and ids
+    are unique in this reply alone. `status` and `headers` are the response's: a status of 400 or more makes the body an
+    error. With `keep_raw` the decoded chunks end up in
     `Reply.raw`. A body that is JSON although a stream was asked for is read as a whole reply. `limits`, or the plan's,
     bound what is held of it: what is more is not read, and `close` raises `ReplyTooLarge` with what came before.
     """
@@ -403,7 +404,10 @@ def parse_response(
     tools: Sequence[Any] | None = None,
     plan: Plan | None = None,
 ) -> Reply:
-    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut)."""
+    """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut).
+
+    `plan` as for `StreamParser`: without it no call is excluded.
+    """
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content)
     return parser.close()

@@ -117,13 +117,14 @@ def test_calls_written_as_text_are_held_to_the_same_rules(peer: tuple[Peer, cnll
 def test_a_choice_told_in_the_prompt_and_ignored_is_noted(peer: tuple[Peer, cnllm.Client]) -> None:
     endpoint, client = peer
     for stream in (False, True):
-        for options, text, code in [
+        cases: list[tuple[dict[str, Any], str, str | None]] = [
             ({"tool_choice": "required"}, "words", "tool-choice-ignored"),
             ({"tool_choice": "weather"}, "words", "tool-choice-ignored"),
             ({"parallel_tool_calls": False}, f"{block('weather')}\n{block('weather', 'y')}", "parallel-ignored"),
             ({"tool_choice": "required", "parallel_tool_calls": False}, block("weather"), None),
             ({}, "words", None),
-        ]:
+        ]
+        for options, text, code in cases:
             endpoint.script = [([], text)]
             reply = ask(client, "home/prompted", stream, tools=[weather, wipe], **options)
             ignored = {"tool-choice-ignored", "parallel-ignored"} & set(codes(reply))
