@@ -164,14 +164,24 @@ def test_ids_fit_the_endpoints_pattern_and_are_unique(peer: tuple[Peer, cnllm.Cl
 
 def test_two_turns_of_recovered_calls_have_different_ids(peer: tuple[Peer, cnllm.Client]) -> None:
     endpoint, client = peer
-    endpoint.script = [([], block("weather")), ([], block("weather")), ([], "done")]
+    endpoint.script = [([], block("weather"))]
     for model in ("home/plain", "home/prompted"):
-        endpoint.script = [([], block("weather")), ([], block("weather")), ([], "done")]
-        run = client.run(model, "hi", tools=[weather], recover_text_calls="recover")
-        ids = [call.id for step in run.steps for call in step.calls]
-        assert len(set(ids)) == len(ids) == 2
-        results = [part.id for turn in run.messages for part in turn.parts if isinstance(part, cnllm.ToolResult)]
-        assert results == ids
+        for stream in (False, True):
+            history: list[Any] = [cnllm.Message("user", [cnllm.Text("hi")])]
+            ids: list[str] = []
+            for _ in range(3):
+                options: dict[str, Any] = {"tools": [weather], "recover_text_calls": "recover"}
+                if stream:
+                    with client.stream(model, history, **options) as streamed:
+                        list(streamed)
+                    reply = streamed.reply
+                else:
+                    reply = client.call(model, history, **options)
+                [call] = reply.tool_calls
+                assert call.via == "text"
+                ids.append(call.id)
+                history += [reply.message, cnllm.Message("tool", [cnllm.ToolResult(call.id, "sun", "weather")])]
+            assert len(set(ids)) == 3
 
 
 def test_an_answer_by_a_tool_is_no_excluded_call(peer: tuple[Peer, cnllm.Client]) -> None:
