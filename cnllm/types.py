@@ -256,12 +256,16 @@ class ReasoningDelta(Struct, frozen=True, tag="reasoning_delta", gc=False):
     text: str
 
 
-class ToolCallStart(Struct, frozen=True, tag="tool_call_start", gc=False):
-    """A call began; its name is known and never empty. `index` counts the calls of this reply."""
+class ToolCallStart(Struct, frozen=True, tag="tool_call_start", omit_defaults=True, gc=False):
+    """A call began; its name is known and never empty. `index` counts the calls of this reply.
+
+    `excluded` is that of the call (see `ToolCall`), which must never be executed.
+    """
 
     index: int
     id: str
     name: str
+    excluded: bool = False
 
 
 class ToolCallDelta(Struct, frozen=True, tag="tool_call_delta", gc=False):

@@ -102,7 +102,7 @@ class Lines:
         if reply.text:
             self.event(TextDelta(reply.text))
         for index, call in enumerate(reply.tool_calls):
-            self.event(ToolCallStart(index, call.id, call.name))
+            self.event(ToolCallStart(index, call.id, call.name, call.excluded))
             self.event(ToolCallDelta(index, call.raw))
             self.event(ToolCallEnd(index, call))
         for note in reply.notes:

@@ -109,9 +109,9 @@ class Answering:
                 else:
                     self._twice.add(index)
                 return
-            case ToolCallStart(index, id, name):
+            case ToolCallStart(index, id, name, excluded):
                 self._others[index] = len(self._others)
-                event = ToolCallStart(self._others[index], id, name)
+                event = ToolCallStart(self._others[index], id, name, excluded)
                 self._calls.append(event)
             case ToolCallDelta(index, text):
                 if index == self._index:

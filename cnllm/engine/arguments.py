@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ __all__ = ["repaired"]
 
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BAD = (msgspec.DecodeError, RecursionError)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # of a tool, as every endpoint takes it
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
@@ -28,7 +31,7 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
         ledger.note("text-mended", "messages", f"{told} hold half of a character", "replaced by U+FFFD")
         call = mended
     if call.excluded:  # nobody executes it, and what the model wrote goes back as it came
-        call = replace(call, arguments=decode_arguments(call.raw)[0])
+        call = _renamed(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
     if call.arguments is None:
         inner = unwrapped(call.raw)
         if inner is None:
@@ -46,6 +49,16 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
     did = "decoded, as its schema wants arrays or objects there"
     ledger.note("arguments-decoded", "tools", f"{told}: {', '.join(names)} is JSON inside a JSON string", did)
     return replace(call, arguments=made, raw="")
+
+
+def _renamed(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
+    """Return the excluded call with a name that an endpoint takes: the model may have made it of anything."""
+    if schema is not None or _NAME.fullmatch(call.name):
+        return call
+    name = _ODD.sub("_", call.name)[:60]
+    name = name if _NAME.fullmatch(name) else f"_{name}"
+    ledger.note("call-renamed", "messages", f"messages[{index}]: an excluded call of {call.name[:80]!a}", name)
+    return replace(call, name=name)
 
 
 def _mended(call: ToolCall) -> ToolCall:

@@ -27,6 +27,7 @@ class CallRules(Struct, frozen=True, kw_only=True):
     """What the caller allows. `names` are the tools of the request, None where the endpoint brings tools of its own.
 
     `choice` and `chosen` are the caller's. `forced`: the endpoint was asked for a call; `single`: for one at most.
+    `answer` is the tool whose call is the answer, which nobody executes.
     """
 
     names: frozenset[str] | None = frozenset()
@@ -34,9 +35,12 @@ class CallRules(Struct, frozen=True, kw_only=True):
     chosen: str | None = None
     forced: bool = False
     single: bool = False
+    answer: str | None = None
 
     def exclusion(self, name: str) -> Exclusion | None:
         """Return why a call of this name is never executed; None where it may be."""
+        if name == self.answer:
+            return None
         if self.choice == "none":
             return Exclusion("call-excluded", "tool_choice", "tool_choice='none' excludes it")
         if self.names is not None and name not in self.names:
@@ -61,7 +65,12 @@ _PLAIN = CallRules()
 
 
 def call_rules(
-    asked: Asked, offered: Sequence[Function], forced: bool, single: bool, patch: Mapping[str, Any]
+    asked: Asked,
+    offered: Sequence[Function],
+    patch: Mapping[str, Any],
+    *,
+    forced: bool,
+    single: bool,
 ) -> CallRules | None:
     """Return the rules of a request; None where the caller's own body offers or chooses the tools.
 

@@ -31,7 +31,7 @@ def blocks(reply: Reply) -> list[Event]:
     out: list[Event] = []
     calls = reply.tool_calls
     for index, call in enumerate(calls):
-        out.append(ToolCallStart(index, call.id, call.name))
+        out.append(ToolCallStart(index, call.id, call.name, call.excluded))
         if call.raw:
             out.append(ToolCallDelta(index, call.raw))
     out.append(UsageSeen(reply.usage))

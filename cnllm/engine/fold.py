@@ -40,6 +40,7 @@ from cnllm.types import (
     TextDelta,
     ToolCall,
     ToolCallEnd,
+    ToolCallStart,
     Usage,
     UsageSeen,
 )
@@ -347,10 +348,12 @@ class Fold:
             out.append(TextDelta(text))
 
     def _named(self, event: Event) -> Event:
-        name = getattr(event, "name", None)
-        if name in self.renamed:
-            return msgspec.structs.replace(event, name=self.renamed[name])
-        return event
+        """The event with the name that the caller knows, and whether the call is excluded."""
+        if type(event) is not ToolCallStart:
+            return event
+        name = self.renamed.get(event.name, event.name)
+        barred = self._rules is not None and self._rules.exclusion(name) is not None
+        return ToolCallStart(event.index, event.id, name, barred) if barred or name != event.name else event
 
     def _restart(self, kind: str, said: Deltas) -> list[Event]:
         """Pieces were taken for snapshots, or the reverse: begin again with what it all comes to."""
@@ -496,9 +499,9 @@ class Fold:
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
         if whole and (left := markup(name, arguments)):
             arguments, problem = None, f"markup is left in it: {left}"
+        barred = None if self._rules is None else self._rules.exclusion(name)
         if whole:
             self._places.append(index)
-            barred = None if self._rules is None else self._rules.exclusion(name)
             if barred is not None:
                 arguments, problem = None, barred.reason
                 told = f"a call of {name!a}"
@@ -509,8 +512,9 @@ class Fold:
             )
             self._made[id(call)] = self._done[-1]
         elif call.name or raw:
+            problem = problem or "it was cut off"
             self._incomplete.append(
-                ToolCall(call.call_id, name, None, raw, call.via, problem or "it was cut off", extra)
+                ToolCall(call.call_id, name, None, raw, call.via, problem, extra, bool(name) and barred is not None)
             )
 
     def _part(self, kind: BlockKind, said: str, data: Any, seal: Any) -> Part | None:

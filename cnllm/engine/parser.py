@@ -6,9 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from cnllm import checks
 from cnllm.engine import faults
 from cnllm.engine.answering import Answering
+from cnllm.engine.call_rules import CallRules
 from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
@@ -41,8 +44,9 @@ _BLANK = b" \t\r\n"
 class StreamParser:
     """Reads one reply as it arrives: `feed` bytes in any pieces, then `close`.
 
-    `plan` carries what the request decided; without it the model's flags hold as they are. `status` and `headers` are
-    the response's: a status of 400 or more makes the body an error. With `keep_raw` the decoded chunks end up in
+    `plan` carries what the request decided; without it the model's flags hold as they are, no call is excluded, and ids
+    are unique in this reply alone. `status` and `headers` are the response's: a status of 400 or more makes the body an
+    error. With `keep_raw` the decoded chunks end up in
     `Reply.raw`. A body that is JSON although a stream was asked for is read as a whole reply. `limits`, or the plan's,
     bound what is held of it: what is more is not read, and `close` raises `ReplyTooLarge` with what came before.
     """
@@ -109,7 +113,7 @@ class StreamParser:
             _text_calls(flags, tools, plan),
             spoken.ordered,
             _ids(flags, plan),
-            plan.call_rules if plan is not None else None,
+            _rules(plan),
         )
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
@@ -415,7 +419,8 @@ def parse_response(
 ) -> Reply:
     """A whole response → the Reply; raises `EndpointError` (or `StreamCut`, where events came and were cut).
 
-    Without `plan` the prompt is not known: whether a call written as text is quoted is judged by the reply alone.
+    Without `plan` the prompt is not known: whether a call written as text is quoted is judged by the reply alone, and
+    no call is excluded.
     """
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
     parser.feed(content if type(content) is bytes else _bytes("content", content))
@@ -463,6 +468,13 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     return looked_for(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )
+
+
+def _rules(plan: Plan | None) -> CallRules | None:
+    """Which calls the reply may hold. None: any."""
+    if plan is None or plan.call_rules is None or plan.answer is None or plan.answer.method != "tool":
+        return None if plan is None else plan.call_rules
+    return replace(plan.call_rules, answer=plan.answer.name)
 
 
 def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:

@@ -157,12 +157,14 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     parallel = asked.parallel_tool_calls if tools else None
     if parallel is not None and not choices.takes_parallel(asked, flags, ledger):
         parallel = None
+    single = parallel is False
     streams = _streams(stream, bool(tools), flags, ledger)
     spoken_by = wire(model.protocol)
     wanted = dict(asked.params)
     wanted.update({name: [wanted[name]] for name in spoken_by.lists if type(wanted.get(name)) is str})
     if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
         wanted["parallel_tool_calls"], parallel = parallel, None
+        single = single and bool((flags.params or {})["parallel_tool_calls"])
     body = spoken_by.write(
         Ask(
             model=model.id,
@@ -192,7 +194,13 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         body = _plain(body)
         content = _encode(body)
     standing = flags.body.set if flags.body is not None else None
-    rules = call_rules(wish, [*wish.tools, *tools], forced, _single(wish, parallel, flags, tools), standing or {})
+    rules = call_rules(
+        wish,
+        [*wish.tools, *tools],
+        standing or {},
+        forced=forced if spoken is None else spoken.must is not None,
+        single=single if spoken is None else spoken.one,
+    )
     url, userinfo = head.url(model, flags, streams, ledger)
     return Plan(
         method="POST",
@@ -219,13 +227,6 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         call_rules=rules,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
-
-
-def _single(wish: Asked, parallel: bool | None, flags: Flags, tools: Sequence[Function]) -> bool:
-    """Whether the endpoint is asked for one call at most."""
-    if wish.parallel_tool_calls is not False or not tools:
-        return False
-    return parallel is False or bool((flags.params or {}).get("parallel_tool_calls"))
 
 
 def _plain(value: Any) -> Any:

@@ -299,8 +299,9 @@ def _laid_out(kept: Sequence[_Kept], ledger: Ledger) -> list[Turn]:
                 said = f"messages[{slot.turn}]: the call of {slot.call.name} has no result"
                 ledger.note("call-unanswered", "messages", said, f"answered with {INTERRUPTED!r}")
                 result = _interrupted(slot.call)
-            elif result.id != slot.call.id or result.name is None:
-                result = replace(result, id=slot.call.id, name=result.name or slot.call.name)
+            elif result.id != slot.call.id or result.name is None or slot.call.excluded:
+                name = slot.call.name if slot.call.excluded else result.name or slot.call.name
+                result = replace(result, id=slot.call.id, name=name)
             out.append((slot.at, Message("tool", (result,))))
     return out
 

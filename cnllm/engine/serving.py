@@ -10,7 +10,18 @@ from cnllm import checks
 from cnllm.messages import struct_fault
 from cnllm.model import Model
 from cnllm.protocols import Spoken, framed, speaks
-from cnllm.types import Event, Message, Reply, Request, Seal
+from cnllm.types import (
+    Event,
+    Finished,
+    Message,
+    Reply,
+    Request,
+    Seal,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 
 _EVENTS = frozenset(get_args(Event))
 
@@ -44,10 +55,31 @@ def _by(message: Message, name: str) -> Message:
 
 
 def encode_reply(protocol: str, reply: Reply) -> dict[str, Any]:
-    """A reply → the body of a whole answer in that protocol."""
+    """A reply → the body of a whole answer in that protocol.
+
+    An excluded call is left out, as whoever reads the body would execute it; the reply's notes still name it.
+    """
     spoken = _spoken(protocol)
     checks.demand("reply", reply, Reply, "a cnllm.Reply")
-    return spoken.write_reply(reply)
+    return spoken.write_reply(_executable(reply))
+
+
+def _executable(reply: Reply) -> Reply:
+    """The reply without its excluded calls."""
+    parts = reply.message.parts
+    if not any(type(part) is ToolCall and part.excluded for part in (*parts, *reply.tool_calls, *reply.incomplete)):
+        return reply
+    calls = [call for call in reply.tool_calls if not call.excluded]
+    kept = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
+    none_left = reply.finish == "tool_calls" and not calls
+    return msgspec.structs.replace(
+        reply,
+        tool_calls=calls,
+        incomplete=[call for call in reply.incomplete if not call.excluded],
+        message=msgspec.structs.replace(reply.message, parts=kept),
+        finish="stop" if none_left else reply.finish,
+        raw_finish=None if none_left else reply.raw_finish,
+    )
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -58,28 +90,50 @@ def encode_error(protocol: str, status: int, message: str, code: str | None = No
 
 
 class StreamWriter:
-    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send."""
+    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send.
+
+    An excluded call is left out, as whoever reads the stream would execute it.
+    """
 
     def __init__(self, protocol: str, *, id: str = "", model: str = "") -> None:
         spoken = _spoken(protocol)
         checks.demand_text("id", id)
         checks.demand_text("model", model)
         self._writes = spoken.stream(id, model)
+        self._excluded: set[int] = set()
+        self._places: dict[int, int] = {}  # of the calls that are written, by the index that the reply gives them
 
     def begin(self) -> bytes:
         """What comes before the first event."""
         return _framed(self._writes.begin())
 
     def feed(self, event: Event) -> bytes:
-        """One event. What has no place in the protocol (notes) is no bytes."""
+        """One event. What has no place in the protocol (notes, excluded calls) is no bytes."""
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
-            return _framed(self._writes.event(event))
+            kept = self._kept(event)
+            return b"" if kept is None else _framed(self._writes.event(kept))
         except checks.FAILURES as error:
             if (named := struct_fault("event", event)) is not None:
                 raise named from error
             raise
+
+    def _kept(self, event: Event) -> Event | None:
+        """The event as the reader gets it; None for one of an excluded call."""
+        match event:
+            case ToolCallStart(index=index) | ToolCallDelta(index=index) | ToolCallEnd(index=index):
+                if (type(event) is ToolCallStart and event.excluded) or (
+                    type(event) is ToolCallEnd and event.call.excluded
+                ):
+                    self._excluded.add(index)
+                if index in self._excluded:
+                    return None
+                place = self._places.setdefault(index, len(self._places))
+                return event if place == index else msgspec.structs.replace(event, index=place)
+            case Finished(finish="tool_calls") if self._excluded and not self._places:
+                return Finished("stop", None)
+        return event
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """A failure after the stream began; nothing may follow."""

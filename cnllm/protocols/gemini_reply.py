@@ -32,8 +32,7 @@ _PROTOCOL = "gemini"
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
 _WORD = re.compile(r"[A-Z][A-Z_]+")
 """What the protocol's own reasons look like: one that came over it goes on as it was."""
-_MADE = re.compile(r"call_[0-9a-f]{24}(_\d+)*")
-"""Ids that the reader gave where the wire had none."""
+_MADE = re.compile(r"call_\d+(_\d+)*")
 _STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",

@@ -21,7 +21,7 @@ from cnllm.wires.paths import at, blend
 __all__ = ["write"]
 
 _PROTOCOL = "gemini"
-_INVENTED = re.compile(r"call_(\d+|[0-9a-f]{24})(_\d+)*")
+_INVENTED = re.compile(r"call_\d+(_\d+)*")
 """Ids that we gave where the wire had none: it pairs calls and results by their order then."""
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 

@@ -122,7 +122,7 @@ def replies(draw: Any, model: Model) -> Reply:
     if text:
         parts.append(Text(text))
     calls = [
-        ToolCall(f"call_{i}", name, {"q": "雨", "i": i}, json.dumps({"q": "雨", "i": i}))
+        ToolCall(f"c{i}", name, {"q": "雨", "i": i}, json.dumps({"q": "雨", "i": i}))
         for i, name in enumerate(draw(st.lists(st.sampled_from(["search", "weather"]), max_size=2)))
     ]
     if not (text or calls):
