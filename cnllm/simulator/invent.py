@@ -11,6 +11,8 @@ __all__ = ["invent"]
 
 _DEEP = 6  # where optional nesting ends; a schema that demands more is given up at twice that
 _MOST = 10_000  # characters or items, whatever a schema demands
+_WORK = 25_000  # values and schemas looked at for one answer: a few lines of schema may demand any number of them
+_STEPS = 64
 _FORMATS = {
     "date": "2026-01-02",
     "date-time": "2026-01-02T03:04:05Z",
@@ -25,17 +27,29 @@ _FORMATS = {
 }
 
 
+class _Root:
+    """The whole schema, to which references point, and how much work is left."""
+
+    __slots__ = ("left", "schema")
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.left = _WORK
+
+
 def invent(schema: Any, words: str = "example", nth: int = 0) -> Any:
     """A value that satisfies a JSON Schema; `words` is what free strings say, `nth` tells one from the next.
 
     Knows types, enum, const, required, nested and referenced schemas, anyOf, oneOf, allOf, bounds, formats
-    and simple patterns. `not`, `if` and dependencies are not read: what is made may fail it.
+    and simple patterns. `not`, `if` and dependencies are not read: what is made may fail it, and so may the answer to a
+    schema that demands too much.
     """
-    return _value(schema, schema, words or "example", nth, 0)
+    return _value(schema, _Root(schema), words or "example", nth, 0)
 
 
-def _value(schema: Any, root: Any, words: str, nth: int, depth: int) -> Any:
-    if schema is False or depth > 2 * _DEEP:
+def _value(schema: Any, root: _Root, words: str, nth: int, depth: int) -> Any:
+    root.left -= 1
+    if schema is False or depth > 2 * _DEEP or root.left < 0:
         return None
     plain = _flat(schema, root, depth, 0)
     if "const" in plain:
@@ -57,9 +71,10 @@ def _value(schema: Any, root: Any, words: str, nth: int, depth: int) -> Any:
             return _string(plain, words, nth)
 
 
-def _flat(schema: Any, root: Any, depth: int, hops: int) -> dict[str, Any]:
+def _flat(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
     """A schema with its references followed and its combinations decided, as one table."""
-    if not isinstance(schema, dict) or hops > 2 * _DEEP:
+    root.left -= 1
+    if not isinstance(schema, dict) or hops > 2 * _DEEP or root.left < 0:
         return {}
     out = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
     ref = schema.get("$ref")
@@ -77,9 +92,9 @@ def _flat(schema: Any, root: Any, depth: int, hops: int) -> dict[str, Any]:
     return out
 
 
-def _target(root: Any, ref: str) -> Any:
+def _target(root: _Root, ref: str) -> Any:
     """What a JSON pointer within the schema points to."""
-    here = root
+    here = root.schema
     for part in filter(None, ref[1:].split("/")):
         here = here.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(here, dict) else None
     return here
@@ -91,7 +106,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         if key in one and key in other:
             out[key] = one[key] | other[key]
     if "required" in one and "required" in other:
-        out["required"] = [*one["required"], *(n for n in other["required"] if n not in one["required"])]
+        out["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
     return out
 
 
@@ -110,26 +125,31 @@ def _type(plain: dict[str, Any]) -> str:
     return "null" if plain.get("const", "") is None else "string"
 
 
-def _object(plain: dict[str, Any], root: Any, words: str, nth: int, depth: int) -> dict[str, Any]:
+def _object(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> dict[str, Any]:
     known: dict[str, Any] = plain.get("properties") or {}
     names = list(plain.get("required") or [])
-    optional = [n for n in known if n not in names]
-    fewest = int(plain.get("minProperties", 0))
+    needed = set(names)
+    optional = [n for n in known if n not in needed]
+    fewest = min(int(plain.get("minProperties", 0)), _MOST)
     names += optional[: max(0, fewest - len(names))]
     rest = plain.get("additionalProperties", True)
     while len(names) < fewest:
         names.append(f"key{len(names) + 1}")
-    return {n: _value(known.get(n, rest), root, words, nth, depth + 1) for n in names}
+    return {n: _value(known.get(n, rest), root, words, nth, depth + 1) for n in names if root.left > 0}
 
 
-def _array(plain: dict[str, Any], root: Any, words: str, nth: int, depth: int) -> list[Any]:
+def _array(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> list[Any]:
     fixed: list[Any] = list(plain.get("prefixItems") or [])
     items: Any = plain.get("items", {})
     if isinstance(items, list):  # the older way of writing a tuple
         fixed, items = items, plain.get("additionalItems", {})
     most = int(plain.get("maxItems", 1 << 30))
     count = min(most, _MOST, max(int(plain.get("minItems", 0)), len(fixed), int(items is not False and depth < _DEEP)))
-    return [_value(fixed[i] if i < len(fixed) else items, root, words, nth + i, depth + 1) for i in range(count)]
+    made: list[Any] = []
+    while len(made) < count and root.left > 0:
+        i = len(made)
+        made.append(_value(fixed[i] if i < len(fixed) else items, root, words, nth + i, depth + 1))
+    return made
 
 
 def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
@@ -149,7 +169,9 @@ def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
     value = math.ceil(value / step) * step
     if low is not None and low[1] and value <= low[0]:
         value += step
-    while high is not None and (value > high[0] or (high[1] and value >= high[0])) and value > -(1 << 60):
+    for _ in range(_STEPS):  # floats may not get there
+        if high is None or not (value > high[0] or (high[1] and value >= high[0])) or value <= -(1 << 60):
+            break
         value -= step * max(1, math.floor((value - high[0]) / step))
     return int(value) if value == int(value) else value
 

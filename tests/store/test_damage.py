@@ -102,6 +102,33 @@ def test_processes_that_make_the_file_at_once_all_get_it(tmp_path: Path) -> None
         assert len(store.summaries()) == 4
 
 
+def test_processes_that_take_the_next_step_at_once_take_it_once(tmp_path: Path) -> None:
+    """There is one version so far, so that the step to the next is the test's."""
+    path = tmp_path / "a.db"
+    ids = filled(path)
+    code = (
+        "import sqlite3, sys\nfrom cnllm.store.schema import STEPS, migrate\n"
+        "connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)\nsys.stdin.read(1)\n"
+        "migrate(connection, [*STEPS, ['CREATE TABLE extra (id)', 'INSERT INTO extra VALUES (1)']])\n"
+    )
+    made = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for one in made:
+        assert one.stdin is not None
+        one.stdin.write(b"x")
+        one.stdin.flush()
+    for one in made:
+        _, said = one.communicate(timeout=60)
+        assert one.returncode == 0, said
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
+        assert raw.execute("SELECT count(*) FROM extra").fetchone() == (1,)
+        assert raw.execute("SELECT count(DISTINCT conversation) FROM turns").fetchone() == (len(ids),)
+    raw.close()
+
+
 def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
