@@ -92,7 +92,7 @@ def test_an_error_names_the_proxy_that_refused(
         (Proxy, b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n", False),
         (Proxy, b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", False),
         (Proxy, b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", True),
-        (Proxy, b"what?\r\n\r\n", True),
+        (Proxy, b"what?\r\n\r\n", False),
         (Proxy, b"", True),
         (Socks, b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00", True),
         (Socks, b"\x09what", True),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import cnllm
+from cnllm.registry.trust import trust
 from cnllm.simulator.server import Server, running
 
 from .peer import Again, Peer, piece, reply, said, stream, texts
@@ -75,7 +76,11 @@ def test_the_key_of_an_overlays_own_provider_comes_from_the_environment(
 ) -> None:
     monkeypatch.setenv("HOME_TOKEN", "sk-of-home-0123456789")
     with Peer([reply()], [stream(*said("The sky"))]) as peer:
-        monkeypatch.setenv("CNLLM_PROVIDERS", str(overlay(tmp_path, peer.url)))
+        path = overlay(tmp_path, peer.url)
+        monkeypatch.setenv("CNLLM_PROVIDERS", str(path))
+        with pytest.raises(cnllm.Untrusted, match="HOME_TOKEN"):
+            cnllm.call("home/m", "hi")
+        trust(path)
         assert cnllm.call("home/m", "hi").text == "The sky is blue."
         with cnllm.stream("home/m", "hi") as streamed:
             assert streamed.reply.text == "The sky"

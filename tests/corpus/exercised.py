@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm import CannotSend, Model, Plan, Registry, UnknownModel, engine
+from cnllm import CannotSend, Model, Plan, Registry, RegistryError, UnknownModel, engine
 from cnllm.flags import ErrorRule, Flags, Patch
 from cnllm.registry.load import Document
 
@@ -245,7 +245,7 @@ class Replay:
         """The body and whether it goes where it went; the reply, and what is left of it without its last frame."""
         try:
             model = registry.resolve(self.name, protocol=self.exchange.protocol, base_url=self._base_url)
-        except UnknownModel as error:  # without its path an endpoint does not speak that wire
+        except (UnknownModel, RegistryError) as error:  # without its path an endpoint does not speak that wire
             return str(error)
         plan, wrote = self._written(model)
         return wrote, [_told(read) for read in self._read(model, plan)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -49,10 +50,15 @@ def test_a_server_passes_a_reply_on(case: Case) -> None:
     again = engine.parse_response(model, 200, {}, content)
     for name in ("text", "reasoning", "finish", "raw_finish", "usage", "id", "model"):
         assert getattr(again, name) == getattr(reply, name)
-    assert [(c.id, c.name, c.arguments) for c in again.tool_calls] == [
-        (c.id, c.name, c.arguments) for c in reply.tool_calls
+    assert [(given_id(c.id), c.name, c.arguments) for c in again.tool_calls] == [
+        (given_id(c.id), c.name, c.arguments) for c in reply.tool_calls
     ]
     assert seals(again) == seals(reply)
+
+
+def given_id(id: str) -> str | None:
+    """Return the wire's id of a call; None for one that each reading makes because the wire has none."""
+    return None if re.fullmatch(r"call_\d{20}", id) else id
 
 
 def seals(reply: Any) -> list[Any]:
