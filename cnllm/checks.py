@@ -7,7 +7,9 @@ short plain value; otherwise its type is named, so that no secret gets into a me
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 __all__ = [
     "FAILURES",
@@ -22,6 +24,7 @@ __all__ = [
     "kind_of",
     "number",
     "seconds",
+    "unfit_id",
     "unreadable",
     "wrong_type",
     "wrong_value",
@@ -196,3 +199,20 @@ def _demand_encodable(place: str, value: Any) -> None:
         msgspec.json.encode(value)
     except Exception as error:
         raise wrong_type(place, value, "a value that JSON can hold") from error
+
+
+@lru_cache(maxsize=256)
+def unfit_id(id: str) -> str | None:
+    """Return why a model id cannot stand in a path; None where it can.
+
+    Every server and proxy on the way may decode the path once more, so that an id is judged as each of them reads it.
+    """
+    read = id
+    while (more := unquote(read, errors="replace")) != read:
+        read = more
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or 0xD800 <= ord(char) <= 0xDFFF for char in read):
+        return "a control character or half of a character cannot stand in a path"
+    segments = read.replace("\\", "/").split("/")
+    if any(segment.partition(";")[0].strip() in (".", "..", "") for segment in segments):
+        return "it leaves the path of its endpoint: an id has no empty part, and none that is . or .."
+    return None

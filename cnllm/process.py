@@ -1,8 +1,8 @@
 """What a forked child must not share with its parent: sockets, and locks that another thread held.
 
 A child of `os.fork()` (gunicorn, multiprocessing) has a copy of every socket and every lock, but none of the threads.
-Its copies of registered sockets are closed at once, which sends nothing to the peer, and
-registered locks are free.
+Its copies of registered sockets are closed at once, registered locks are free, and registered owners drop what they
+inherited. The child says no goodbye (neither TLS's nor TCP's), which the peer would take for the parent's.
 """
 
 from __future__ import annotations
@@ -13,14 +13,25 @@ import stat
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["cached_property", "fork_safe", "generation", "register_socket"]
+__all__ = ["INHERITED", "cached_property", "drop_after_fork", "fork_safe", "generation", "register_socket"]
+
+INHERITED = "the connection belongs to the process that forked this one"
+
+
+class Owner(Protocol):
+    """What keeps connections or other state of one process."""
+
+    def drop_inherited(self) -> None:
+        """Begin anew in a child process. No other thread runs there yet."""
+
 
 T = TypeVar("T")
 _FORKS = hasattr(os, "register_at_fork")
 _sockets: dict[int, int] = {}  # descriptor → inode, which no later file of the same descriptor has
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 _pid = os.getpid()
 _generation = 0
 
@@ -37,6 +48,11 @@ def register_socket(descriptor: int) -> None:
     if _FORKS and descriptor >= 0:
         with suppress(OSError):
             _sockets[descriptor] = os.fstat(descriptor).st_ino
+
+
+def drop_after_fork(owner: Owner) -> None:
+    """Have an owner drop what it inherited, in each forked child, before anything else runs there."""
+    _owners.add(owner)
 
 
 def fork_safe(lock: T) -> T:
@@ -63,6 +79,9 @@ def _begin() -> None:
     for lock in list(_locks):
         lock._at_fork_reinit()
     _drop_sockets()
+    for owner in list(_owners):
+        with suppress(Exception):  # one that fails keeps no other from it
+            owner.drop_inherited()
 
 
 def _drop_sockets() -> None:

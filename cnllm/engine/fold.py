@@ -14,7 +14,6 @@ from cnllm.engine.cost import cost_of
 from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
-from cnllm.engine.ids import ReplyIds
 from cnllm.engine.notes import Notes
 from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
@@ -45,6 +44,7 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.wires.calls import Call, Calls, markup
+from cnllm.wires.ids import ReplyIds
 
 __all__ = ["Fold"]
 

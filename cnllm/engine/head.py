@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
+from cnllm import checks
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked
 from cnllm.flags import Flags
 from cnllm.model import Model
 
-__all__ = ["address_ok", "basic", "headers", "unfit_id", "url"]
+__all__ = ["address_ok", "basic", "headers", "url"]
 
 
 def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
@@ -22,7 +23,7 @@ def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, 
     if not address_ok(flags.base_url or ""):
         ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
     path = (flags.stream_path if stream else None) or flags.path or ""
-    if "{model}" in path and (why := unfit_id(model.id)) is not None:
+    if "{model}" in path and (why := checks.unfit_id(model.id)) is not None:
         ledger.refuse("bad-model-id", "path", ascii(model.id), why)
     whole, userinfo = _address(flags.base_url or "", path, model.id)
     if path and not _fits(flags.base_url or "", path):
@@ -82,23 +83,6 @@ def _at_home(base: str, whole: str) -> bool:
 
 _UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
-
-
-@lru_cache(maxsize=256)
-def unfit_id(id: str) -> str | None:
-    """Return why a model id cannot stand in a path; None where it can.
-
-    Every server and proxy on the way may decode the path once more, so that an id is judged as each of them reads it.
-    """
-    read = id
-    while (more := unquote(read, errors="replace")) != read:
-        read = more
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or 0xD800 <= ord(char) <= 0xDFFF for char in read):
-        return "a control character or half of a character cannot stand in a path"
-    segments = read.replace("\\", "/").split("/")
-    if any(segment.partition(";")[0].strip() in (".", "..", "") for segment in segments):
-        return "it leaves the path of its endpoint: an id has no empty part, and none that is . or .."
-    return None
 
 
 @lru_cache(maxsize=256)

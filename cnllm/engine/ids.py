@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn
-from cnllm.types import Message, ToolCall, ToolResult
+from cnllm.types import ToolCall, ToolResult
+from cnllm.wires.ids import UniqueIds
 
-__all__ = ["ReplyIds", "renamed"]
-
-_TRIES = 100  # a pattern that leaves room for no more ids than this cannot be met
+__all__ = ["renamed"]
 
 
 def renamed(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
@@ -47,57 +44,23 @@ def renamed(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[
 
 
 class _Ids:
-    """The ids given so far, and what was wrong with those that were asked for."""
+    """The ids given so far, and what was wrong with those of the history."""
 
     def __init__(self, pattern: str | None) -> None:
-        self._pattern = _compiled(pattern) if pattern else None
-        self._given: set[str] = set()
-        self._tries: dict[str, int] = {}
+        self._unique = UniqueIds(pattern)
         self._odd: list[int] = []
         self._repeats: list[int] = []
         self._absent: list[int] = []
 
     def id(self, old: str, index: int, order: int) -> str:
-        """The id for the call with this one."""
-        fits = bool(old) and self._fits(old)
-        if fits and old not in self._given:
-            self._given.add(old)
+        """Return the id for the call with this one."""
+        unique = self._unique
+        fits = bool(old) and unique.fits(old)
+        if fits and unique.free(old):
             return old
         (self._absent if not old else self._repeats if fits else self._odd).append(index)
-        made = self.near(old or f"call_{index}_{order}", fits)
+        made = unique.near(old or f"call_{index}_{order}", fits)
         return old if made is None else made  # no such pattern is known
-
-    def near(self, name: str, differs: bool) -> str | None:
-        """Return a new id made from this one, which it is not where it `differs`; None where the pattern has none."""
-        for attempt in range(self._tries.get(name, 0), self._tries.get(name, 0) + _TRIES):
-            made = self._made(name, attempt, differs)
-            if made is not None and made not in self._given:
-                self._tries[name] = attempt + 1
-                self._given.add(made)
-                return made
-        return None
-
-    def take(self, ids: Iterable[str]) -> None:
-        """Mark ids as given."""
-        self._given.update(ids)
-
-    def free(self, id: str) -> bool:
-        """Whether no call has this id; from now on one has."""
-        if id in self._given:
-            return False
-        self._given.add(id)
-        return True
-
-    def _made(self, name: str, attempt: int, fits: bool) -> str | None:
-        """The candidate of an attempt: near to the old id where the pattern lets it be."""
-        near = f"{name}_{attempt + 2}" if fits or attempt else name
-        if self._fits(near):
-            return near
-        assert self._pattern is not None
-        return _id_for(name if not (attempt or fits) else near, self._pattern)
-
-    def _fits(self, id: str) -> bool:
-        return self._pattern is None or self._pattern.fullmatch(id) is not None
 
     def tell(self, ledger: Ledger) -> None:
         """The notes: one for each thing that was wrong, however often."""
@@ -110,74 +73,3 @@ class _Ids:
         if self._absent:
             said = f"{len(self._absent)} calls without an id, the first in messages[{self._absent[0]}]"
             ledger.note("ids-absent", "messages", said, "given one")
-
-
-class ReplyIds:
-    """The ids of one reply's calls: those of the wire where they are new in the conversation, new ones otherwise.
-
-    `pattern` is the endpoint's for ids, `history` what was said before, `seed` the request's bytes. An id is made from
-    the request, the reply's own id and the call, so that the same bytes give the same ids, and no other reply does.
-    """
-
-    __slots__ = ("_history", "_ids", "_pattern", "_seed", "renamed", "reply")
-
-    def __init__(self, pattern: str | None = None, history: Sequence[Message] = (), seed: bytes = b"") -> None:
-        self._pattern = pattern
-        self._history = history
-        self._seed = seed
-        self._ids: _Ids | None = None
-        self.reply: str | None = None
-        self.renamed: list[str] = []
-
-    def id(self, wanted: str, index: int, text: str) -> str:
-        """Return the id of a call: the one `wanted` if it is free. `text` is what is known of the call."""
-        ids = self._ids or self._begin()
-        if wanted and ids.free(wanted):
-            return wanted
-        if wanted:
-            self.renamed.append(wanted)
-        name = wanted or f"call_{self._digest(index, text)}"
-        return ids.near(name, bool(wanted)) or self._outside(ids, name)
-
-    def _outside(self, ids: _Ids, name: str) -> str:
-        """Return an id that does not fit the pattern, as no more do; the next request makes it fit or says why not."""
-        while not ids.free(made := f"{name}_{len(self.renamed)}_{self._digest(len(self.renamed), name)}"):
-            self.renamed.append(name)
-        return made
-
-    def _begin(self) -> _Ids:
-        self._ids = ids = _Ids(self._pattern)
-        ids.take(part.id for turn in self._history for part in turn.parts if isinstance(part, ToolCall | ToolResult))
-        return ids
-
-    def _digest(self, index: int, text: str) -> str:
-        import hashlib  # it brings OpenSSL along
-
-        if len(self._seed) > 32:
-            self._seed = hashlib.sha256(self._seed).digest()
-        told = f"{self.reply}\0{index}\0{text}".encode("utf-8", "replace")
-        number = int.from_bytes(hashlib.sha256(self._seed + told).digest()[:8], "big")
-        return f"{number:020}"  # digits alone: a wire without ids knows by them that it gave none
-
-
-def _id_for(old: str, pattern: re.Pattern[str]) -> str | None:
-    """Characters made from the old id, as many and of such a kind as the pattern asks for."""
-    import hashlib  # it brings OpenSSL along
-
-    digest = int.from_bytes(hashlib.sha256(old.encode("utf-8", "replace")).digest(), "big")
-    lower, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
-    for alphabet in (digits + lower.upper() + lower, lower + digits, lower, digits, lower.upper(), digits + "abcdef"):
-        number, text = digest, ""
-        while number:
-            number, place = divmod(number, len(alphabet))
-            text += alphabet[place]
-        for length in (9, 12, 16, 24, 32, 40):
-            for candidate in (text[:length], f"call_{text[:length]}"):
-                if pattern.fullmatch(candidate):
-                    return candidate
-    return None
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

@@ -15,7 +15,6 @@ from cnllm.engine.call_rules import CallRules
 from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
-from cnllm.engine.ids import ReplyIds
 from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
@@ -27,6 +26,7 @@ from cnllm.model import Model
 from cnllm.policy import Limits
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
 from cnllm.wires import wire
+from cnllm.wires.ids import ReplyIds
 
 if TYPE_CHECKING:
     from cnllm.engine.plan import Plan

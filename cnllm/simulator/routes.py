@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cnllm.engine.head import unfit_id
+from cnllm.checks import unfit_id
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.model import Model
 from cnllm.protocols import PROTOCOLS

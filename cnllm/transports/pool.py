@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 
-from cnllm.transports.after_fork import INHERITED
+from cnllm.process import INHERITED
 from cnllm.transports.common import IDLE
 from cnllm.transports.reader import Reader
 from cnllm.transports.stale import KEPT, quiet, spent

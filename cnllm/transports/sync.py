@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from cnllm.engine.plan import Plan
 from cnllm.errors import TransportError
+from cnllm.process import drop_after_fork
 from cnllm.transports import trust, words
 from cnllm.transports.address import Address, address
-from cnllm.transports.after_fork import drop_after_fork
 from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
 from cnllm.transports.over_httpx import Httpx
 from cnllm.transports.pool import Connection, Pool

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import cast
 
-from cnllm.transports.after_fork import INHERITED
+from cnllm.process import INHERITED
 from cnllm.transports.reader import Reader
 
 __all__ = ["Wire"]
