@@ -24,7 +24,7 @@ HEAD = "# Written by `pytest --update`: the values of the registry that no recor
 UNRECORDED = "without recordings"
 RECORDED = sorted({name for names in (*PROVIDERS.values(), *MORE.values()) for name in names})
 
-pytestmark = pytest.mark.skipif(not WIRE.is_dir(), reason=ABSENT)
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not WIRE.is_dir(), reason=ABSENT)]
 
 
 @functools.cache
