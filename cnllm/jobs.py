@@ -136,10 +136,20 @@ def result(call: ToolCall, value: Any) -> ToolResult:
     if type(value) is Media:
         value = [value]
     if isinstance(value, list | tuple) and any(type(each) is Media for each in value):
-        texts = [shown(each) for each in value if type(each) is not Media]
+        texts = [_text(each) for each in value if type(each) is not Media]
         media = tuple(each for each in value if type(each) is Media)
         return ToolResult(call.id, "\n".join(texts), call.name, media=media)
-    return ToolResult(call.id, shown(value), call.name)
+    return ToolResult(call.id, _text(value), call.name)
+
+
+def _text(value: Any) -> str:
+    """Return what the model reads of a value. Raises what the value's own code raises."""
+    try:
+        return shown(value)
+    except ValueError as error:
+        if error.__cause__ is not None:
+            raise error.__cause__ from None
+        raise
 
 
 def failure(call: ToolCall, error: BaseException, key: str | None) -> ToolResult:

@@ -105,7 +105,9 @@ class Model:
         return self._notes
 
     def trusts(self, env: str, origin: str) -> bool:
-        """Whether the key in the variable `env` may go to `origin`."""
+        """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for what is no text."""
+        checks.demand_text("env", env)
+        checks.demand_text("origin", origin)
         return self.distrusts(env, origin) is None
 
     def wrote(self, by: str | None) -> bool:

@@ -57,7 +57,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_event_bytes: int | None = 64 * _MIB
 
     def __post_init__(self) -> None:
-        checks.number("max_reply_bytes", self.max_reply_bytes, 1, none=True)
+        checks.number("max_reply_bytes", self.max_reply_bytes, 0, none=True)
         checks.number("max_event_bytes", self.max_event_bytes, 1, none=True)
 
     @property

@@ -24,13 +24,16 @@ class Exclusion(Struct, frozen=True):
 
 
 class CallRules(Struct, frozen=True, kw_only=True):
-    """What the caller allows. `names` are the tools of the request, None where the endpoint brings tools of its own.
+    """What the caller allows.
+
+    `names` are the tools of the request; None where none was offered, or the endpoint brings tools of its own: a call
+    of any name is shown then, and there is no function that could be executed.
 
     `choice` and `chosen` are the caller's. `forced`: the endpoint was asked for a call; `single`: for one at most.
     `answer` is the tool whose call is the answer, which nobody executes.
     """
 
-    names: frozenset[str] | None = frozenset()
+    names: frozenset[str] | None = None
     choice: Literal["auto", "none", "required", "named"] | None = None
     chosen: str | None = None
     forced: bool = False
@@ -61,9 +64,6 @@ class CallRules(Struct, frozen=True, kw_only=True):
         return out
 
 
-_PLAIN = CallRules()
-
-
 def call_rules(
     asked: Asked,
     offered: Sequence[Function],
@@ -72,18 +72,18 @@ def call_rules(
     forced: bool,
     single: bool,
 ) -> CallRules | None:
-    """Return the rules of a request; None where the caller's own body offers or chooses the tools.
+    """Return the rules of a request; None where it has none, or the caller's own body offers or chooses the tools.
 
     `asked` holds the caller's choice, before an endpoint's limits changed it; `patch` is what the registry puts into
     the body.
     """
     if not _BODY.isdisjoint(asked.extra_body):
         return None
-    if asked.choice is None and not offered and not patch:
-        return _PLAIN
+    if asked.choice is None and not offered:
+        return None
     own = not _BODY.isdisjoint(patch) or any(tool.definition is not None for tool in offered)
     return CallRules(
-        names=None if own else frozenset(tool.name for tool in offered),
+        names=None if own or not offered else frozenset(tool.name for tool in offered),
         choice=asked.choice,
         chosen=asked.chosen,
         forced=forced,

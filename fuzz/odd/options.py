@@ -209,8 +209,8 @@ def parts(values: dict[str, Callable[[], Any]] = VALUES) -> Iterator[Input]:
                 yield Input(f"{kind}({key}={odd}) sent", words, partial(_made, name, kind, key, make, "send"))
                 yield Input(f"{kind}({key}={odd}) to_dict", words, partial(_made, name, kind, key, make, "dict"))
         for key in ("role", "parts", "by", "name", "extra"):
-            words = (key, "messages[0]")
-            yield Input(f"Message({key}={odd}) sent", words, partial(_message, name, key, make))
+            places = (key, "messages[0]")
+            yield Input(f"Message({key}={odd}) sent", places, partial(_message, name, key, make))
 
 
 def _made(name: str, kind: str, key: str, make: Callable[[], Any], then: str) -> None:

@@ -104,8 +104,7 @@ def test_events_of_a_whole_reply(machine: Machine) -> None:
     kinds = [event["type"] for event in events]
     assert kinds[:4] == ["text_delta", "tool_call_start", "tool_call_delta", "tool_call_end"]
     assert kinds[-1] == "finished"
-    assert events[3]["call"]["raw"] == '{"q":1}'
-    assert events[3]["call"]["excluded"] is True  # no tool was offered
+    assert events[3]["call"]["arguments"] == {"q": 1}
 
 
 def test_tool_calls_are_told_and_not_run(machine: Machine) -> None:

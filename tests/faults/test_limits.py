@@ -244,9 +244,9 @@ def test_a_client_has_limits_and_a_call_others(make: Make, monkeypatch: pytest.M
                 client.call(at(peer))
             assert caught.value.most == most
             assert client.call(at(peer), limits=Limits()).text == "The sky is blue."
-        with pytest.raises(TypeError, match=r"limits=5; it is a cnllm\.Limits"):
+        with pytest.raises(TypeError, match=r"limits is int; a cnllm\.Limits\(.*\) is expected"):
             make().call(at(peer), limits=5)
-        with pytest.raises(TypeError, match=r"it is a cnllm\.Limits"):
+        with pytest.raises(TypeError, match=r"limits is int; a cnllm\.Limits"):
             make(limits=5)
 
 

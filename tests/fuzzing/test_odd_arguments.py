@@ -61,11 +61,11 @@ def test_the_table_holds_every_public_name() -> None:
     "planted",
     [
         lambda: None.flags,  # type: ignore[attr-defined]
-        lambda: {}["x"],
+        lambda: dict[str, int]()["x"],
         lambda: [][0],
         lambda: int("x"),
         lambda: len(5),  # type: ignore[arg-type]
-        lambda: {[]: 1},  # type: ignore[dict-item]
+        lambda: {[]: 1},
         lambda: (_ for _ in ()).throw(RecursionError("deep")),
         lambda: (_ for _ in ()).throw(OverflowError("model is too large")),
         lambda: (_ for _ in ()).throw(TypeError("model: 'int' object has no attribute 'flags'")),
@@ -88,7 +88,7 @@ def test_a_planted_attribute_error_fails_the_table(monkeypatch: pytest.MonkeyPat
     assert any(name.startswith("build_request(") for name in seen), seen
 
 
-WRONG = {
+WRONG: dict[str, Callable[[], object]] = {
     "model is None": lambda: cnllm.call(None, "x"),  # type: ignore[arg-type]
     "messages is int": lambda: cnllm.call("glm-4.7", 5),
     "messages[1] is NoneType": lambda: cnllm.fit("glm-4.7", ["x", None]),

@@ -253,6 +253,8 @@ def test_J4_the_command_line_shows_and_stores_no_key(tmp_path: Path, command: Ca
     with Server([http(401, body, {"X-Echo": CANARY})]) as server:
         path = tmp_path / "overlay.toml"
         path.write_text(overlay_text(base_url=server.url).replace("keys = []", 'keys = ["HOME_KEY"]'))
+        trusted = cli("registry", "trust", str(path))
+        assert trusted.returncode == 0, trusted.stderr
         args = command(str(log))
         done = cli(*args, CNLLM_PROVIDERS=str(path), HOME_KEY=CANARY)
         planned = {"--plan", "--curl"} & set(args)
