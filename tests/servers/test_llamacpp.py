@@ -14,7 +14,8 @@ import pytest
 
 import cnllm
 from cnllm import Client, Model, Registry, Reply
-from tests.servers.conftest import Servers
+
+from .conftest import Servers
 
 WIRES = ("openai-chat", "openai-responses", "anthropic-messages")
 PROVIDERS = ("llamacpp", "openai-compatible")
