@@ -21,31 +21,22 @@ _SHOWN = 1000  # characters of what is added to a sentence
 _LITERAL = 20_000  # characters of a Python repr that are parsed
 
 _CODE_KEYS = frozenset(
-    [
-        "code",
-        "codes",
-        "type",
-        "status",
-        "reason",
-        "status_code",
-        "statuscode",
-        "http_code",
-        "http_status",
-        "httpcode",
-        "httpstatus",
-        "error_code",
-        "errorcode",
-        "error_type",
-        "errortype",
-        "err_code",
-        "errcode",
-        "err_type",
-        "provider_code",
-        "blockreason",
-        "block_reason",
-        "ret",
-        "retcode",
-    ]
+    (
+        *(
+            "code",
+            "codes",
+            "type",
+            "status",
+            "reason",
+            "ret",
+            "retcode",
+            "provider_code",
+            "blockreason",
+            "block_reason",
+        ),
+        *("status_code", "statuscode", "http_code", "http_status", "httpcode", "httpstatus", "error_code", "errorcode"),
+        *("error_type", "errortype", "err_code", "errcode", "err_type"),
+    )
 )
 _NUMBER_KEYS = (
     *("code", "status", "status_code", "statusCode", "http_code", "http_status", "httpStatus", "error_code"),
@@ -56,38 +47,12 @@ _SAID_KEYS = (
     *("detail", "details", "description", "error_description", "reason", "title", "raw", "errors", "param"),
 )
 _ECHO_KEYS = frozenset(
-    [
-        "input",
-        "inputs",
-        "request",
-        "messages",
-        "prompt",
-        "failed_generation",
-        "request_body",
-        "requestbody",
-        "body",
-        "url",
-        "uri",
-        "path",
-        "instance",
-        "user",
-        "user_id",
-        "request_id",
-        "requestid",
-        "log_id",
-        "id",
-        "model",
-        "object",
-        "provider_name",
-        "doc_url",
-        "documentation_url",
-        "help",
-        "trace",
-        "stack",
-        "stacktrace",
-        "traceback",
-        "timestamp",
-    ]
+    (
+        *("input", "inputs", "request", "messages", "prompt", "failed_generation", "request_body", "requestbody"),
+        *("body", "url", "uri", "path", "instance", "user", "user_id", "request_id", "requestid", "log_id", "id"),
+        *("model", "object", "provider_name", "doc_url", "documentation_url", "help", "trace", "stack", "stacktrace"),
+        *("traceback", "timestamp"),
+    )
 )
 """What an error repeats of the request, or says about itself: nothing that tells what it is."""
 
@@ -209,8 +174,8 @@ def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
     if type(found) is str:
         return _spoken(found.strip(" \t\r\n"), paths, depth)
     if type(found) is list:
-        said = [s for item in found[:5] if (s := _item(item, paths, depth))]
-        return "; ".join(dict.fromkeys(said))
+        each = [s for item in found[:5] if (s := _item(item, paths, depth))]
+        return "; ".join(dict.fromkeys(each))
     if type(found) is dict:
         for name in (*paths, *_SAID_KEYS):
             if name in found and (said := sentence(found[name], paths, depth + 1)):

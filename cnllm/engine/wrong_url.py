@@ -15,9 +15,11 @@ _NO_ROUTE = re.compile(
     r"^(?:(?:http )?404[:,.]? *)?(?:\(?(?:the )?(?:page|path|route|url|file|resource|endpoint|requested resource|"
     r"requested url(?: \S+)?|requested path|api|service)\)? )?"
     r"(?:was |is |could |can )?not(?: be)? found(?: on (?:this|the) server)?[.!]*$"
-    r"|^\(?not found\)?\b[^\n]{0,20}$|^not found: */|\bcannot (?:post|get) /|\bno route\b|\bno (?:matching|such) (?:route|path|endpoint|handler)"
-    r"|\b(?:invalid|unknown|unrecognized|unexpected|unsupported|wrong) (?:url|request url|path|route|endpoint|api path|uri)\b"
-    r"|\broute\b[^\n]{0,120}\bnot found|\bmethod not allowed\b|\bmethod is not (?:allowed|supported)\b|\bno static resource\b"
+    r"|^\(?not found\)?\b[^\n]{0,20}$|^not found: */|\bcannot (?:post|get) /|\bno route\b"
+    r"|\bno (?:matching|such) (?:route|path|endpoint|handler)|\bno static resource\b"
+    r"|\b(?:invalid|unknown|unrecognized|unexpected|unsupported|wrong) (?:request )?"
+    r"(?:ur[li]|(?:api )?path|route|endpoint)\b"
+    r"|\broute\b[^\n]{0,120}\bnot found|\bmethod not allowed\b|\bmethod is not (?:allowed|supported)\b"
     r"|^HTTP (?:404|405|501) without a word$|^a page instead of a reply|^redirects to "
     r"|路由不存在|接口不存在|路径不存在|无效的(?:url|路径|接口)|页面不存在|找不到(?:路由|路径|接口|页面)",
     re.IGNORECASE,

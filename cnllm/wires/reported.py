@@ -16,7 +16,7 @@ def names_status(data: dict[str, Any]) -> bool:
         value = data.get(key)
         if type(value) is str and len(value) == 3 and value.isascii() and value.isdigit():
             value = int(value)
-        if type(value) in (int, float) and 400 <= value <= 599:
+        if isinstance(value, int | float) and 400 <= value <= 599:
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Every body of an error that a vendor, server or gateway was seen to send becomes the right error, in its own words."""
+"""Every error body that a vendor, a server or a gateway sends becomes the right error, in its own words."""
 
 from __future__ import annotations
 
