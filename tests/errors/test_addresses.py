@@ -1,4 +1,4 @@
-"""A wrong base URL: the error names the address that was asked and the base that would work; an empty reply its host."""
+"""The error of a wrong base URL names the address and the base that would work; an empty reply names its host."""
 
 from __future__ import annotations
 
