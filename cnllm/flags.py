@@ -279,7 +279,7 @@ class ErrorPaths(_Base, frozen=True):
 
 
 class ErrorRule(_Base, frozen=True):
-    """Each given key must match; `text` and `code` match when one of theirs does."""
+    """Each given key must match; `text`, `pattern` and `code` match when one of theirs does."""
 
     is_: Annotated[
         Literal["bad-key", "quota", "rate", "overloaded", "context", "filtered", "replay", "bad-request", "other"],
@@ -288,6 +288,7 @@ class ErrorRule(_Base, frozen=True):
     status: Annotated[list[int] | None, _d("HTTP statuses")] = None
     code: Annotated[list[str] | None, _d("the endpoint's codes")] = None
     text: Annotated[list[str] | None, _d("pieces of its sentence, in any case")] = None
+    pattern: Annotated[list[str] | None, _d("regular expressions that its sentence matches, in any case")] = None
     retry: Annotated[bool | None, _d("may the same request succeed later?")] = None
 
 
@@ -406,7 +407,7 @@ class Flags(_Base, frozen=True):
     stream: Annotated[Stream | None, _d("how its streams behave")] = None
     error: Annotated[ErrorPaths | None, _d("where errors say what")] = None
     errors: Annotated[
-        list[ErrorRule] | None, _d("what an error is; the first rule that matches, nearest layer first")
+        list[ErrorRule] | None, _d("what an error is; a sentence goes before a status, the nearest layer first")
     ] = None
     refusals: Annotated[list[Refusal] | None, _d("the endpoint's own words of refusal, for the simulator")] = None
     leaks: Annotated[list[Leak] | None, _d("markup in which it may write tool calls as text; [] switches it off")] = (

@@ -1,13 +1,26 @@
-"""What an endpoint reports as wrong → typed errors, in its own words.
+"""Build a typed error from what an endpoint reports, in its own words.
 
-Which sentence, code or status means what is data (`errors` in the registry); here is only how to look.
+Which sentence, code or status means what is data (`errors` in the registry); here is only how to look. All texts, codes
+and numbers of the error object count (`error_body`). The first rule that fits decides, in this order:
+
+1. rules about the sentence (`text`, `pattern`), and rules with a code that has a meaning of its own;
+2. rules with a code that says only that the request was wrong or the endpoint failed (`bad-request`, `other`),
+   or that is the number of an HTTP status;
+3. rules with a status alone.
+
+Within each of the three an endpoint's own rules come before those of its wire, and these before the defaults. So a
+catch-all never outranks a sentence. The status is that of HTTP; under HTTP 2xx it is the number in the error object,
+as it is where the number says more than a 400 or a 5xx around it.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -18,6 +31,9 @@ from cnllm.errors import EndpointError
 from cnllm.flags import ErrorRule, Flags
 from cnllm.types import Reply
 from cnllm.wires.paths import at, first
+
+if TYPE_CHECKING:
+    from cnllm.engine.plan import Plan
 
 __all__ = ["NOTHING", "Fault", "empty", "error", "refused"]
 
@@ -33,18 +49,25 @@ _CLASSES: dict[str, type[EndpointError]] = {
     "other": EndpointError,
 }
 _RETRYABLE = {"rate", "overloaded"}
+_VAGUE = {"bad-request", "other"}  # what says nothing beside that it failed
+_SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _LONGEST = 65_536  # characters of a body that an error carries
 _SPOILED = 200  # characters of JSON that cannot be read, in a sentence
 _MESSAGE = 1000  # characters of a first line that stands in for a sentence
 
 
 class Fault(Struct, frozen=True):
-    """A reported failure: the endpoint's sentence and code, everything else it said, and the body as text."""
+    """A reported failure: the endpoint's sentence and code, everything else it said, and the body as text.
+
+    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself.
+    """
 
     message: str
     code: str | None
     said: str
     body: str
+    codes: frozenset[str] = frozenset()
+    number: int | None = None
 
 
 NOTHING = Fault("", None, "", "")
@@ -53,6 +76,8 @@ NOTHING = Fault("", None, "", "")
 
 def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
     """The fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
+    from cnllm.engine import error_body  # a call that goes well has no time for it
+
     text = body.decode("utf-8", "replace")[:_LONGEST]
     if 300 <= status < 400 and headers.get("location"):
         return Fault(f"redirects to {headers['location']}, which is not followed", None, "", text)
@@ -69,16 +94,24 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     if not line:
         said = text.strip()[:_SPOILED]
         line = f"HTTP {status}, with JSON that cannot be read: {said}" if said and not read else _unsaid(status)
-    return Fault(line, None, text[:4096], text)
+    return Fault(line, None, text[:4096], text, number=error_body.number(line))
 
 
 def error(
-    status: int, headers: Mapping[str, str], fold: Fold, reply: Reply, sent: Callable[[], str] | None = None
+    status: int,
+    headers: Mapping[str, str],
+    fold: Fold,
+    reply: Reply,
+    plan: Plan | None = None,
+    sent: Callable[[], str] | None = None,
 ) -> EndpointError:
-    """The exception for what a reply reported; `reply` goes with it unless it is an HTTP error, before any reply.
+    """Return the exception for what a reply reported.
 
-    `sent` says what the request held, for who is told that its reasoning is missing.
+    `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
+    whose reasoning is missing; `plan` is the request, whose address may be wrong.
     """
+    from cnllm.engine import wrong_url
+
     fault = fold.fault
     flags = fold.flags
     if fault is None:
@@ -88,31 +121,36 @@ def error(
         import msgspec
 
         fault = _fault(fault, flags, msgspec.json.encode(whole(fault)).decode()[:_LONGEST], status)
-    if fold.whole and not fold.answered and not fault.message and not fault.code:
-        return empty(status, fold, reply)
-    kind, retryable = _kind(flags.errors or [], status, fault)
+    if fold.whole and not fold.answered and not fault.message and not fault.code and fault.number is None:
+        return empty(status, fold, reply, plan)
+    number = _effective(status, fault.number)
+    kind, retryable = _kind(flags.errors or [], number, fault)
     if kind == "other" and fold.fault is None:
         retryable = True
+    message, hint = fault.message or _unsaid(number), _hint(kind, fold, sent)
+    if plan is not None and kind in _VAGUE and wrong_url.suspected(number, message, fault.body):
+        message = f"{message} (asked: {wrong_url.shown(plan.url)})"
+        hint, retryable = wrong_url.hint(plan.url, flags.path or "", fold.of.protocol), False
     return _CLASSES[kind](
-        fault.message or _unsaid(status),
-        status=status,
+        message,
+        status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
         retry_after=_retry_after(headers),
         retryable=retryable,
         reply=None if status >= 300 else reply,
-        hint=_hint(kind, fold, sent),
+        hint=hint,
     )
 
 
-def empty(status: int, fold: Fold, reply: Reply) -> EndpointError:
-    """Nothing came, and no one said why."""
+def empty(status: int, fold: Fold, reply: Reply, plan: Plan | None = None) -> EndpointError:
+    """Return the exception for a reply that holds nothing, where no one said why."""
     import msgspec
 
     shown = whole(fold.raw if fold.whole else fold.odd)
     body = msgspec.json.encode(shown).decode()[:_LONGEST] if shown is not None else ""
     return errors.EmptyReply(
-        "the reply is empty: no text, no reasoning, no tool call",
+        f"the reply of {_endpoint(fold, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,
         reply=reply,
@@ -120,59 +158,87 @@ def empty(status: int, fold: Fold, reply: Reply) -> EndpointError:
     )
 
 
+def _endpoint(fold: Fold, plan: Plan | None) -> str:
+    """The model by its full name, and the host that was asked."""
+    address = plan.url if plan is not None else fold.flags.base_url or ""
+    host = urlsplit(address).netloc.rpartition("@")[2]
+    return f"{fold.of.name} at {host}" if host else fold.of.name
+
+
 def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
     """The sentence and the code in decoded data, looked for inside the declared error object first."""
+    from cnllm.engine import error_body
+
     data = whole(data)
     while type(data) is list and data and type(data[0]) is dict:
         data = data[0]
     paths = flags.error
-    messages = (paths.message if paths else None) or ["message"]
+    messages = tuple((paths.message if paths else None) or ["message"])
     codes = (paths.code if paths else None) or ["code"]
     inner = next((found for p in (paths.at if paths else None) or () if (found := at(data, p))), data)
     if type(inner) is not dict:
         inner = data if type(data) is dict else {"message": inner}
-    sentences = [s for p in messages if (s := _sentence(at(inner, p), messages))]
-    if not sentences and inner is not data:
-        sentences = [s for p in messages if (s := _sentence(at(data, p), messages))]
+    facts = error_body.collect(data)
     code = first(inner, codes)
-    message = sentences[0] if sentences else ""
+    message = next((s for p in messages if (s := error_body.sentence(at(inner, p), messages))), "")
+    if not message and inner is not data:
+        message = next((s for p in messages if (s := error_body.sentence(at(data, p), messages))), "")
+    others = {s for p in messages if type(s := at(inner, p)) is str}
+    message = error_body.with_more(message or error_body.sentence(inner), facts, others)
     if not message and status >= 300:
         message = _first_line(body)
-    words = [str(v) for p in codes if (v := at(inner, p)) is not None]
-    return Fault(message, None if code is None else str(code), " \n".join([*sentences, *words]), body)
+    return Fault(
+        message,
+        None if code is None or type(code) in (dict, list) else str(code),
+        "\n".join(facts.texts),
+        body,
+        frozenset(facts.codes),
+        error_body.number(inner, data, message),
+    )
 
 
-def _sentence(found: Any, messages: list[str]) -> str:
-    """A sentence, also out of JSON that was put into a string (a gateway passing on what it got)."""
-    if type(found) is list and found and type(found[0]) is str:
-        found = found[0]
-    if type(found) is not str or not found.strip():
-        return ""
-    if found.lstrip()[:1] in "{[":
-        try:
-            inner = lenient(found.encode("utf-8", "replace"))
-        except Unreadable:
-            return found.strip()
-        while type(inner) is list and inner:
-            inner = inner[0]
-        while type(inner) is dict:
-            inner = next((at(inner, p) for p in [*messages, "error"] if at(inner, p)), None)
-        return inner.strip() if type(inner) is str else ""
-    return found.strip(" \t\r\n")
+def _effective(status: int, number: int | None) -> int:
+    """The status that decides: of HTTP, or the number in the error object where that says more."""
+    if number is None or status == number:
+        return status
+    if status < 300 or (status >= 500 and number < 500):
+        return number
+    return number if status in (400, 500) and number in _SPECIFIC else status
 
 
 def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
-    """What a fault is by the first rule that matches, and whether the same request may succeed later."""
-    said = fault.said.lower()
-    codes = set(said.split(" \n")) | {(fault.code or "").lower()}
-    for rule in rules:
+    """What a fault is, and whether the same request may succeed later. The module says which rule comes first."""
+    said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
+    folded = said.lower()
+    codes = fault.codes | {(fault.code or "").lower()}
+    for rule in sorted(rules, key=_rank):  # stable: the nearest layer stays first
         if (
             (rule.status is None or status in rule.status)
             and (rule.code is None or any(c.lower() in codes for c in rule.code))
-            and (rule.text is None or any(t.lower() in said for t in rule.text))
+            and (rule.text is None or any(t.lower() in folded for t in rule.text))
+            and (rule.pattern is None or any(_compiled(p).search(said) for p in rule.pattern))
         ):
             return rule.is_, rule.retry if rule.retry is not None else rule.is_ in _RETRYABLE
     return "other", status in (408, 409, 429) or status >= 500
+
+
+def _rank(rule: ErrorRule) -> int:
+    if rule.text is not None or rule.pattern is not None:
+        return 0
+    if rule.code is None:
+        return 2
+    return 1 if rule.is_ in _VAGUE or all(len(code) == 3 and code.isdigit() for code in rule.code) else 0
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE)
+    except re.error:  # the check of a registry file reports it
+        return _NEVER
+
+
+_NEVER = re.compile(r"(?!)")
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -205,8 +271,6 @@ def _unsaid(status: int) -> str:
 
 def _first_line(text: str) -> str:
     """The first line that says something: of a page in HTML its title."""
-    import re
-
     if (head := text.lstrip()[:200].lower()).startswith(("<!doctype", "<html", "<head")):
         title = re.search(r"<title>([^<]{1,200})", text[:4096], re.IGNORECASE)
         return f"a page instead of a reply: {title[1].strip()}" if title else "a page instead of a reply"

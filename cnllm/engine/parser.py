@@ -397,7 +397,7 @@ class StreamParser:
         if reply.finish == "error":
             plan = self._plan
             sent = None if plan is None else lambda: facts(plan.body, len(plan.content), plan.flags)
-            raise faults.error(self._status, self._headers, fold, reply, sent)
+            raise faults.error(self._status, self._headers, fold, reply, plan, sent)
         if reply.finish == "cut" and not (fold.empty and self._said):
             raise StreamCut(
                 "the stream ended without proof that it is complete",
@@ -405,7 +405,7 @@ class StreamParser:
                 reply=reply,
             )
         if fold.empty:
-            raise faults.empty(self._status, fold, reply)
+            raise faults.empty(self._status, fold, reply, self._plan)
         return reply
 
 

@@ -13,6 +13,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.quick import quick as decoder
+from cnllm.wires.reported import names_status, reported
 from cnllm.wires.sink import Sink
 from cnllm.wires.usage import counts
 
@@ -55,6 +56,8 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> li
                 break
     if type(choice.get("text")) is str and choice["text"]:
         out += sink.text(choice["text"])
+    if sink.fault is None and type(broken := choice.get("error")) is dict and broken:
+        sink.fault = broken
     reason = choice.get("finish_reason")
     if type(reason) is str and reason:
         sink.raw_finish = reason
@@ -138,7 +141,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         if type(found) is dict:
             code = first(found, paths.code if paths else None)
             said = first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code):
+            if code not in (0, "0") and (said or code or names_status(found)):
                 return found
         elif not data.get("choices"):  # a plain sentence; beside an answer it is no failure
             return data
@@ -146,7 +149,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         code = first(data, paths.code)
         if code not in (None, 0, "0") and type(first(data, paths.message)) is str:
             return data
-    return None
+    return None if data.get("choices") else reported(data)
 
 
 def quick(flags: Flags) -> Quick:

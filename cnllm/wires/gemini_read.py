@@ -18,6 +18,7 @@ from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.gemini_args import begun, closed, grown, member
 from cnllm.wires.paths import at, first
+from cnllm.wires.reported import reported
 from cnllm.wires.sink import Sink
 from cnllm.wires.usage import counts
 
@@ -193,7 +194,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
             return found
         if type(found) is str and found and not data.get("candidates"):
             return data
-    return None
+    return None if data.get("candidates") else reported(data)
 
 
 # ── the fast way ─────────────────────────────────────────────────────────────

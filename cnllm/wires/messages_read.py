@@ -15,6 +15,7 @@ from cnllm.flags import Flags
 from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
+from cnllm.wires.reported import names_status, reported
 from cnllm.wires.sink import Sink
 from cnllm.wires.usage import counts, lay
 
@@ -280,11 +281,14 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         if type(found) is dict:
             code = first(found, paths.code if paths else None)
             said = first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code):
+            if code not in (0, "0") and (said or code or names_status(found)):
                 return found
         elif type(found) is str and found:
             return data
-    return data if data.get("type") == "error" else None
+    kind = data.get("type")
+    if kind == "error":
+        return data
+    return reported(data) if kind is None else None
 
 
 # ── the commonest event ──────────────────────────────────────────────────────

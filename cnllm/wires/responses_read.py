@@ -16,6 +16,7 @@ from cnllm.flags import Flags
 from cnllm.types import Event
 from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
+from cnllm.wires.reported import reported
 from cnllm.wires.sink import Sink
 from cnllm.wires.usage import counts, lay
 
@@ -189,7 +190,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
             return found
         if found and type(data.get("output")) is not list:  # a plain sentence, or a list of them; no reply beside it
             return data
-    return None
+    return None if "output" in data or "object" in data else reported(data)
 
 
 # ── items ────────────────────────────────────────────────────────────────────

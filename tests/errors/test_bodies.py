@@ -1,0 +1,33 @@
+"""Every error body that a vendor, a server or a gateway sends becomes the right error, in its own words."""
+
+from __future__ import annotations
+
+from .support import CLASSES, as_sent, failure, model, rows
+
+
+def wrong(row: dict[str, object]) -> str:
+    """What is wrong with the error of a row; nothing where all is right."""
+    error = failure(model(str(row["at"]), str(row["wire"])), int(str(row["status"])), as_sent(row))
+    expected = CLASSES[str(row["is"])]
+    faults = []
+    if type(error) is not expected:
+        faults.append(f"is {type(error).__name__}, not {expected.__name__}")
+    if getattr(error, "retryable", None) is not row["retry"]:
+        faults.append(f"retryable is {getattr(error, 'retryable', None)}")
+    if getattr(error, "status", None) != row.get("status_out", row["status"]):
+        faults.append(f"status is {getattr(error, 'status', None)}")
+    if str(row["says"]) not in error.message:
+        faults.append(f"says {error.message!r}")
+    if error.message.lstrip()[:1] in ("{", "[") or '{"' in error.message or "{'" in error.message:
+        faults.append(f"shows JSON: {error.message!r}")
+    return (
+        "; ".join(faults) and f"{row['at']} {row['wire']} {row['status']} {row['says']!r} ({row['source']}): {faults}"
+    )
+
+
+def test_each_body_becomes_the_right_error() -> None:
+    table = rows()
+    assert len(table) >= 150
+    assert all(row["source"] for row in table)
+    faults = [found for row in table if (found := wrong(row))]
+    assert not faults, "\n" + "\n".join(faults)
