@@ -16,11 +16,14 @@ from cnllm.registry.load import Document
 __all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "on_every_wire", "stack", "unset_path"]
 
 _RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
+_MARKUP = "leaks"  # adds up too, but an empty list takes away what is below it, and no rule stands twice
 META = ("match", "extends", "unset", "on", "when", "families", "sources")
 
 _EVERY_WIRE = {
     **dict.fromkeys(("title", "protocol", "base_url", "headers", "keys", "status", "limits", "price", "input"), True),
-    **dict.fromkeys(("errors", "leaks", "fallback", "resume", "call", "match", "extends", "sources"), True),
+    **dict.fromkeys(
+        ("errors", "leaks", "fallback", "fallback_unnamed", "resume", "call", "match", "extends", "sources"), True
+    ),
     "reasoning": {"mode", "default", "scale", "foreign", "tags", "tags_at"},
     "tools": {"supported", "otherwise", "schema", "schema_drop", "names_max"},
 }
@@ -53,6 +56,8 @@ def lay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def stack(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
     rules = {key: [*over[key], *under.get(key, ())] for key in _RULES if key in over}
+    if own := over.get(_MARKUP):
+        rules[_MARKUP] = [*own, *(rule for rule in under.get(_MARKUP) or () if rule not in own)]
     return lay(under, {**over, **rules})
 
 
