@@ -227,7 +227,7 @@ class TextCalls:
         fold = self._fold
         for filter_ in (self._thinking, self._answer):
             if filter_ is not None:
-                filter_.close()
+                filter_.close(proven=proven)
         if not self._tail and not self._found:
             self._over()
             return []

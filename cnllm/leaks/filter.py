@@ -142,15 +142,15 @@ class Filter:
             while rest:
                 rest = self._outside(rest) if self._leak is None else self._inside(rest)
 
-    def close(self) -> None:
-        """The channel is over: what was held back is text, an open block was cut off."""
+    def close(self, *, proven: bool = True) -> None:
+        """The channel is over: what was held back is text, an open block was cut off. `proven`: and that was all."""
         held, self._held = self._held, ""
         if self._leak is None:
-            self._rest(held)
+            self._rest(held, proven)
         else:
             raw, leak, opener = "".join([*self._block, held]), self._leak, self._opener
             self._reset()
-            if self._trims and is_bare(raw, opener, leak):
+            if self._trims and is_bare(raw, opener, leak) and (proven or leak.then == "strip"):
                 self._alone(raw)
             else:
                 self._unusable(raw, leak, "it is not complete")
@@ -248,7 +248,7 @@ class Filter:
             self._held = text[at:]
             return ""
         if not begins and self._trims and "`" not in opener:
-            lone = self._lone(text, at, end)
+            lone = self._lone(text, end, leak is not None and leak.then != "strip")
             if lone is None:
                 self._held = text[at:]
                 return ""
@@ -273,8 +273,11 @@ class Filter:
 
     # ── markers alone ────────────────────────────────────────────────────────
 
-    def _lone(self, text: str, at: int, end: int) -> int | None:
-        """Where markers that stand alone on their line end, if such begin at `at`: 0 if not, None while nobody knows."""
+    def _lone(self, text: str, end: int, careful: bool) -> int | None:
+        """Where markers that stand alone end, if the one that ends at `end` does: 0 if not, None while nobody knows.
+
+        Alone is alone on its lines; where it is `careful`, with no text behind it.
+        """
         self._reads = True
         self._place.read()
         if self._place.ticked:
@@ -298,22 +301,25 @@ class Filter:
         rest = text[over:]
         if self._strays.pending(rest) == len(rest):  # nothing, or what may become a marker
             return None
-        if not self._place.line.prose:
+        if not self._place.line.prose and not careful:
             return end if rest[0] == "\n" else 0
         return None if rest.isspace() and len(rest) < _SOON else 0
 
-    def _rest(self, held: str) -> None:
+    def _rest(self, held: str, proven: bool) -> None:
         """The last that was held back outside of a block."""
         found = self._strays.find(held) if self._trims and self._dead < _PATIENCE else None
-        if found is None or found[0]:
+        leak = None if found is None else self._rules.get(self._strays.markers[found[2]])
+        certain = proven or (leak is not None and leak.then == "strip")
+        if found is None or found[0] or not certain:
             if held:
                 self._pass(held)
             return
         opener = held[: found[1]]
-        leak = self._rules.get(self._strays.markers[found[2]])
         self._reads = True
         self._place.read()
-        if leak is None or is_bare(held, opener, leak):
+        if leak is None and self._place.line.prose:
+            self._pass(held)
+        elif leak is None or is_bare(held, opener, leak):
             self._alone(held)
         elif leak.then == "strip" and not self._quoted():
             self._unusable(held, leak, "it is not complete")

@@ -42,7 +42,7 @@ def is_bare(block: str, opener: str, rule: Leak) -> bool:
 def joint(said: Sequence[str], gap: str) -> str:
     """What is left of the white space behind a block that was taken out, so that with that before it none counts twice.
 
-    The wider of the two gaps stays, and the indentation of the line that follows.
+    The end of a paragraph stays one, and a line that follows keeps its indentation.
     """
     before = ""
     for piece in reversed(said):
@@ -55,7 +55,7 @@ def joint(said: Sequence[str], gap: str) -> str:
     if not space:
         return gap
     lines = gap.split("\n")
-    lacking = len(lines) - 1 - space.count("\n")
-    if lacking > 0:
-        return "\n" + "\n".join(lines[-lacking:])
-    return lines[-1] if len(lines) > 1 else ""
+    breaks = space.count("\n")
+    if len(lines) > 2 and breaks < 2:  # the end of a paragraph
+        return "\n" * (2 - breaks) + lines[-1]
+    return lines[-1] if len(lines) > 1 and breaks else ""
