@@ -418,12 +418,8 @@ class Flags(_Base, frozen=True):
         dict[str, str] | None,
         _d(
             "what is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other); "
-            "{call} is the tool or the command that the model wanted"
+            "{call} is the tool or the command that the model wanted, SCRIPT-unnamed is said where nobody can tell"
         ),
-    ] = None
-    fallback_unnamed: Annotated[
-        dict[str, str] | None,
-        _d("what is said instead of a `fallback` with {call} where nobody can tell what the model wanted"),
     ] = None
     resume: Annotated[
         dict[str, str] | None,

@@ -51,7 +51,7 @@ def looked_for(
     wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered))
     if wanted is None:
         return None
-    sentences = Fallback(flags.fallback or {}, flags.fallback_unnamed or {}, prompt, script)
+    sentences = Fallback(flags.fallback or {}, prompt, script)
     return TextCalls(*wanted, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 

@@ -14,6 +14,7 @@ from cnllm.leaks.script import in_script, script
 __all__ = ["CALL", "Fallback", "brief", "wish"]
 
 CALL = "{call}"
+_UNNAMED = "-unnamed"
 _LONGEST = 40  # characters of what was wanted
 _LOOKED_AT = 4096  # characters in which it is looked for
 _COMMANDS = ("cmd", "command")
@@ -28,23 +29,24 @@ _NAMED = re.compile(
 
 
 class Fallback(Struct, frozen=True):
-    """The sentences of a registry, by script: `named` may hold {call}, `unnamed` is for markup that names nothing.
+    """The sentences of a registry, by script. They may hold {call}; SCRIPT-unnamed is for markup that names nothing.
 
     `prompt` is the text whose language counts, None where it is not known; `script` is a script that was asked for.
     """
 
-    named: Mapping[str, str]
-    unnamed: Mapping[str, str]
+    sentences: Mapping[str, str]
     prompt: str | None
     script: str | None = None
 
     def say(self, call: str, own: str) -> str:
         """The sentence about a call ("" where nobody can tell which), in the language of the prompt or of `own`."""
         name = self.script or script(own if self.prompt is None else self.prompt)
-        sentence = in_script(self.named, name)
+        sentence = in_script(self.sentences, name)
         if CALL not in sentence:
             return sentence
-        return sentence.replace(CALL, call) if call else in_script(self.unnamed, name)
+        if call:
+            return sentence.replace(CALL, call)
+        return self.sentences.get(name + _UNNAMED, self.sentences.get("other" + _UNNAMED, ""))
 
 
 def wish(calls: Sequence[Written], raw: str) -> str:

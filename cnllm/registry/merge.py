@@ -21,9 +21,7 @@ META = ("match", "extends", "unset", "on", "when", "families", "sources")
 
 _EVERY_WIRE = {
     **dict.fromkeys(("title", "protocol", "base_url", "headers", "keys", "status", "limits", "price", "input"), True),
-    **dict.fromkeys(
-        ("errors", "leaks", "fallback", "fallback_unnamed", "resume", "call", "match", "extends", "sources"), True
-    ),
+    **dict.fromkeys(("errors", "leaks", "fallback", "resume", "call", "match", "extends", "sources"), True),
     "reasoning": {"mode", "default", "scale", "foreign", "tags", "tags_at"},
     "tools": {"supported", "otherwise", "schema", "schema_drop", "names_max"},
 }

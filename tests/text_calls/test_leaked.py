@@ -21,7 +21,9 @@ BLOCKS = {
     "elements": "<invoke><shell><command>uptime -p</command></shell></invoke>",
     "object": '<tool_call>\n{"name": "get_time", "arguments": {"zone": "UTC"}}\n</tool_call>',
     "named": '<invoke name="get_time"><parameter name="zone">UTC</parameter></invoke>',
-    "wrapped": '<function_calls><invoke name="get_time"><parameter name="zone">UTC</parameter></invoke></function_calls>',
+    "wrapped": (
+        '<function_calls><invoke name="get_time"><parameter name="zone">UTC</parameter></invoke></function_calls>'
+    ),
     "function": "<function=get_time>\n<parameter=zone>\nUTC\n</parameter>\n</function>",
     "fence": '```tool_call\n{"name": "get_time", "arguments": {}}\n```',
     "function fence": '```function\n{"name": "get_time", "arguments": {"zone": "UTC"}}\n```',
@@ -216,7 +218,7 @@ def test_what_was_wanted_is_short_and_safe(block: str, call: str) -> None:
 def test_markup_that_names_nothing_has_a_sentence_too(tmp_path: Path) -> None:
     assert read("minimax/MiniMax-M2.1", "<minimax:tool_call>").text.startswith("Sorry, I could not")
     file = tmp_path / "mine.toml"
-    file.write_text('[defaults.fallback]\nother = "No {call} {here}."\n[defaults.fallback_unnamed]\nother = "No."\n')
+    file.write_text('[defaults.fallback]\nother = "No {call} {here}."\nother-unnamed = "No."\n')
     model = Registry.load(file).resolve("minimax/MiniMax-M2.1")
     assert cnllm.sanitize(model, BLOCKS["object"]).text == "No get_time {here}."
     assert cnllm.sanitize(model, "<minimax:tool_call>\n").text == "No."
