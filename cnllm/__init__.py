@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.runs_async import AsyncRun
     from cnllm.runs_sync import Run
+    from cnllm.sanitizer import Sanitized, Sanitizer, sanitize
     from cnllm.sentences import Sentences
-    from cnllm.shortcuts import Fitted, Sanitized, call, fit, run, sanitize, stream
+    from cnllm.shortcuts import Fitted, call, fit, run, stream
     from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
@@ -97,7 +98,8 @@ _HOMES = {
     "cnllm.runs_sync": "Run",
     "cnllm.runs_async": "AsyncRun",
     "cnllm.sentences": "Sentences",
-    "cnllm.shortcuts": "Fitted Sanitized call fit run sanitize stream",
+    "cnllm.sanitizer": "Sanitized Sanitizer sanitize",
+    "cnllm.shortcuts": "Fitted call fit run stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
@@ -153,6 +155,7 @@ __all__ = [
     "Retry",
     "Run",
     "Sanitized",
+    "Sanitizer",
     "Seal",
     "Sentences",
     "Step",

@@ -375,6 +375,7 @@ class Leak(_Base, frozen=True):
     then: Annotated[
         Literal["recover", "strip", "keep"], _d("what becomes of it: a call, nothing, or the text it is")
     ] = "recover"
+    strict: Annotated[bool, _d("whether all that does not read as a call, with arguments and no more, is text")] = False
 
 
 class Flags(_Base, frozen=True):
@@ -410,12 +411,16 @@ class Flags(_Base, frozen=True):
         list[ErrorRule] | None, _d("what an error is; a sentence goes before a status, the nearest layer first")
     ] = None
     refusals: Annotated[list[Refusal] | None, _d("the endpoint's own words of refusal, for the simulator")] = None
-    leaks: Annotated[list[Leak] | None, _d("markup in which it may write tool calls as text; [] switches it off")] = (
-        None
-    )
+    leaks: Annotated[
+        list[Leak] | None,
+        _d("markup in which it may write tool calls as text, beside what lower layers say; [] takes all of it away"),
+    ] = None
     fallback: Annotated[
         dict[str, str] | None,
-        _d("what is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other)"),
+        _d(
+            "what is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other); "
+            "{call} is the tool or the command that the model wanted, SCRIPT-unnamed is said where nobody can tell"
+        ),
     ] = None
     resume: Annotated[
         dict[str, str] | None,

@@ -28,7 +28,8 @@ from cnllm.cli.app import root
 from cnllm.cli.shapes import LISTINGS
 from cnllm.registry import Registry
 from cnllm.registry.schema import json_schema
-from cnllm.shortcuts import Fitted, Sanitized
+from cnllm.sanitizer import Sanitized
+from cnllm.shortcuts import Fitted
 from cnllm.store import records
 
 ROOT = Path(__file__).parent.parent

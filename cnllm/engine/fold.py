@@ -205,6 +205,10 @@ class Fold:
             return self._restart("text", said)
         return self._write(self._halves["text"].mend(new))
 
+    def piece(self, text: str) -> list[Event]:
+        """A piece of the answer, which is new, whatever it looks like."""
+        return self._write(self._halves["text"].mend(text))
+
     def _write(self, new: str) -> list[Event]:
         """New text of the answer, thinking between tags told apart."""
         out: list[Event] = []
@@ -213,6 +217,8 @@ class Fold:
         else:
             for inside, piece in self.splitter.feed(new):
                 self._say(inside, piece, out)
+            if stray := self.splitter.stray():
+                out += self.note("tag-stripped", "reasoning.tags", stray, "left out: it closes nothing")
         return out
 
     def think(self, text: str, field: str) -> list[Event]:

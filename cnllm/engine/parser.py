@@ -19,7 +19,7 @@ from cnllm.engine.options import asked_for
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
 from cnllm.engine.sse import TOO_LONG, Frames
-from cnllm.engine.texts import TextCalls, looked_for
+from cnllm.engine.texts import TextCalls, Then, looked_for
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.flags import Flags
 from cnllm.model import Model
@@ -31,7 +31,7 @@ from cnllm.wires.ids import ReplyIds
 if TYPE_CHECKING:
     from cnllm.engine.plan import Plan
 
-__all__ = ["StreamParser", "parse_response", "sorted_out"]
+__all__ = ["StreamParser", "fold_of_text", "parse_response"]
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SHORT = 25  # characters
@@ -427,13 +427,13 @@ def parse_response(
     return parser.close()
 
 
-def sorted_out(model: Model, text: str, tools: Sequence[Any] | None = None) -> Reply:
-    """A text that the model wrote, read as the answer of a whole reply."""
-    fold = Fold(model, model.flags, {}, _text_calls(model.flags, tools, None))
+def fold_of_text(
+    model: Model, tools: Sequence[Any] | None = None, then: Then | None = None, script: str | None = None
+) -> Fold:
+    """A fold for a text that the model wrote, to be fed with `Fold.piece` and ended. `then` and `script`: see texts."""
+    fold = Fold(model, model.flags, {}, _text_calls(model.flags, tools, None, then, script))
     fold.whole = True
-    fold.text(text)
-    fold.end(proven=True)
-    return fold.reply([])
+    return fold
 
 
 def _bytes(name: str, value: Any) -> bytes:
@@ -461,10 +461,18 @@ def _refused(name: Any, value: Any) -> bool:
     raise checks.wrong_type(f"headers[{checks.brief(name)}]", value, "a string")
 
 
-def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) -> TextCalls | None:
+def _text_calls(
+    flags: Flags,
+    tools: Sequence[Any] | None,
+    plan: Plan | None,
+    then: Then | None = None,
+    script: str | None = None,
+) -> TextCalls | None:
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
-        return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
+        offered = asked_for({"tools": tools}).tools
+        then = then or (flags.call or {}).get("recover_text_calls")
+        return looked_for(flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script)
     return looked_for(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )

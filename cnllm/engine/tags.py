@@ -19,10 +19,10 @@ class TagSplitter:
 
     `tags` are an opening and a closing one, then those of other spellings. `at` is "start" (the opening tag may stand
     only before everything else), "start-open" (the prompt template has written it: the text begins inside), or
-    "anywhere".
+    "anywhere". A closing tag at the head, or again behind a block, closes nothing and is left out: see `stray`.
     """
 
-    __slots__ = ("_at", "_close", "_held", "_longest", "_pairs", "_raw", "_state", "unclosed")
+    __slots__ = ("_at", "_close", "_held", "_longest", "_pairs", "_raw", "_state", "_stray", "_strays", "unclosed")
 
     def __init__(self, tags: list[str], at: str = "start") -> None:
         self._pairs = dict(zip(tags[::2], tags[1::2], strict=True))
@@ -33,6 +33,8 @@ class TagSplitter:
         self._state = "inside" if at == "start-open" else "before"
         self._held = ""
         self._raw: list[str] = []
+        self._strays = tuple(self._pairs.values())
+        self._stray = ""
         self.unclosed = at == "start-open"
 
     @property
@@ -49,6 +51,11 @@ class TagSplitter:
     def raw(self) -> str:
         """The tagged blocks as they were written, with the white space around them."""
         return "".join(self._raw)
+
+    def stray(self) -> str:
+        """The closing tags left out since this was asked last."""
+        stray, self._stray = self._stray, ""
+        return stray
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """The pieces that are now certain."""
@@ -76,8 +83,7 @@ class TagSplitter:
             self._raw.append(held)
             return [(True, held)]
         if self._state == "after":
-            self._raw.append(held)
-            return []
+            return [(False, held)]
         return [(False, held)]
 
     def _step(self, text: str, out: list[tuple[bool, str]]) -> str:
@@ -92,7 +98,17 @@ class TagSplitter:
                 return self._inside(text, out)
             case "after":
                 rest = text.lstrip()
-                self._raw.append(text[: len(text) - len(rest)])
+                if self._raw:
+                    self._raw.append(text[: len(text) - len(rest)])
+                elif (tag := self._opened(rest)) is not None:
+                    self._raw.append(tag)
+                    self._state, self.unclosed = "inside", True
+                    return rest[len(tag) :]
+                if (tag := self._closed(rest)) is not None:
+                    return rest[len(tag) :]
+                if rest and (self._may_close(rest) or (not self._raw and self._may_open(rest))):
+                    self._held = rest
+                    return ""
                 if rest:
                     self._state = "text" if self._at == "anywhere" else "plain"
                 return rest
@@ -106,7 +122,10 @@ class TagSplitter:
             self._raw.append(text[: len(text) - len(rest)] + tag)
             self._state, self.unclosed = "inside", True
             return rest[len(tag) :]
-        if near and self._may_open(rest):
+        if near and (tag := self._closed(rest)) is not None:
+            self._state = "after"
+            return rest[len(tag) :]
+        if near and (self._may_open(rest) or self._may_close(rest)):
             self._held = text
             return ""
         self._state = "text" if self._at == "anywhere" else "plain"
@@ -159,6 +178,17 @@ class TagSplitter:
                 self._close = (closing,)
                 return opening
         return None
+
+    def _closed(self, text: str) -> str | None:
+        """The closing tag at the start of a text where none is open, which is left out."""
+        for closing in self._strays:
+            if text.startswith(closing):
+                self._stray += closing
+                return closing
+        return None
+
+    def _may_close(self, text: str) -> bool:
+        return any(closing.startswith(text) for closing in self._strays)
 
     def _may_open(self, text: str) -> bool:
         return any(opening.startswith(text) for opening in self._pairs)

@@ -14,7 +14,8 @@ from cnllm.engine.prompted import FLAG
 from cnllm.engine.prompted import rules as rules_of
 from cnllm.flags import Flags, Leak
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.script import fallback
+from cnllm.leaks.rules import united
+from cnllm.leaks.wanted import Fallback, wish
 from cnllm.types import Message, ToolResult
 from cnllm.wires.calls import Call
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cnllm.leaks.grammars import Written
     from cnllm.leaks.prompt import Prompt
 
-__all__ = ["TextCalls", "looked_for"]
+__all__ = ["TextCalls", "Then", "looked_for"]
 
 Then = Literal["recover", "strip", "keep"]
 
@@ -37,19 +38,21 @@ def looked_for(
     prompt: str | None = None,
     prompted: bool = False,
     messages: Sequence[Message] = (),
+    script: str | None = None,
 ) -> TextCalls | None:
     """The filters of one reply, or None where nothing is declared or wanted.
 
     `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
     over what each rule does. With `prompted` calls were asked for as text. What the user and the results of tools
-    said in the `messages` is quoted where it comes back.
+    said in the `messages` is quoted where it comes back. A fallback is in the language of the `prompt`, or in `script`.
     """
-    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted)
-    if wanted is None:
-        return None
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    return TextCalls(*wanted, offered or None, flags.fallback or {}, prompt, FLAG if prompted else "leaks", messages)
+    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered))
+    if wanted is None:
+        return None
+    sentences = Fallback(flags.fallback or {}, prompt, script)
+    return TextCalls(*wanted, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
 class _Declared:
@@ -68,11 +71,17 @@ class _Declared:
 
 
 @lru_cache(maxsize=256)
-def _wanted(declared: _Declared, then: Then | None, prompted: bool) -> tuple[list[Leak], Markers] | None:
-    """The rules that hold, `then` over what each of them does, and their openers; None where none holds."""
-    known = rules_of(declared.rules) if prompted else declared.rules
+def _wanted(declared: _Declared, then: Then | None, prompted: bool, offered: bool) -> tuple[list[Leak], Markers] | None:
+    """The rules that hold, `then` over what each of them does, and their openers; None where none holds.
+
+    Where nothing was `offered`, nothing is recovered.
+    """
+    known = united(declared.rules)
+    known = rules_of(known) if prompted else known
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
     rules = [rule for rule in rules if rule.then != "keep"]
+    if not offered:
+        rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
     openers = dict.fromkeys(opener for rule in rules for opener in rule.open)
     return (rules, Markers.of(tuple(openers))) if rules else None
 
@@ -89,8 +98,7 @@ class TextCalls:
         rules: list[Leak],
         markers: Markers,
         tools: Mapping[str, Any] | None,
-        sentences: Mapping[str, str],
-        prompt: str | None,
+        sentences: Fallback,
         flag: str,
         messages: Sequence[Message] = (),
     ) -> None:
@@ -101,7 +109,6 @@ class TextCalls:
         self._markers = markers
         self._tools = tools
         self._sentences = sentences
-        self._prompt = prompt
         self._found: list[Found] = []
         self._tail: list[Found | str] = []  # of the thinking: blocks, and the white space between them
         self.thought_of = False
@@ -220,7 +227,7 @@ class TextCalls:
         fold = self._fold
         for filter_ in (self._thinking, self._answer):
             if filter_ is not None:
-                filter_.close()
+                filter_.close(proven=proven)
         if not self._tail and not self._found:
             self._over()
             return []
@@ -253,7 +260,7 @@ class TextCalls:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
         if not found.calls:
-            why = found.problem or "no tools were offered"
+            why = found.problem or ("no tools were offered" if self._tools is None else "calls are not recovered")
             self._note("text-call-stripped", found.raw, f"taken out of the text: {why}")
             return
         for written in found.calls:
@@ -270,7 +277,9 @@ class TextCalls:
             self._note("text-call-kept", found.raw, found.problem)
 
     def _fall_back(self) -> None:
-        sentence = fallback(self._sentences, self._prompt)
+        wanted = next((wanted for found in self._found if (wanted := wish(found.wanted, found.raw))), "")
+        own = [*self._fold.thoughts, *(found.raw for found in self._found)]
+        sentence = self._sentences.say(wanted, "".join(own))
         if sentence:
             self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
             self._fold.deliver(False, sentence)

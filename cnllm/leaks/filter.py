@@ -18,6 +18,8 @@ from msgspec import Struct
 from cnllm.flags import Leak
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import Written
+from cnllm.leaks.grammars.base import plausible
+from cnllm.leaks.lone import is_bare, joint, markers_of
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.place import Atom, Place
 
@@ -32,13 +34,15 @@ _TRIES = 64  # closers that stand inside a value, before a block is given up
 class Found(Struct, frozen=True):
     """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text.
 
-    Without `raw` it is the rest of the text, in which nothing is looked for any more.
+    Without `raw` it is the rest of the text, in which nothing is looked for any more. `wanted` are the calls in a block
+    that is taken out and comes to none.
     """
 
     raw: str
     calls: list[Written]
     problem: str = ""
     taken: bool = True
+    wanted: list[Written] = []
 
 
 class _Candidate(Struct, frozen=True):
@@ -58,6 +62,8 @@ class Filter:
     takes text that is certain, `found` what was a block; with `trims` the white space behind a block goes with it.
     `holds` tells whether the prompt holds a block, which is a quotation then; with `last` it is a call all the same
     where it stands alone on its lines at the end of the text.
+
+    In the answer (`trims`) a call of a tool that was not offered is taken out, and a marker that stands alone.
     """
 
     __slots__ = (
@@ -78,6 +84,7 @@ class Filter:
         "_reads",
         "_rules",
         "_said",
+        "_strays",
         "_ticked",
         "_tools",
         "_tries",
@@ -104,6 +111,7 @@ class Filter:
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._markers = Markers.of(tuple(self._rules))
+        self._strays = Markers.of(markers_of(rules)) if trims else self._markers
         self._tools = tools
         self._deliver = deliver
         self._found = found
@@ -134,16 +142,18 @@ class Filter:
             while rest:
                 rest = self._outside(rest) if self._leak is None else self._inside(rest)
 
-    def close(self) -> None:
-        """The channel is over: what was held back is text, an open block was cut off."""
+    def close(self, *, proven: bool = True) -> None:
+        """The channel is over: what was held back is text, an open block was cut off. `proven`: and that was all."""
         held, self._held = self._held, ""
         if self._leak is None:
-            if held:
-                self._pass(held)
+            self._rest(held, proven)
         else:
-            raw, leak = "".join([*self._block, held]), self._leak
+            raw, leak, opener = "".join([*self._block, held]), self._leak, self._opener
             self._reset()
-            self._unusable(raw, leak, "it is not complete")
+            if self._trims and is_bare(raw, opener, leak) and (proven or leak.then == "strip"):
+                self._alone(raw)
+            else:
+                self._unusable(raw, leak, "it is not complete")
         if self._queue:
             self._place.close()
             self._settle(over=True)
@@ -212,15 +222,15 @@ class Filter:
                 self._gap = gap
                 return
             self._gap = None
-            text = gap + rest if self._said and not self._said[-1][-1:].isspace() else rest
+            text = joint(self._said, gap) + rest
         self._deliver(text)
 
     # ── outside a block ──────────────────────────────────────────────────────
 
     def _outside(self, text: str) -> str:
         """Take what is certain off the front; return what is left to look at."""
-        found = self._markers.find(text) if self._dead < _PATIENCE else None
-        keep = self._markers.pending(text) if self._dead < _PATIENCE else 0
+        found = self._strays.find(text) if self._dead < _PATIENCE else None
+        keep = self._strays.pending(text) if self._dead < _PATIENCE else 0
         if found is None or len(text) - keep <= found[0]:  # none, or one that could become another still
             if len(text) > keep:
                 self._pass(text[: len(text) - keep])
@@ -229,15 +239,24 @@ class Filter:
         at, end, which = found
         if at:
             self._pass(text[:at])
-        leak, opener = self._rules[self._markers.markers[which]], text[at:end]
-        begins = grammars.viable(leak, opener, text[end : end + _SOON])
+        opener = text[at:end]
+        leak = self._rules.get(self._strays.markers[which])
+        begins = leak is not None and grammars.viable(leak, opener, text[end : end + _SOON])
         if begins is None and len(text) - end >= _SOON:
             begins = False
         if begins is None:
             self._held = text[at:]
             return ""
-        if not begins or self._quoted():
-            if not begins:
+        if not begins and self._trims and "`" not in opener:
+            lone = self._lone(text, end, leak is not None and leak.then != "strip")
+            if lone is None:
+                self._held = text[at:]
+                return ""
+            if lone:
+                self._alone(text[at:lone])
+                return text[lone:]
+        if leak is None or not begins or self._quoted():
+            if not begins and leak is not None:
                 self._nowhere()
             self._pass(opener)
             return text[end:]
@@ -251,6 +270,70 @@ class Filter:
         self._reads = True
         self._place.read()
         return self._place.quoted and not self._place.shown
+
+    # ── markers alone ────────────────────────────────────────────────────────
+
+    def _lone(self, text: str, end: int, careful: bool) -> int | None:
+        """Where markers that stand alone end, if the one that ends at `end` does: 0 if not, None while nobody knows.
+
+        Alone is alone on its lines; where it is `careful`, with no text behind it.
+        """
+        self._reads = True
+        self._place.read()
+        if self._place.ticked:
+            return 0
+        while True:
+            over = end
+            while over < len(text) and text[over] in " \t":
+                over += 1
+            if over - end >= _SOON:
+                return 0
+            found = self._strays.find(text, over) if over < len(text) else None
+            if found is None or found[0] != over:
+                break
+            if (leak := self._rules.get(self._strays.markers[found[2]])) is not None:
+                begins = grammars.viable(leak, text[over : found[1]], text[found[1] : found[1] + _SOON])
+                if begins is None and len(text) - found[1] < _SOON:
+                    return None
+                if begins:
+                    return 0 if self._place.line.prose else end
+            end = found[1]
+        rest = text[over:]
+        if self._strays.pending(rest) == len(rest):  # nothing, or what may become a marker
+            return None
+        if not self._place.line.prose and not careful:
+            return end if rest[0] == "\n" else 0
+        return None if rest.isspace() and len(rest) < _SOON else 0
+
+    def _rest(self, held: str, proven: bool) -> None:
+        """The last that was held back outside of a block."""
+        found = self._strays.find(held) if self._trims and self._dead < _PATIENCE else None
+        leak = None if found is None else self._rules.get(self._strays.markers[found[2]])
+        certain = proven or (leak is not None and leak.then == "strip")
+        if found is None or found[0] or not certain:
+            if held:
+                self._pass(held)
+            return
+        opener = held[: found[1]]
+        self._reads = True
+        self._place.read()
+        if leak is None and self._place.line.prose:
+            self._pass(held)
+        elif leak is None or is_bare(held, opener, leak):
+            self._alone(held)
+        elif leak.then == "strip" and not self._quoted():
+            self._unusable(held, leak, "it is not complete")
+        else:
+            self._pass(held)
+
+    def _alone(self, raw: str) -> None:
+        """Take markers out that begin and end nothing, unless they are quoted."""
+        if self._place.ticked or self._quoted():
+            self._pass(raw)
+            return
+        found = Found(raw, [], "it is no whole call")
+        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, False, ()))
+        self._settle()
 
     # ── inside one ───────────────────────────────────────────────────────────
 
@@ -306,30 +389,45 @@ class Filter:
         """Take a block out of the text if it is certain; else why it is not."""
         try:
             calls, rest = grammars.read(leak, opener, raw, self._tools or {})
+        except grammars.NotOffered as error:
+            if self._trims:
+                self._strip(raw, opener, error.calls, str(error) if self._tools is not None else "")
+                return None
+            return str(error)
         except grammars.Unreadable as error:
             return str(error)
         problem = "; ".join(f"no call: {piece}" for piece in rest)
+        if self._tools is None or leak.then != "recover":
+            self._strip(raw, opener, calls, problem)
+            return None
         quotation = self._holds is not None and self._holds(raw, calls)
-        alone: tuple[str, ...] = ()
-        if self._tools is not None:
-            unknown = [call.name for call in calls if call.name not in self._tools]
-            lacking = [call.name for call in calls if call.arguments == {} and _required(self._tools.get(call.name))]
-            calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
-            if not calls and leak.then == "recover":
-                if lacking:
-                    return f"a call of {', '.join(lacking)} needs arguments"
-                return f"no tool is called {', '.join(unknown)}" if unknown else "no call is in it"
-            if unknown:
-                problem = "; ".join(filter(None, [problem, f"no tool is called {', '.join(unknown)}"]))
-            if lacking:
-                problem = "; ".join(filter(None, [problem, f"a call of {', '.join(lacking)} needs arguments"]))
-            alone = tuple(call.name for call in calls if call.arguments == {})
-        if leak.then != "recover" or self._tools is None:
-            calls, alone = [], ()
+        wanted = calls
+        unknown = [call.name for call in calls if call.name not in self._tools]
+        lacking = [call.name for call in calls if call.arguments == {} and _required(self._tools.get(call.name))]
+        calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
+        unnamed = f"no tool is called {', '.join(unknown)}" if unknown else ""
+        bare = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
+        if not calls:
+            if unknown and not lacking and self._trims:
+                self._strip(raw, opener, wanted, unnamed)
+                return None
+            return bare or unnamed or "no call is in it"
+        problem = "; ".join(filter(None, [problem, unnamed, bare]))
+        alone = tuple(call.name for call in calls if call.arguments == {})
         found = Found(raw, calls, problem)
         self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
         self._settle()
         return None
+
+    def _strip(self, raw: str, opener: str, wanted: list[Written], problem: str) -> None:
+        """Take a block out of the text that comes to no call, unless it is quoted."""
+        quotation = self._holds is not None and self._holds(raw, wanted)
+        # A word between two markers may be talk about them.
+        word = raw[len(opener) :].partition("<")[0].strip()
+        alone = (word,) if len(wanted) == 1 and raw.count("<") == 2 and plausible(word) else ()
+        found = Found(raw, [], problem, wanted=wanted)
+        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
+        self._settle()
 
     def _nowhere(self) -> None:
         """An opener led nowhere; after many, none is looked for."""
@@ -340,7 +438,7 @@ class Filter:
     def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
         self._nowhere()
         self._place.read()
-        if leak.then == "strip":
+        if leak.then == "strip" and not leak.strict:
             self._queue.append(_Candidate(Found(raw, [], problem), self._place.atom(), self._place.prose, False, ()))
         else:
             self._place.feed("x")  # nothing in it counts as Markdown

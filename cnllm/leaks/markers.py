@@ -98,7 +98,8 @@ class Markers:
         for marker, core in zip(markers, self._cores, strict=True):
             self._needles.setdefault(_needle(marker), []).append(core)
         starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
-        self._first = re.compile("|".join(sorted(starts)))
+        plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
+        self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
         # Where no marker has its first character a second time, only the last one in a text can begin one at its end.
         once = all(marker[0] not in BARS and marker[0] not in marker[1:] for marker in markers)
         self._heads = "".join(sorted({marker[0] for marker in markers})) if once else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["fallback", "script"]
+__all__ = ["fallback", "in_script", "of_language", "script"]
 
 # First and last character. Kana and hangul stand before han: Japanese and Korean use it too.
 _SCRIPTS = (
@@ -14,6 +14,13 @@ _SCRIPTS = (
     ("cyrillic", "Ѐ", "ӿ"),
     ("arabic", "؀", "ۿ"),
 )
+_LANGUAGES = {
+    **dict.fromkeys(("zh", "yue", "wuu", "hans", "hant"), "han"),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "sr", "mk", "kk", "ky", "mn"), "cyrillic"),
+    **dict.fromkeys(("ar", "fa", "ur"), "arabic"),
+    "ja": "kana",
+    "ko": "hangul",
+}
 _ENOUGH = 2000  # characters that are looked at
 
 
@@ -26,6 +33,18 @@ def script(text: str) -> str:
     return "other"
 
 
+def of_language(tag: str) -> str:
+    """The script of a language tag (`zh`, `ja-JP`), or of a script's own name."""
+    name = tag.strip().lower().replace("_", "-").partition("-")[0]
+    known = {one for one, _, _ in _SCRIPTS}
+    return name if name in known else _LANGUAGES.get(name, "other")
+
+
 def fallback(sentences: Mapping[str, str], prompt: str | None) -> str:
     """The sentence for the script of a prompt, or for any other; may be empty."""
-    return sentences.get(script(prompt or ""), sentences.get("other", ""))
+    return in_script(sentences, script(prompt or ""))
+
+
+def in_script(sentences: Mapping[str, str], name: str) -> str:
+    """The sentence for a script, or for any other; may be empty."""
+    return sentences.get(name, sentences.get("other", ""))

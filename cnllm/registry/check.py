@@ -306,6 +306,14 @@ def _references(document: Document, registry: Registry) -> Iterator[Problem]:
                         [*path, "sources", name],
                         f"{dotted(path)}.sources.{name} backs '{backed}', which is not there",
                     )
+    if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
+        yield Problem(
+            document.shown,
+            document.line(["defaults", "leaks"]),
+            "defaults.leaks = [] takes away the general markup only, that of families stays; for all of it: "
+            '[defaults.call] recover_text_calls = "keep"',
+            "warning",
+        )
     for name in document.data.get("prefer", ()):
         if name not in providers:
             yield problem(["prefer"], f"prefer: no provider is called '{name}'{did_you_mean(name, providers)}")

@@ -16,6 +16,7 @@ from cnllm.registry.load import Document
 __all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "on_every_wire", "stack", "unset_path"]
 
 _RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
+_MARKUP = "leaks"  # adds up too, but an empty list takes away what is below it, and no rule stands twice
 META = ("match", "extends", "unset", "on", "when", "families", "sources")
 
 _EVERY_WIRE = {
@@ -53,6 +54,8 @@ def lay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def stack(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
     rules = {key: [*over[key], *under.get(key, ())] for key in _RULES if key in over}
+    if own := over.get(_MARKUP):
+        rules[_MARKUP] = [*own, *(rule for rule in under.get(_MARKUP) or () if rule not in own)]
     return lay(under, {**over, **rules})
 
 

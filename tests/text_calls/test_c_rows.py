@@ -211,7 +211,6 @@ def test_C9_history_keeps_the_call_and_not_its_markup(model: str, text: str, fie
         '<｜DSML｜parameter name="q" string="true">tea</｜DSML｜parameter>',
         DSML[:-20],
         DSML.partition("</｜DSML｜invoke>")[0],
-        DSML.replace('"search"', '"unheard_of"'),
     ],
 )
 def test_C10_what_is_not_certain_stays_text_and_is_reported(text: str) -> None:

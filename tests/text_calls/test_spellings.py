@@ -46,7 +46,8 @@ def test_it_is_a_call(model: str, text: str, calls: list[Any]) -> None:
 @pytest.mark.parametrize(("model", "text", "calls"), SEEN)
 def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
-    assert (called(found), found.text) == ([], f"So.\n{text}\n")
+    assert (called(found), found.text) == ([], "So.\n")
+    assert [(note.code, note.said) for note in found.notes] == [("text-call-stripped", text)]
 
 
 # ── the command ──────────────────────────────────────────────────────────────

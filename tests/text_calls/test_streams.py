@@ -93,8 +93,10 @@ def test_any_cut_of_any_text_gives_the_same_reply(
         )
     assert outcomes[0] == outcomes[1] == outcomes[2]
     said = outcomes[0][0] + outcomes[0][1]
-    if not outcomes[0][2]:
-        assert said == text
+    if not outcomes[0][2]:  # a bare opener at the end is told of, and is no text
+        stripped = [n.said for n in reply.notes if n.code == "text-call-stripped"]
+        assert said + "".join(stripped) == text
+        assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,7 +166,6 @@ PROSE = [
     "| a | b |\n|---|---|\n| < | > |\n",
     "<tool_call>\n\nis a tag that I like.",
     "<tool_call>{{not json}}</tool_call>",
-    '<tool_call>{{"name": "delete_all", "arguments": {{}}}}</tool_call>',
     "x <｜ y ｜> z, <|tool, <minimax:, ]<]mini, <<<<<tool_call",
     "```tool\n<tool_call>\n```",
     "def f():\n    return '<tool_call>' + name + '</tool_call>'\n",
@@ -183,8 +184,9 @@ def test_prose_code_and_templates_stay_as_they_are(model: str, text: str) -> Non
         assert told(events)[0] == text
 
 
-def test_a_model_whose_registry_declares_nothing_is_left_alone() -> None:
-    text = JSON.format("tea")
+def test_a_model_without_markup_of_its_own_is_read_for_what_all_write() -> None:
+    assert called(read("openai/gpt-4.1", JSON.format("tea"), SEARCH)) == [("search", {"q": "tea"})]
+    text = TOKENS.format("tea")
     assert read("openai/gpt-4.1", text, SEARCH).text == text
 
 
@@ -214,7 +216,11 @@ def test_without_tools_the_markup_goes_and_a_note_carries_it(model: str) -> None
 
 @pytest.mark.parametrize(
     ("prompt", "begins"),
-    [("为什么天空是蓝色的？", "抱歉"), ("なぜ空は青いの？", "申し訳"), ("Why is the sky blue?", "Sorry")],
+    [
+        ("为什么天空是蓝色的？", "我理解你想执行「search」"),
+        ("なぜ空は青いの？", "「search」を"),
+        ("Why is the sky blue?", "I understand that you want “search”"),
+    ],
 )
 def test_an_answer_of_nothing_but_markup_becomes_a_sentence_in_the_readers_script(prompt: str, begins: str) -> None:
     found = REGISTRY.resolve("zai/glm-4.7")

@@ -11,10 +11,10 @@ from typing import Any
 
 from cnllm.flags import Leak
 from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
-from cnllm.leaks.grammars.base import Block, Unreadable, Written
+from cnllm.leaks.grammars.base import Block, NotOffered, Unreadable, Written
 from cnllm.leaks.markers import Markers
 
-__all__ = ["Unreadable", "Written", "inside", "read", "viable"]
+__all__ = ["NotOffered", "Unreadable", "Written", "inside", "read", "viable"]
 
 _WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 
@@ -26,21 +26,25 @@ def read(
 
     `opener` is as written; `tools`: name → JSON Schema of the parameters, empty or None where it is not known. The
     grammars of the rule are tried in order, and the first that finds a call has read it. Raises Unreadable, with the
-    reason, when none does.
+    reason, when none does; NotOffered when what one finds calls no tool of `tools`.
     """
     text = block.rstrip()
     closer = _closer(leak, opener, text)
     reason = ""
+    others: NotOffered | None = None
     for format in leak.format:
-        whole = Block(opener, text[len(opener) : len(text) - len(closer)], closer, _parts(leak, format), tools)
+        body = text[len(opener) : len(text) - len(closer)]
+        whole = Block(opener, body, closer, _parts(leak, format), tools, leak.strict)
         if _viable(leak, format, opener, whole.body + closer) is False:
             reason = reason or "it does not begin as a call does"
             continue
         try:
             return _read(format, whole)
+        except NotOffered as error:
+            others = others or error
         except Unreadable as error:
             reason = str(error)
-    raise Unreadable(reason)
+    raise others or Unreadable(reason)
 
 
 def inside(leak: Leak, block: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["ENOUGH", "Block", "Unreadable", "Written", "named", "own_lines", "plausible"]
+__all__ = ["ENOUGH", "Block", "NotOffered", "Unreadable", "Written", "named", "own_lines", "plausible"]
 
 ENOUGH = 200  # characters after which it is clear whether a block begins here
 NAME = r"[\w.:/@-]{1,128}"
@@ -27,6 +27,14 @@ class Unreadable(Exception):
     """A block is not certainly a call; the message says why."""
 
 
+class NotOffered(Unreadable):
+    """A block calls a tool that was not offered; `calls` are those that can be told."""
+
+    def __init__(self, message: str, calls: list[Written]) -> None:
+        super().__init__(message)
+        self.calls = calls
+
+
 class Block(Struct, frozen=True):
     """A complete block: `opener` and `closer` as written, `body` between them."""
 
@@ -35,6 +43,7 @@ class Block(Struct, frozen=True):
     closer: str
     parts: tuple[str, ...]
     tools: Mapping[str, Mapping[str, Any] | None]
+    strict: bool = False
 
     @property
     def text(self) -> str:

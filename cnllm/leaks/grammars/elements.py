@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named, own_lines
+from cnllm.leaks.grammars.base import ENOUGH, Block, NotOffered, Unreadable, Written, named, own_lines
 from cnllm.leaks.grammars.tags import prefix_of
 from cnllm.leaks.typed import decoded, item_schema, kinds, property_schema, typed
 
@@ -20,6 +20,8 @@ __all__ = ["arguments", "inside", "read", "unclosed", "viable"]
 _KEY = r"[\w.:-]{1,128}"
 _ITEM = "item"
 _ARGUMENTS = ("arguments", "parameters")
+_AROUND = ("tool_call", "tool_calls", "function_calls", "function_call", "invoke")
+"""Elements that stand around a call and do not name it."""
 _DEEP = 32
 _SPACE = re.compile(r"\s*")
 _BEGINS = re.compile(rf"\s*<(/?)({_KEY})\s{{0,2}}>")
@@ -50,8 +52,26 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
         else:
             others.append(f"{prefix}<{name}>{inner}{prefix}</{name}>")
     if not calls:
-        raise Unreadable("it names no tool that was offered")
+        raise NotOffered("it names no tool that was offered", _unknown(opening, children, block, prefix))
     return calls, others
+
+
+def _unknown(
+    opening: re.Match[str] | None, children: list[tuple[str, str]], block: Block, prefix: str
+) -> list[Written]:
+    """The call of a tool that nobody knows, as well as it can be told: the one element that holds others is it."""
+    outer = opening[2] if opening is not None and opening[2] not in _AROUND else ""
+    name, body = children[0] if len(children) == 1 else ("", "")
+    if not name or (outer and not _split(body, prefix)):
+        name, body = outer, block.body
+    elif body.strip() and not _split(body, prefix):
+        return []
+    if not name:
+        return []
+    try:
+        return [Written(name, arguments(body, None, prefix))]
+    except Unreadable:
+        return [Written(name, {})]
 
 
 def _given(text: str, schema: Any, prefix: str) -> dict[str, Any]:

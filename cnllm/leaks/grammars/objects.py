@@ -90,6 +90,8 @@ def _call(value: Any, block: Block) -> Written:
     if type(name) is not str:
         raise Unreadable("it names no tool")
     name = named(name, block.tools)
+    if block.strict and _describes(value):
+        raise Unreadable("it describes a tool and calls none")
     given = next((value[key] for key in _ARGUMENTS if key in value), None)
     if not any(key in value for key in _ARGUMENTS) and set(value) - _BESIDE:
         raise Unreadable("it has no arguments, and members that no call has")
@@ -100,6 +102,13 @@ def _call(value: Any, block: Block) -> Written:
     if type(given) is not dict:
         raise Unreadable("its arguments are not an object")
     return Written(name, given)
+
+
+def _describes(value: dict[str, Any]) -> bool:
+    """Whether an object is no call for certain, but what a tool is like: it has other members, or a schema."""
+    given = next((value[key] for key in _ARGUMENTS if key in value), None)
+    schema = type(given) is dict and given.get("type") == "object" and type(given.get("properties")) is dict
+    return given is None or bool(schema) or bool(set(value) - _BESIDE)
 
 
 def _decoded(text: str) -> Any:

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, Unreadable, Written, named, own_lines
+from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, own_lines
 from cnllm.leaks.typed import property_schema, typed
 
 __all__ = ["WORDS", "inside", "read", "viable"]
@@ -52,6 +52,7 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
     calls: list[Written] = []
     others: list[str] = []
     problem = "there is no call in it"
+    unknown: NotOffered | None = None
     around: list[str] = []
     counting = True
     at = 0
@@ -69,13 +70,16 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
             at = close.end()
         try:
             calls.append(_call(name[1], found, block))
+        except NotOffered as error:
+            unknown = error
+            others.append(text[start:at].strip())
         except Unreadable as error:
             problem = str(error)
             others.append(text[start:at].strip())
     if around:
         raise Unreadable("a tag around a call is not closed")
     if not calls:
-        raise Unreadable(problem)
+        raise unknown or Unreadable(problem)
     return calls, others
 
 
@@ -116,7 +120,7 @@ def _value(text: str, start: int, tags: _Tags, counting: bool) -> tuple[int, int
 def _call(name: str, pairs: list[tuple[str, str]], block: Block) -> Written:
     name = named(name, block.tools)
     if not pairs and block.tools and name not in block.tools:
-        raise Unreadable("a word alone is no call of a tool that was not offered")
+        raise NotOffered(f"no tool is called {name}", [Written(name, {})])
     schema: Any = block.tools.get(name)
     arguments: dict[str, Any] = {}
     for key, value in pairs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from cnllm.leaks.grammars import tagged
-from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, Unreadable, Written, named
+from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, plausible
 from cnllm.leaks.grammars.objects import quoted, unfenced
 from cnllm.leaks.grammars.tags import head
 from cnllm.leaks.markers import BARS, Markers
@@ -51,6 +51,7 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
     body = len(block.opener) + len(block.body)
     stop = len(text) if _at(end, block.closer, 0) is not None else body
     calls: list[Written] = []
+    unknown: list[Written] = []
     others: list[str] = []
     problem = "there is no call in it"
     first = begin.find(text)
@@ -73,10 +74,11 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
             calls += _calls(name, content, block, others)
         except Unreadable as error:
             problem = str(error)
+            unknown += error.calls if isinstance(error, NotOffered) else []
             others.append(text[opening[0] : at].strip())
     _left(text[at:stop], others)
     if not calls:
-        raise Unreadable(problem)
+        raise NotOffered(problem, unknown) if unknown else Unreadable(problem)
     return calls, others
 
 
@@ -129,9 +131,12 @@ def _calls(name: str, content: str, block: Block, others: list[str]) -> list[Wri
         if later is None:
             raise Unreadable("it names no tool")
         return [_call(named(later[1], block.tools), content[later.end() :])]
-    name = bare if (bare := name.removeprefix("functions.")) in block.tools else name
+    bare = name.removeprefix("functions.")
+    name = bare if bare in block.tools else name
     told = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
     if name not in block.tools and told is None:
+        if name.startswith("functions.") and plausible(bare):
+            raise NotOffered(f"no tool is called {bare}", [_call(bare, content)])
         raise Unreadable("what stands for the name is no name")
     return [_call(name if name in block.tools else named(told[1] if told else name, block.tools), content)]
 

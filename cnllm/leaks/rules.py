@@ -1,0 +1,28 @@
+"""Rules of several layers as one set: each marker begins the blocks of one rule only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cnllm.flags import Leak
+
+__all__ = ["united"]
+
+
+def united(rules: Sequence[Leak]) -> list[Leak]:
+    """Rules of which no two share an opener. The first that has one keeps it, and learns the others' grammars."""
+    out: list[Leak] = []
+    owner: dict[str, int] = {}
+    for rule in rules:
+        free = [opener for opener in rule.open if opener not in owner]
+        for place in {owner[opener] for opener in rule.open if opener in owner}:
+            first = out[place]
+            if set(first.close) >= set(rule.close) and first.parts in (None, rule.parts):
+                more = [one for one in rule.format if one not in first.format and one != "sections"]
+                out[place] = msgspec.structs.replace(first, format=[*first.format, *more])
+        if free:
+            owner.update(dict.fromkeys(free, len(out)))
+            out.append(rule if len(free) == len(rule.open) else msgspec.structs.replace(rule, open=free))
+    return out
