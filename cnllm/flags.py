@@ -228,6 +228,17 @@ class Messages(_Base, frozen=True):
     runs: Annotated[Literal["keep", "join"] | None, _d("may neighbours have the same role, or are they joined?")] = None
     first_user: Annotated[bool | None, _d("must the first message after system be the user's?")] = None
     fields: Annotated[list[str] | None, _d("further keys of a message that the endpoint takes")] = None
+    files: Annotated[
+        Literal["all", "vision"] | None,
+        _d("for which of its models does the endpoint read files, beside those whose `input` names them?"),
+    ] = None
+    file_url: Annotated[
+        Literal["file", "file_url"] | None,
+        _d("the content part for a file by URL; file_url: this is the only way to give it one"),
+    ] = None
+    audio_url: Annotated[
+        Literal["audio_url", "input_audio"] | None, _d("the content part for a sound by URL, where it takes one")
+    ] = None
 
 
 class Schema(_Base, frozen=True):

@@ -44,10 +44,14 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.wires.calls import Call, Calls, markup
+from cnllm.wires.sink import REPEATABLE
 
 __all__ = ["Fold"]
 
 _MANY = 1024  # pieces that are kept apart
+_TAGS = "(tags)"  # stands for the field of thinking that comes between tags
+_REPEATED = 24  # characters of thinking; a shorter repetition may be chance
+_TRIES = 8  # comparisons of a text with all the thinking so far
 
 
 class Fold:
@@ -63,7 +67,7 @@ class Fold:
         "_incomplete",
         "_made",
         "_message",
-        "_mirror",
+        "_mirrors",
         "_notes",
         "_opaque",
         "_out",
@@ -72,6 +76,7 @@ class Fold:
         "_places",
         "_rules",
         "_said",
+        "_wholes",
         "answered",
         "fault",
         "finish",
@@ -136,7 +141,8 @@ class Fold:
         self.state: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}  # what came with the answer and is about it
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
-        self._mirror = Mirror(self.thoughts)
+        self._mirrors: dict[str, Mirror] = {}  # of the fields of the thinking that are not its source
+        self._wholes = _TRIES
         reasoning = flags.reasoning
         tags = reasoning.tags if reasoning else None
         self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
@@ -156,7 +162,7 @@ class Fold:
     @property
     def plain_deltas(self) -> bool:
         """Are deltas what is new, as far as anyone knows, with no half of a character held?"""
-        if any(halves.held for halves in self._halves.values()):
+        if self.state.get(REPEATABLE) or any(halves.held for halves in self._halves.values()):
             return False
         return not any(said.mode in ("cumulative", "either") for said in self._said.values())
 
@@ -211,14 +217,12 @@ class Fold:
             self._say(False, new, out)
         else:
             for inside, piece in self.splitter.feed(new):
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
         return out
 
     def think(self, text: str, field: str) -> list[Event]:
         out: list[Event] = []
-        if self.source is None:
-            self.source = field
-        elif field != self.source and self._mirror.repeats(text):
+        if not (text := self._new_thought(text, field)):
             return out
         said = self._said["thought"]
         new = said.new(text)
@@ -226,6 +230,37 @@ class Fold:
             return self._restart("thought", said)
         self._say(True, self._halves["thought"].mend(new), out)
         return out
+
+    def _tagged(self, piece: str) -> str:
+        """What of thinking between tags did not come in a field, too."""
+        return self._new_thought(piece, _TAGS)
+
+    def _new_thought(self, text: str, field: str) -> str:
+        """What of some thinking is new: several fields may have the same, and one may have it again as a whole."""
+        if self.source is None:
+            self.source = field
+        if field == self.source:
+            return "" if len(text) >= _REPEATED and self._is_whole(text) else text
+        mirror = self._mirrors.get(field)
+        if mirror is None:
+            mirror = self._mirrors[field] = Mirror(self.thoughts)
+        new = mirror.new(text)
+        if mirror.ahead:  # from now on the other one may repeat this one
+            self._mirrors[self.source] = Mirror(self.thoughts, over=True)
+            del self._mirrors[field]
+            self.source = field
+        return new
+
+    def _is_whole(self, text: str) -> bool:
+        """Whether a text is all the thinking so far once more."""
+        if self._blocks is not None or not self.thoughts or self._wholes == 0 or self.whole:
+            return False
+        head = self.thoughts[0].strip()[:_REPEATED]
+        text = text.strip()
+        if not text.startswith(head):
+            return False
+        self._wholes -= 1
+        return text == "".join(self.thoughts).strip()
 
     def details(self, items: list[Any]) -> None:
         self._details += _whole(items)
@@ -301,7 +336,8 @@ class Fold:
         if len(pieces) - start < 2:
             return len(pieces)
         if inside:
-            self._mirror.packed(start)
+            for mirror in self._mirrors.values():
+                mirror.packed(start)
         if self.leaks is not None:
             self.leaks.packed(inside, start)
         return pack(pieces, start)
@@ -364,7 +400,8 @@ class Fold:
         if self._blocks is not None:
             self._blocks.again()
         mine = self.texts if kind == "text" else self.thoughts
-        self._mirror.packed(0)
+        for mirror in self._mirrors.values():
+            mirror.packed(0)
         mine.clear()
         other.clear()
         self._halves[kind].held = ""
@@ -383,7 +420,7 @@ class Fold:
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {said.mode}")
         if kind == "text" and self.splitter is not None:
             for inside, piece in self.splitter.feed(self._halves[kind].mend(snapshot)):
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
         else:
             self._say(kind != "text", self._halves[kind].mend(snapshot), out)
         return out
@@ -409,7 +446,7 @@ class Fold:
         out += self._write(self._halves["text"].rest() + _whole(self._said["text"].half))
         if self.splitter is not None:
             for inside, piece in self.splitter.close():
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
         for event in self._calls.finish():
             out.append(self._named(event))
         if self.leaks is not None:

@@ -181,6 +181,9 @@ class StreamParser:
             kinds = self._thoughts
         if run:
             self._say(kind, run, out)
+        if chunk[-2:] != b"\n\n" and not self._done:
+            for data in self._frames.closing():
+                self._frame(data, out)
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
         return out if self._answering is None else self._answering.events(out)

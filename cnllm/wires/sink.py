@@ -6,7 +6,10 @@ from typing import Any, Literal, Protocol
 
 from cnllm.types import Event, Usage
 
-__all__ = ["Sink"]
+__all__ = ["REPEATABLE", "Sink"]
+
+REPEATABLE = "repeatable"
+"""The key of `Sink.state` that holds text which may come once more; while it does, every chunk is read in full."""
 
 
 class Sink(Protocol):
