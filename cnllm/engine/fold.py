@@ -16,6 +16,7 @@ from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
 from cnllm.engine.ids import ReplyIds
 from cnllm.engine.notes import Notes
+from cnllm.engine.stops import StopTexts
 from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
@@ -43,6 +44,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.wires import wire
 from cnllm.wires.calls import Call, Calls, markup
 from cnllm.wires.sink import REPEATABLE
 
@@ -66,6 +68,7 @@ class Fold:
         "_halves",
         "_incomplete",
         "_made",
+        "_max_output",
         "_message",
         "_mirrors",
         "_notes",
@@ -76,6 +79,7 @@ class Fold:
         "_places",
         "_rules",
         "_said",
+        "_stops",
         "_wholes",
         "answered",
         "fault",
@@ -143,6 +147,8 @@ class Fold:
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
         self._mirrors: dict[str, Mirror] = {}  # of the fields of the thinking that are not its source
         self._wholes = _TRIES
+        self._max_output: int | None = None
+        self._stops: StopTexts | None = None
         reasoning = flags.reasoning
         tags = reasoning.tags if reasoning else None
         self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
@@ -155,6 +161,11 @@ class Fold:
         if texts is not None:
             texts.begin(self)
 
+    def expect(self, max_output: int | None, stops: tuple[str, ...]) -> None:
+        """What the request said about the end: the most tokens of the reply, and stop texts."""
+        self._max_output = max_output
+        self._stops = StopTexts(stops) if stops else None
+
     @property
     def wrote(self) -> bool:
         return bool(self.texts) or (self.splitter is not None and self.splitter.tagged)
@@ -162,7 +173,9 @@ class Fold:
     @property
     def plain_deltas(self) -> bool:
         """Are deltas what is new, as far as anyone knows, with no half of a character held?"""
-        if self.state.get(REPEATABLE) or any(halves.held for halves in self._halves.values()):
+        if self._stops is not None or self.state.get(REPEATABLE):
+            return False
+        if any(halves.held for halves in self._halves.values()):
             return False
         return not any(said.mode in ("cumulative", "either") for said in self._said.values())
 
@@ -308,6 +321,12 @@ class Fold:
         blocks = self._blocks
         if blocks is None:
             return []
+        if self._stops is not None and self._stops.held:
+            if self._stops.complete:  # whether the answer ends here is not known yet
+                return []
+            flushed: list[Event] = []
+            self._put(False, self._stops.flush(), flushed)
+            return [*flushed, *self.end_block()]
         if not self.idle or any(halves.held for halves in self._halves.values()):
             blocks.kind = None  # it is over all the same, and told of later
             return []
@@ -322,7 +341,10 @@ class Fold:
         blocks = self._blocks
         if blocks is None:
             return []
-        out = self.end_block()
+        out: list[Event] = []
+        if self._stops is not None and (held := self._stops.flush()):  # more follows: it is no end
+            self._put(False, held, out)
+        out += self.end_block()
         if kind == "text":
             self._packed_texts = self._pack(False, self._packed_texts)
         elif kind == "thought":
@@ -371,6 +393,11 @@ class Fold:
         self._add(inside, text, self._out)
 
     def _add(self, inside: bool, text: str, out: list[Event]) -> None:
+        if self._stops is not None and not inside:
+            text = self._stops.feed(text)
+        self._put(inside, text, out)
+
+    def _put(self, inside: bool, text: str, out: list[Event]) -> None:
         if not text:
             return
         if self._blocks is not None and not self.open_to("thought" if inside else "text"):
@@ -397,6 +424,9 @@ class Fold:
             self._out = []
             self.leaks.restart(kind == "thought")
         kept = "".join(other)
+        if self._stops is not None:
+            held = self._stops.flush()
+            kept += held if kind == "thought" else ""
         if self._blocks is not None:
             self._blocks.again()
         mine = self.texts if kind == "text" else self.thoughts
@@ -452,6 +482,7 @@ class Fold:
         if self.leaks is not None:
             self._out = out
             self._written(self.leaks.close(proven=proven), out)
+        self._end_text(proven, out)
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
         told = 0 if self._blocks is None else self._blocks.told
@@ -464,6 +495,19 @@ class Fold:
         out += self.left_out()
         out.append(Finished(self.finish, self.raw_finish))
         return out
+
+    def _end_text(self, proven: bool, out: list[Event]) -> None:
+        """Take off the stop text that the server left in at the end of the answer."""
+        if self._stops is None or not self._stops.held:
+            return
+        text, stop = self._stops.split()
+        ended = (self.flags.finish or {}).get(self.raw_finish or "", "stop") == "stop" and self.fault is None
+        if not stop or not proven or not ended or self.called:
+            self._put(False, text + stop, out)
+            return
+        self._put(False, text, out)
+        self._stops.removed = True
+        out += self.note("stop-left-in", "params.stop", stop, "taken off the end of the text")
 
     def left_out(self) -> list[Event]:
         """The note on the notes that are not kept, if there are any."""
@@ -503,6 +547,7 @@ class Fold:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)
+        self._note_limit(out)
         self._note_ids(out)
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
             for code, wish, did in self._rules.ignored([call.name for call in self._done]):
@@ -515,6 +560,23 @@ class Fold:
                 "length",
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
+
+    def _note_limit(self, out: list[Event]) -> None:
+        """Compare the tokens with the limit: a reply that reached it may not be whole, whatever its last word says."""
+        most, output = self._max_output, self.usage.output
+        if self.finish not in ("stop", "tool_calls"):
+            return
+        if self.finish == "stop" and self.thoughts and not any(text.strip() for text in self.texts):
+            did = "there is reasoning and no answer"
+            out += self.note("answer-missing", "finish", self.raw_finish or self.finish, did)
+        if most is None or output is None or output < most or not most:
+            return
+        said = f"{output} tokens of {most} that it may have, and {self.raw_finish or 'no word of the end'}"
+        if self.finish == "stop" and not wire(self.of.protocol).tells_length:
+            self.finish = "length"
+            out += self.note("limit-reached", "finish", said, "length: the reply ended at its limit")
+        else:
+            out += self.note("limit-reached", "finish", said, f"kept as {self.finish}, but the reply may not be whole")
 
     def _note_ids(self, out: list[Event]) -> None:
         """Note the ids of the wire that an earlier call has."""
@@ -618,6 +680,7 @@ class Fold:
     def empty(self) -> bool:
         """Nothing came that anyone could use or that explains why."""
         explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.any)
+        explained = explained or (self._stops is not None and self._stops.removed)
         return not (
             self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained
         ) and (self._blocks is None or not self._message)

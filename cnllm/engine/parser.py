@@ -111,6 +111,8 @@ class StreamParser:
             _ids(flags, plan),
             plan.call_rules if plan is not None else None,
         )
+        if plan is not None:
+            self._fold.expect(plan.max_output, plan.stops)
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames: Frames | Elements = Frames(limits.event)
@@ -463,9 +465,12 @@ def _text_calls(flags: Flags, tools: Sequence[Any] | None, plan: Plan | None) ->
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
         return looked_for(flags, asked_for({"tools": tools}).tools, {}, prompted=is_prompted(flags, "adjust"))
-    return looked_for(
+    found = looked_for(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )
+    if found is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
+        found.excluded = "tool_choice='none' excludes calls"
+    return found
 
 
 def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:

@@ -38,6 +38,7 @@ class Wire(Struct, frozen=True):
     `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
     `takes(media, flags)` says whether a medium can be written at all, `parts` are the wire's own types of content parts
     that may name a file which the endpoint keeps.
+    `tells_length`: the word for the end of a whole reply says that no limit was reached.
     `apart`: with these places of a system message it stands beside the turns, and is none of them.
     """
 
@@ -51,6 +52,7 @@ class Wire(Struct, frozen=True):
     apart: tuple[str | None, ...] = ()
     takes: Callable[[Media, Flags], bool] = lambda media, flags: True
     parts: frozenset[str] = frozenset()
+    tells_length: bool = True
 
 
 @cache

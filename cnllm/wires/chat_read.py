@@ -38,6 +38,9 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
     for place, choice in enumerate(choices):
         if type(choice) is dict and choice.get("index") in ((None, 0) if place == 0 else (0,)):
             out += _choice(choice, flags, sink, whole)
+        elif type(choice) is dict:
+            said = f"choice {choice.get('index', place)!r}"
+            out += sink.note("choice-dropped", "n", said, "left out: the first choice is the reply")
     return out
 
 

@@ -7,4 +7,13 @@ from cnllm.wires.responses_write import takes, write
 __all__ = ["WIRE"]
 
 _PARTS = frozenset(["file", "input_file"])
-WIRE = Wire(write=write, chunk=chunk, turns="input", quick=quick, apart=("first",), takes=takes, parts=_PARTS)
+WIRE = Wire(
+    write=write,
+    chunk=chunk,
+    turns="input",
+    quick=quick,
+    apart=("first",),
+    takes=takes,
+    parts=_PARTS,
+    tells_length=False,
+)
