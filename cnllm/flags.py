@@ -80,7 +80,10 @@ class Price(_Base, frozen=True):
         list[dict[str, float]] | None,
         _d("other prices from `above` input tokens on: {above, input, output, cached}"),
     ] = None
-    off_peak: Annotated[dict[str, Any] | None, _d("prices outside the peak hours, with `hours` in words")] = None
+    off_peak: Annotated[
+        dict[str, Any] | None,
+        _d("prices outside the `peak` hours, which are in the `zone`; a public holiday counts as any day"),
+    ] = None
 
 
 class Patch(_Base, frozen=True):

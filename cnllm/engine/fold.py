@@ -10,7 +10,7 @@ import msgspec
 from cnllm.arguments import decode_arguments
 from cnllm.engine.blocks import BlockKind, Blocks
 from cnllm.engine.call_rules import CallRules
-from cnllm.engine.cost import cost_of
+from cnllm.engine.cost import cost_of, is_off_peak
 from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
@@ -82,6 +82,7 @@ class Fold:
         "_stops",
         "_wholes",
         "answered",
+        "created",
         "fault",
         "finish",
         "finished",
@@ -119,6 +120,7 @@ class Fold:
         self.renamed = renamed
         self.id: str | None = None
         self.model: str | None = None
+        self.created: float | None = None
         self.raw_finish: str | None = None
         self.finished = False
         self.answered = False
@@ -553,6 +555,9 @@ class Fold:
             for code, wish, did in self._rules.ignored([call.name for call in self._done]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
                 out += self.note(code, flag, wish, did, self.of.where(flag))
+        price = self.flags.price
+        if price is not None and price.off_peak is not None and cost_of(self.usage, price) is not None:
+            self._note_price(out)
         if self.finish == "length" and self.thoughts and not self.texts and not self._done:
             out += self.note(
                 "budget-spent-on-reasoning",
@@ -560,6 +565,14 @@ class Fold:
                 "length",
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
+
+    def _note_price(self, out: list[Event]) -> None:
+        """Say where the price of the hour is not known."""
+        if is_off_peak(self.flags.price, self.created) is None:
+            said = "the time of the reply" if self.created is None else "the peak hours"
+            flag = "price.off_peak"
+            did = f"the cost is by the price of peak hours: {said} is not known"
+            out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.of.where(flag))
 
     def _note_limit(self, out: list[Event]) -> None:
         """Compare the tokens with the limit: a reply that reached it may not be whole, whatever its last word says."""
@@ -667,7 +680,7 @@ class Fold:
             finish=self.finish,
             raw_finish=self.raw_finish,
             usage=self.usage,
-            cost=cost_of(self.usage, self.flags.price),
+            cost=cost_of(self.usage, self.flags.price, self.created),
             model=_whole(self.model),
             id=_whole(self.id),
             notes=[*notes, *self.notes],

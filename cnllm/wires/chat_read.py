@@ -25,6 +25,8 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
         sink.id = data["id"] or None
     if sink.model is None and type(data.get("model")) is str:
         sink.model = data["model"] or None
+    if sink.created is None and type(data.get("created")) in (int, float):
+        sink.created = data["created"] or None
     fault = _fault(data, flags)
     if fault is not None and sink.fault is None:
         sink.fault = fault

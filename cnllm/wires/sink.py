@@ -17,6 +17,8 @@ class Sink(Protocol):
 
     id: str | None
     model: str | None
+    created: float | None
+    """When the reply was made, in seconds since 1970."""
     raw_finish: str | None
     finished: bool
     answered: bool
