@@ -241,7 +241,7 @@ def _limit(body: dict[str, Any], flags: Flags) -> int | None:
 def _stops(asked: Asked, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
     """The stop texts that the caller gave, as an option or in the body."""
     given = [asked.params.get("stop"), at(body, _param_path("stop", flags)) if asked.extra_body else None]
-    texts = [text for one in given for text in (one if type(one) in (list, tuple) else [one])]
+    texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
     return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
 
 

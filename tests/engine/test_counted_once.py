@@ -257,7 +257,7 @@ def test_a_reported_zero_stays_zero(models: dict[str, Model]) -> None:
 
 
 def test_hours_decide_the_price(models: dict[str, Model]) -> None:
-    body = {
+    body: dict[str, Any] = {
         "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 0},
     }

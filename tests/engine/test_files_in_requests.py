@@ -63,7 +63,7 @@ def sent(model: Model, part: dict[str, Any]) -> Any:
     """The part as it goes out, None where words stand in its place; then there is a note."""
     plan = asked(model, part)
     turn = plan.turns[-1]
-    content = turn.get("content") or turn.get("parts")
+    content: Any = turn.get("content") or turn.get("parts")
     dropped = "media-dropped" in {note.code for note in plan.notes}
     assert dropped == ("left out]" in json.dumps(content))
     return None if dropped else content[-1]
