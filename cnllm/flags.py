@@ -80,7 +80,10 @@ class Price(_Base, frozen=True):
         list[dict[str, float]] | None,
         _d("other prices from `above` input tokens on: {above, input, output, cached}"),
     ] = None
-    off_peak: Annotated[dict[str, Any] | None, _d("prices outside the peak hours, with `hours` in words")] = None
+    off_peak: Annotated[
+        dict[str, Any] | None,
+        _d("prices outside the `peak` hours, which are in the `zone`; a public holiday counts as any day"),
+    ] = None
 
 
 class Patch(_Base, frozen=True):
@@ -228,6 +231,17 @@ class Messages(_Base, frozen=True):
     runs: Annotated[Literal["keep", "join"] | None, _d("may neighbours have the same role, or are they joined?")] = None
     first_user: Annotated[bool | None, _d("must the first message after system be the user's?")] = None
     fields: Annotated[list[str] | None, _d("further keys of a message that the endpoint takes")] = None
+    files: Annotated[
+        Literal["all", "vision"] | None,
+        _d("for which of its models does the endpoint read files, beside those whose `input` names them?"),
+    ] = None
+    file_url: Annotated[
+        Literal["file", "file_url"] | None,
+        _d("the content part for a file by URL; file_url: this is the only way to give it one"),
+    ] = None
+    audio_url: Annotated[
+        Literal["audio_url", "input_audio"] | None, _d("the content part for a sound by URL, where it takes one")
+    ] = None
 
 
 class Schema(_Base, frozen=True):

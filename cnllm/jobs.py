@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cnllm import redact
 from cnllm.engine.chain import failed
+from cnllm.messages import result_text
 from cnllm.tools import shown
 from cnllm.types import Media, ToolCall, ToolResult
 
@@ -138,7 +139,7 @@ def result(call: ToolCall, value: Any) -> ToolResult:
     if isinstance(value, list | tuple) and any(type(each) is Media for each in value):
         texts = [_text(each) for each in value if type(each) is not Media]
         media = tuple(each for each in value if type(each) is Media)
-        return ToolResult(call.id, "\n".join(texts), call.name, media=media)
+        return ToolResult(call.id, result_text(texts), call.name, media=media)
     return ToolResult(call.id, _text(value), call.name)
 
 

@@ -9,9 +9,10 @@ import msgspec
 
 from cnllm import checks
 from cnllm.arguments import decode_arguments
+from cnllm.media import as_media, data_url, is_file_part, media_kind
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["as_messages", "from_dict", "message_fault", "struct_fault", "to_dict"]
+__all__ = ["as_messages", "from_dict", "message_fault", "result_text", "struct_fault", "to_dict"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _KNOWN = {
@@ -171,12 +172,19 @@ def content_part(part: Text | Media) -> dict[str, Any]:
         return {"type": "text", "text": part.text} | _beside(part.extra, "type", "text")
     media = cast(Media, part)
     extra = media.extra or {}
-    if media.type.startswith("audio/") and media.data is not None:
+    kind = media_kind(media)
+    if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
         return {"type": "input_audio", "input_audio": sound | _beside(extra, *sound)}
-    url = media.url if media.url is not None else f"data:{media.type};base64,{media.data}"
-    kind = "video_url" if media.type.startswith("video") else "image_url"
-    return {"type": kind, kind: {"url": url} | _beside(extra, "url")}
+    if kind == "file" and media.data is not None:
+        return {"type": "file", "file": {"file_data": data_url(media)} | _beside(extra, "file_data")}
+    form = f"{kind}_url"
+    return {"type": form, form: {"url": data_url(media)} | _beside(extra, "url")}
+
+
+def result_text(texts: Iterable[str]) -> str:
+    """The text parts of a tool's result as one text, a blank line between them."""
+    return "\n\n".join(filter(None, texts))
 
 
 def _beside(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
@@ -194,7 +202,7 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
         return [
             ToolResult(
                 _string(data, "tool_call_id"),
-                "".join(p.text for p in texts if type(p) is Text),
+                result_text([p.text for p in texts if type(p) is Text]),
                 data.get("name"),
                 data.get("error") is True or bool(_flag(data.get("error"))),
                 tuple(p for p in texts if type(p) is Media),
@@ -248,11 +256,18 @@ def _part(item: Any) -> Part:
     sound = item.get("input_audio")
     if type(sound) is not dict and isinstance(sound, Mapping):
         sound = checks.as_dict("input_audio", sound)
-    if kind == "input_audio" and isinstance(sound, Mapping) and isinstance(sound.get("data"), str):
+    if (
+        kind == "input_audio"
+        and isinstance(sound, Mapping)
+        and isinstance(sound.get("data"), str)
+        and ":" not in sound["data"][:12]
+    ):
         extra = {k: v for k, v in sound.items() if k not in ("data", "format")}
         return Media(
             f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
         )
+    if is_file_part(item) and (found := as_media(item)) is not None:
+        return found
     return Opaque(dict(item))
 
 

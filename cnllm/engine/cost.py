@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from cnllm.engine.hours import is_within
 from cnllm.flags import Price
 from cnllm.types import Cost, Usage
 
-__all__ = ["cost_of"]
+__all__ = ["cost_of", "is_off_peak"]
 
 
-def cost_of(usage: Usage, price: Price | None) -> Cost | None:
+def is_off_peak(price: Price | None, created: float | None) -> bool | None:
+    """Whether a reply of this moment, in seconds since 1970, costs the prices outside the peak hours.
+
+    None where the endpoint has such prices and it cannot be known.
+    """
+    if price is None or price.off_peak is None:
+        return False
+    hours, zone = price.off_peak.get("peak"), price.off_peak.get("zone")
+    if created is None or type(hours) is not list or type(zone) is not str:
+        return None
+    within = is_within(tuple(str(text) for text in hours), zone, created)
+    return None if within is None else not within
+
+
+def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> Cost | None:
     """The cost of a reply, or None when a count or a price that matters is unknown.
 
+    `created` is when the reply was made: outside the peak hours it may cost less. Without it, it costs the full price.
     Cached input without a price of its own is taken at the full input price; a tier applies from its `above` on.
     """
     if price is None or price.currency is None or usage.input is None or usage.output is None:
         return None
     rates: dict[str, float | None] = {"input": price.input, "output": price.output, "cached": price.cached}
+    if price.off_peak is not None and is_off_peak(price, created):
+        rates |= {k: v for k, v in price.off_peak.items() if k in rates and type(v) in (int, float)}
     for tier in sorted(price.tiers or (), key=lambda t: t.get("above", 0)):
         if usage.input > tier.get("above", 0):
             rates |= {k: v for k, v in tier.items() if k in rates}

@@ -79,13 +79,20 @@ def _without_half(text: str) -> str:
 
 
 class Mirror:
-    """Follows how much of what one field said another field has repeated. Linear: nothing is compared twice."""
+    """Follows how much of what one field said another field has repeated. Linear: nothing is compared twice.
 
-    __slots__ = ("_offset", "_piece", "_said")
+    White space at the two ends of a field means nothing. `ahead`: the field has said more than the other one.
+    """
 
-    def __init__(self, said: list[str]) -> None:
+    __slots__ = ("_begun", "_offset", "_piece", "_said", "_space", "ahead")
+
+    def __init__(self, said: list[str], *, over: bool = False) -> None:
         self._said = said
-        self._piece = self._offset = 0
+        self._piece = len(said) if over else 0  # over: all so far counts as repeated
+        self._offset = 0
+        self._begun = over
+        self._space = ""  # at the end of what came
+        self.ahead = False
 
     def packed(self, start: int) -> None:
         """The pieces from `start` on are about to become one."""
@@ -93,21 +100,43 @@ class Mirror:
             self._offset += sum(len(piece) for piece in self._said[start : self._piece])
             self._piece = start
 
-    def repeats(self, text: str) -> bool:
-        """Does `text` say again what comes next in the mirrored field?"""
+    def new(self, text: str) -> str:
+        """Return what of a text does not repeat what comes next in the mirrored field."""
+        text, self._space = self._space + text, ""
+        whole = text
+        if not self._begun:
+            text = text.lstrip()
+            if not text:
+                self._space = whole
+                return ""
+            self._begun = True
+            self._skip_space()
         piece, offset, at = self._piece, self._offset, 0
-        while at < len(text):
-            if piece >= len(self._said):
-                return False
+        while at < len(text) and piece < len(self._said):
             said = self._said[piece]
             size = min(len(said) - offset, len(text) - at)
             if said[offset : offset + size] != text[at : at + size]:
-                return False
+                return whole
             at, offset = at + size, offset + size
             if offset == len(said):
                 piece, offset = piece + 1, 0
         self._piece, self._offset = piece, offset
-        return True
+        rest = text[at:]
+        if not rest.strip():
+            self._space = rest
+            return ""
+        self.ahead = True
+        return rest
+
+    def _skip_space(self) -> None:
+        """Step over the white space that the mirrored field begins with."""
+        while self._piece < len(self._said):
+            said = self._said[self._piece]
+            rest = said[self._offset :].lstrip()
+            if rest:
+                self._offset = len(said) - len(rest)
+                return
+            self._piece, self._offset = self._piece + 1, 0
 
 
 def pack(pieces: list[str], start: int) -> int:
@@ -168,7 +197,12 @@ class _Fragments:
         self.size = len(text)
 
     def add(self, text: str, snapshots: bool) -> None:
-        """Add a fragment; with `snapshots`, one that begins with all so far takes its place."""
+        """Add a fragment; with `snapshots`, one that begins with all so far takes its place; a long one that is all so
+        far once more is none."""
+        if len(text) == self.size >= _SNAPSHOT:
+            self.pieces = ["".join(self.pieces)]
+            if text == self.pieces[0]:
+                return
         if snapshots and len(text) >= self.size:
             self.pieces = ["".join(self.pieces)]
             if text.startswith(self.pieces[0]):

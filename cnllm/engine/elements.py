@@ -69,6 +69,10 @@ class Elements:
             out.append(TOO_LONG)
         return out
 
+    def closing(self) -> list[bytes]:
+        """Nothing: an array has no closing word."""
+        return []
+
     def end(self) -> list[bytes]:
         """Nothing: what is still open was cut."""
         self._held = []

@@ -10,11 +10,12 @@ import msgspec
 from cnllm.arguments import decode_arguments
 from cnllm.engine.blocks import BlockKind, Blocks
 from cnllm.engine.call_rules import CallRules
-from cnllm.engine.cost import cost_of
+from cnllm.engine.cost import cost_of, is_off_peak
 from cnllm.engine.decode import Halves
 from cnllm.engine.decode import whole as _whole
 from cnllm.engine.deltas import Deltas, Mirror, joined, pack
 from cnllm.engine.notes import Notes
+from cnllm.engine.stops import StopTexts
 from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
@@ -43,12 +44,17 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.wires import wire
 from cnllm.wires.calls import Call, Calls, markup
 from cnllm.wires.ids import ReplyIds
+from cnllm.wires.sink import REPEATABLE
 
 __all__ = ["Fold"]
 
 _MANY = 1024  # pieces that are kept apart
+_TAGS = "(tags)"  # stands for the field of thinking that comes between tags
+_REPEATED = 24  # characters of thinking; a shorter repetition may be chance
+_TRIES = 8  # comparisons of a text with all the thinking so far
 
 
 class Fold:
@@ -63,8 +69,9 @@ class Fold:
         "_halves",
         "_incomplete",
         "_made",
+        "_max_output",
         "_message",
-        "_mirror",
+        "_mirrors",
         "_notes",
         "_opaque",
         "_out",
@@ -73,7 +80,10 @@ class Fold:
         "_places",
         "_rules",
         "_said",
+        "_stops",
+        "_wholes",
         "answered",
+        "created",
         "fault",
         "finish",
         "finished",
@@ -111,6 +121,7 @@ class Fold:
         self.renamed = renamed
         self.id: str | None = None
         self.model: str | None = None
+        self.created: float | None = None
         self.raw_finish: str | None = None
         self.finished = False
         self.answered = False
@@ -137,7 +148,10 @@ class Fold:
         self.state: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}  # what came with the answer and is about it
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
-        self._mirror = Mirror(self.thoughts)
+        self._mirrors: dict[str, Mirror] = {}  # of the fields of the thinking that are not its source
+        self._wholes = _TRIES
+        self._max_output: int | None = None
+        self._stops: StopTexts | None = None
         reasoning = flags.reasoning
         tags = reasoning.tags if reasoning else None
         self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
@@ -150,6 +164,11 @@ class Fold:
         if texts is not None:
             texts.begin(self)
 
+    def expect(self, max_output: int | None, stops: tuple[str, ...]) -> None:
+        """What the request said about the end: the most tokens of the reply, and stop texts."""
+        self._max_output = max_output
+        self._stops = StopTexts(stops) if stops else None
+
     @property
     def wrote(self) -> bool:
         return bool(self.texts) or (self.splitter is not None and self.splitter.tagged)
@@ -157,6 +176,8 @@ class Fold:
     @property
     def plain_deltas(self) -> bool:
         """Are deltas what is new, as far as anyone knows, with no half of a character held?"""
+        if self._stops is not None or self.state.get(REPEATABLE):
+            return False
         if any(halves.held for halves in self._halves.values()):
             return False
         return not any(said.mode in ("cumulative", "either") for said in self._said.values())
@@ -216,16 +237,14 @@ class Fold:
             self._say(False, new, out)
         else:
             for inside, piece in self.splitter.feed(new):
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
             if stray := self.splitter.stray():
                 out += self.note("tag-stripped", "reasoning.tags", stray, "left out: it closes nothing")
         return out
 
     def think(self, text: str, field: str) -> list[Event]:
         out: list[Event] = []
-        if self.source is None:
-            self.source = field
-        elif field != self.source and self._mirror.repeats(text):
+        if not (text := self._new_thought(text, field)):
             return out
         said = self._said["thought"]
         new = said.new(text)
@@ -233,6 +252,37 @@ class Fold:
             return self._restart("thought", said)
         self._say(True, self._halves["thought"].mend(new), out)
         return out
+
+    def _tagged(self, piece: str) -> str:
+        """What of thinking between tags did not come in a field, too."""
+        return self._new_thought(piece, _TAGS)
+
+    def _new_thought(self, text: str, field: str) -> str:
+        """What of some thinking is new: several fields may have the same, and one may have it again as a whole."""
+        if self.source is None:
+            self.source = field
+        if field == self.source:
+            return "" if len(text) >= _REPEATED and self._is_whole(text) else text
+        mirror = self._mirrors.get(field)
+        if mirror is None:
+            mirror = self._mirrors[field] = Mirror(self.thoughts)
+        new = mirror.new(text)
+        if mirror.ahead:  # from now on the other one may repeat this one
+            self._mirrors[self.source] = Mirror(self.thoughts, over=True)
+            del self._mirrors[field]
+            self.source = field
+        return new
+
+    def _is_whole(self, text: str) -> bool:
+        """Whether a text is all the thinking so far once more."""
+        if self._blocks is not None or not self.thoughts or self._wholes == 0 or self.whole:
+            return False
+        head = self.thoughts[0].strip()[:_REPEATED]
+        text = text.strip()
+        if not text.startswith(head):
+            return False
+        self._wholes -= 1
+        return text == "".join(self.thoughts).strip()
 
     def details(self, items: list[Any]) -> None:
         self._details += _whole(items)
@@ -280,6 +330,12 @@ class Fold:
         blocks = self._blocks
         if blocks is None:
             return []
+        if self._stops is not None and self._stops.held:
+            if self._stops.complete:  # whether the answer ends here is not known yet
+                return []
+            flushed: list[Event] = []
+            self._put(False, self._stops.flush(), flushed)
+            return [*flushed, *self.end_block()]
         if not self.idle or any(halves.held for halves in self._halves.values()):
             blocks.kind = None  # it is over all the same, and told of later
             return []
@@ -294,7 +350,10 @@ class Fold:
         blocks = self._blocks
         if blocks is None:
             return []
-        out = self.end_block()
+        out: list[Event] = []
+        if self._stops is not None and (held := self._stops.flush()):  # more follows: it is no end
+            self._put(False, held, out)
+        out += self.end_block()
         if kind == "text":
             self._packed_texts = self._pack(False, self._packed_texts)
         elif kind == "thought":
@@ -308,7 +367,8 @@ class Fold:
         if len(pieces) - start < 2:
             return len(pieces)
         if inside:
-            self._mirror.packed(start)
+            for mirror in self._mirrors.values():
+                mirror.packed(start)
         if self.leaks is not None:
             self.leaks.packed(inside, start)
         return pack(pieces, start)
@@ -342,6 +402,11 @@ class Fold:
         self._add(inside, text, self._out)
 
     def _add(self, inside: bool, text: str, out: list[Event]) -> None:
+        if self._stops is not None and not inside:
+            text = self._stops.feed(text)
+        self._put(inside, text, out)
+
+    def _put(self, inside: bool, text: str, out: list[Event]) -> None:
         if not text:
             return
         if self._blocks is not None and not self.open_to("thought" if inside else "text"):
@@ -370,10 +435,14 @@ class Fold:
             self._out = []
             self.leaks.restart(kind == "thought")
         kept = "".join(other)
+        if self._stops is not None:
+            held = self._stops.flush()
+            kept += held if kind == "thought" else ""
         if self._blocks is not None:
             self._blocks.again()
         mine = self.texts if kind == "text" else self.thoughts
-        self._mirror.packed(0)
+        for mirror in self._mirrors.values():
+            mirror.packed(0)
         mine.clear()
         other.clear()
         self._halves[kind].held = ""
@@ -392,7 +461,7 @@ class Fold:
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {said.mode}")
         if kind == "text" and self.splitter is not None:
             for inside, piece in self.splitter.feed(self._halves[kind].mend(snapshot)):
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
         else:
             self._say(kind != "text", self._halves[kind].mend(snapshot), out)
         return out
@@ -418,12 +487,13 @@ class Fold:
         out += self._write(self._halves["text"].rest() + _whole(self._said["text"].half))
         if self.splitter is not None:
             for inside, piece in self.splitter.close():
-                self._say(inside, piece, out)
+                self._say(inside, self._tagged(piece) if inside else piece, out)
         for event in self._calls.finish():
             out.append(self._named(event))
         if self.leaks is not None:
             self._out = out
             self._written(self.leaks.close(proven=proven), out)
+        self._end_text(proven, out)
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
         told = 0 if self._blocks is None else self._blocks.told
@@ -436,6 +506,19 @@ class Fold:
         out += self.left_out()
         out.append(Finished(self.finish, self.raw_finish))
         return out
+
+    def _end_text(self, proven: bool, out: list[Event]) -> None:
+        """Take off the stop text that the server left in at the end of the answer."""
+        if self._stops is None or not self._stops.held:
+            return
+        text, stop = self._stops.split()
+        ended = (self.flags.finish or {}).get(self.raw_finish or "", "stop") == "stop" and self.fault is None
+        if not stop or not proven or not ended or self.called:
+            self._put(False, text + stop, out)
+            return
+        self._put(False, text, out)
+        self._stops.removed = True
+        out += self.note("stop-left-in", "params.stop", stop, "taken off the end of the text")
 
     def left_out(self) -> list[Event]:
         """The note on the notes that are not kept, if there are any."""
@@ -475,11 +558,15 @@ class Fold:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)
+        self._note_limit(out)
         self._note_ids(out)
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
             for code, wish, did in self._rules.ignored([call.name for call in self._done]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
                 out += self.note(code, flag, wish, did, self.of.where(flag))
+        price = self.flags.price
+        if price is not None and price.off_peak is not None and cost_of(self.usage, price) is not None:
+            self._note_price(out)
         if self.finish == "length" and self.thoughts and not self.texts and not self._done:
             out += self.note(
                 "budget-spent-on-reasoning",
@@ -487,6 +574,31 @@ class Fold:
                 "length",
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
+
+    def _note_price(self, out: list[Event]) -> None:
+        """Say where the price of the hour is not known."""
+        if is_off_peak(self.flags.price, self.created) is None:
+            said = "the time of the reply" if self.created is None else "the peak hours"
+            flag = "price.off_peak"
+            did = f"the cost is by the price of peak hours: {said} is not known"
+            out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.of.where(flag))
+
+    def _note_limit(self, out: list[Event]) -> None:
+        """Compare the tokens with the limit: a reply that reached it may not be whole, whatever its last word says."""
+        most, output = self._max_output, self.usage.output
+        if self.finish not in ("stop", "tool_calls"):
+            return
+        if self.finish == "stop" and self.thoughts and not any(text.strip() for text in self.texts):
+            did = "there is reasoning and no answer"
+            out += self.note("answer-missing", "finish", self.raw_finish or self.finish, did)
+        if most is None or output is None or output < most or not most:
+            return
+        said = f"{output} tokens of {most} that it may have, and {self.raw_finish or 'no word of the end'}"
+        if self.finish == "stop" and not wire(self.of.protocol).tells_length:
+            self.finish = "length"
+            out += self.note("limit-reached", "finish", said, "length: the reply ended at its limit")
+        else:
+            out += self.note("limit-reached", "finish", said, f"kept as {self.finish}, but the reply may not be whole")
 
     def _note_ids(self, out: list[Event]) -> None:
         """Note the ids of the wire that an earlier call has."""
@@ -578,7 +690,7 @@ class Fold:
             finish=self.finish,
             raw_finish=self.raw_finish,
             usage=self.usage,
-            cost=cost_of(self.usage, self.flags.price),
+            cost=cost_of(self.usage, self.flags.price, self.created),
             model=_whole(self.model),
             id=_whole(self.id),
             notes=[*notes, *self.notes],
@@ -591,6 +703,7 @@ class Fold:
     def empty(self) -> bool:
         """Nothing came that anyone could use or that explains why."""
         explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.any)
+        explained = explained or (self._stops is not None and self._stops.removed)
         return not (
             self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained
         ) and (self._blocks is None or not self._message)

@@ -38,8 +38,8 @@ def fit(
     spoken = {message.role for message in messages}
     if "developer" in spoken and not rules.developer:
         turns = roles.as_system(turns, ledger)
-    if pictured and flags.input is not None:
-        turns = media.readable(turns, flags.input, ledger)
+    if pictured:
+        turns = media.readable(turns, flags, spoken_by, ledger)
     if calling.supported is False and ledger.policy != "send":
         words = prompted.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
         turns = repair.as_text(repair.paired(turns, None, True, ledger), words, ledger)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn
-from cnllm.types import Media, Message, Part, Text, ToolResult
+from cnllm.flags import Flags
+from cnllm.media import KIND_OF_PART, as_media, is_file_part, media_kind
+from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
+from cnllm.wires import Wire
 
 __all__ = ["left_out", "moved", "readable", "shown"]
 
@@ -19,24 +22,29 @@ def shown(messages: Sequence[Message]) -> bool:
         for part in message.parts:
             if type(part) is Media or (type(part) is ToolResult and part.media):
                 return True
+            if type(part) is Opaque and _is_file(part):
+                return True
     return False
 
 
 def left_out(media: Media) -> str:
     """The words in its place."""
-    return f"[{_kind(media)} left out]"
+    return f"[{media_kind(media)} left out]"
 
 
-def readable(turns: Sequence[Turn], reads: Collection[str], ledger: Ledger) -> list[Turn]:
+def readable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) -> list[Turn]:
     """The turns without what the model does not read; words stand in its place."""
+    reader = _Reader(flags, wire, ledger)
     out: list[Turn] = []
     for index, message in turns:
         parts: list[Part] = []
         for part in message.parts:
-            if type(part) is Media and not _read(part, reads, index, ledger):
-                parts.append(Text(left_out(part)))
+            if type(part) is Media:
+                parts.append(part if reader.takes(part, index) else Text(left_out(part)))
+            elif type(part) is Opaque and _is_file(part):
+                parts.append(reader.unwrapped(part, index))
             elif type(part) is ToolResult and part.media:
-                read = [_read(m, reads, index, ledger) for m in part.media]
+                read = [reader.takes(m, index) for m in part.media]
                 kept = tuple(m for m, takes in zip(part.media, read, strict=True) if takes)
                 gone = [left_out(m) for m, takes in zip(part.media, read, strict=True) if not takes]
                 parts.append(
@@ -49,19 +57,49 @@ def readable(turns: Sequence[Turn], reads: Collection[str], ledger: Ledger) -> l
     return out
 
 
-def _read(media: Media, reads: Collection[str], index: int, ledger: Ledger) -> bool:
-    kind = _kind(media)
-    said = f"messages[{index}] holds {kind}"
-    return kind in reads or not ledger.may_change(
-        "media-dropped", "input", said, "left out: the model does not read it"
-    )
+class _Reader:
+    """Decides for each medium of a request whether it may go out."""
+
+    def __init__(self, flags: Flags, wire: Wire, ledger: Ledger) -> None:
+        self._flags = flags
+        self._wire = wire
+        self._ledger = ledger
+        reads = flags.input
+        files = flags.messages.files if flags.messages is not None else None
+        if reads is not None and (files == "all" or (files == "vision" and "image" in reads)):
+            reads = [*reads, "file"]
+        self._reads = reads
+
+    def takes(self, media: Media, index: int) -> bool:
+        """Whether a medium goes out: the model reads its kind, and the wire has a form for it."""
+        kind = media_kind(media)
+        if self._reads is not None and kind not in self._reads:
+            return not self._left_out(kind, index, "the model does not read it")
+        if not self._wire.takes(media, self._flags):
+            way = "by URL" if media.data is None else f"of type {media.type}"
+            return not self._left_out(f"{kind} {way}", index, "the endpoint takes none in this form")
+        return True
+
+    def unwrapped(self, part: Opaque, index: int) -> Part:
+        """A content part of some wire as a medium; one that names a file which the endpoint keeps stays as it is."""
+        media = as_media(part.data)
+        if media is not None:
+            return media if self.takes(media, index) else Text(left_out(media))
+        kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
+        if self._reads is not None and kind not in self._reads:
+            why = "the model does not read it"
+        elif part.data["type"] not in self._wire.parts:
+            why = "the endpoint takes none in this form"
+        else:
+            return part
+        return Text(f"[{kind} left out]") if self._left_out(kind, index, why) else part
+
+    def _left_out(self, said: str, index: int, why: str) -> bool:
+        return self._ledger.may_change("media-dropped", "input", f"messages[{index}] holds {said}", f"left out: {why}")
 
 
-def _kind(media: Media) -> str:
-    """image, audio or video, as the wire writes it."""
-    if media.type.startswith("audio/") and media.data is not None:
-        return "audio"
-    return "video" if media.type.startswith("video") else "image"
+def _is_file(part: Opaque) -> bool:
+    return part.seal is None and is_file_part(part.data)
 
 
 def moved(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:

@@ -115,6 +115,8 @@ class StreamParser:
             _ids(flags, plan),
             _rules(plan),
         )
+        if plan is not None:
+            self._fold.expect(plan.max_output, plan.stops)
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames: Frames | Elements = Frames(limits.event)
@@ -185,6 +187,9 @@ class StreamParser:
             kinds = self._thoughts
         if run:
             self._say(kind, run, out)
+        if chunk[-2:] != b"\n\n" and not self._done:
+            for data in self._frames.closing():
+                self._frame(data, out)
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
         return out if self._answering is None else self._answering.events(out)
@@ -473,9 +478,12 @@ def _text_calls(
         offered = asked_for({"tools": tools}).tools
         then = then or (flags.call or {}).get("recover_text_calls")
         return looked_for(flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script)
-    return looked_for(
+    found = looked_for(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )
+    if found is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
+        found.excluded = "tool_choice='none' excludes calls"
+    return found
 
 
 def _rules(plan: Plan | None) -> CallRules | None:

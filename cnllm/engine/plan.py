@@ -40,7 +40,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
     the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
     in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
-    often an invalid one is sent back. `call_rules` say which calls the reply may hold; None: any.
+    often an invalid one is sent back. `call_rules` say which calls the reply may hold; None: any. `max_output` is the
+    limit of the reply's tokens that was sent, `stops` are the caller's stop texts.
     """
 
     method: str
@@ -67,6 +68,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     prompted: bool = False
     call_rules: CallRules | None = None
+    max_output: int | None = None
+    stops: tuple[str, ...] = ()
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -225,8 +228,29 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         messages=given,
         prompted=spoken is not None,
         call_rules=rules,
+        max_output=_limit(body, flags),
+        stops=_stops(asked, body, flags),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _param_path(name: str, flags: Flags) -> str:
+    """Where a parameter stands in the body."""
+    rule = (flags.params or {}).get(name, name)
+    return rule if type(rule) is str else getattr(rule, "as_", None) or name
+
+
+def _limit(body: dict[str, Any], flags: Flags) -> int | None:
+    """The limit of the reply's tokens, as it is sent."""
+    limit = at(body, _param_path("max_tokens", flags))
+    return limit if type(limit) is int else None
+
+
+def _stops(asked: Asked, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
+    """The stop texts that the caller gave, as an option or in the body."""
+    given = [asked.params.get("stop"), at(body, _param_path("stop", flags)) if asked.extra_body else None]
+    texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
+    return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
 
 
 def _plain(value: Any) -> Any:

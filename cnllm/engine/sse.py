@@ -18,6 +18,7 @@ __all__ = ["TOO_LONG", "Frames"]
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event that has more bytes than it may have."""
 
+_CLOSING = 64  # bytes that a line with the closing word has at most
 _BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 
@@ -116,6 +117,18 @@ class Frames:
         last = self.feed(b"\n\n")
         self._line = []
         return last
+
+    def closing(self) -> list[bytes]:
+        """The data of an unfinished event that ends with `[DONE]`: nothing more need come. Else nothing."""
+        data = self._data or []
+        if self._line:
+            if len(self._line) > _CLOSING or sum(map(len, self._line)) > _CLOSING:
+                return []
+            line = b"".join(self._line)
+            if not line.startswith(b"data:"):
+                return []
+            data = [*data, line[5:]]
+        return [b"\n".join(data)] if data and data[-1].strip() == b"[DONE]" else []
 
     def _strip_bom(self, chunk: bytes) -> bytes:
         self._line.append(chunk)

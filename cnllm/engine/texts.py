@@ -112,6 +112,8 @@ class TextCalls:
         self._found: list[Found] = []
         self._tail: list[Found | str] = []  # of the thinking: blocks, and the white space between them
         self.thought_of = False
+        self.excluded = ""
+        """Why the caller wants no calls, although there are tools."""
 
     def begin(self, fold: Fold) -> None:
         """From now on, for this reply."""
@@ -245,7 +247,12 @@ class TextCalls:
         for found in self._found:
             self._judge(found, wire, out)
         stripped = any(found.taken and not found.calls for found in self._found)
-        if stripped and proven and not (out or wire or fold.fault is not None or "".join(fold.texts).strip()):
+        if (
+            stripped
+            and proven
+            and not self.excluded
+            and not (out or wire or fold.fault is not None or "".join(fold.texts).strip())
+        ):
             self._fall_back()
         self._over()
         return out
@@ -260,7 +267,8 @@ class TextCalls:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
         if not found.calls:
-            why = found.problem or ("no tools were offered" if self._tools is None else "calls are not recovered")
+            none = "no tools were offered" if self._tools is None else "calls are not recovered"
+            why = found.problem or self.excluded or none
             self._note("text-call-stripped", found.raw, f"taken out of the text: {why}")
             return
         for written in found.calls:

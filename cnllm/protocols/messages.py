@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.messages import result_text
 from cnllm.protocols import Spoken, Stamp
 from cnllm.protocols.messages_reply import Stream, write_error, write_reply
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
@@ -137,7 +138,7 @@ def _result(block: Block, where: str, stamp: Stamp) -> ToolResult:
         raise ValueError(f"{where}.tool_use_id: it is required")
     content = block.get("content")
     blocks = [] if content is None else _listed(content, f"{where}.content")
-    text = "".join(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
+    text = result_text(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
     pictures = [(b, _media(b, None)) for b in blocks if b["type"] == "image"]
     kept = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
     said: list[Block] = [{"type": "text", "text": text}] if text else []

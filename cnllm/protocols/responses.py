@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.flags import LEVELS
+from cnllm.messages import result_text
 from cnllm.protocols import Spoken, Stamp
 from cnllm.protocols.responses_reply import Stream, write_error, write_reply
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
@@ -280,7 +281,7 @@ def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:
             texts.append(said["text"])
         else:
             plain = False
-    return "".join(texts), tuple(media), plain and (bool(media) or not output)
+    return result_text(texts), tuple(media), plain and (bool(media) or not output)
 
 
 SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnllm.media import media_kind
 from cnllm.model import Model
 from cnllm.protocols import speaks
 from cnllm.simulator import chat_request
@@ -103,8 +104,7 @@ def _sealed(parts: Any) -> dict[str, Any]:
 
 
 def _kind(media: Media) -> str:
-    kind = media.type.partition("/")[0]
-    return kind if kind in ("image", "audio", "video") else "file"
+    return media_kind(media)
 
 
 def _offer(tool: Any) -> Offer:

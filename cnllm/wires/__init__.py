@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.flags import Flags
-from cnllm.types import Event
+from cnllm.types import Event, Media
 from cnllm.wires.ask import Ask
 from cnllm.wires.sink import Sink
 
@@ -36,6 +36,9 @@ class Wire(Struct, frozen=True):
     `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
     its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
     `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
+    `takes(media, flags)` says whether a medium can be written at all, `parts` are the wire's own types of content parts
+    that may name a file which the endpoint keeps.
+    `tells_length`: the word for the end of a whole reply says that no limit was reached.
     `apart`: with these places of a system message it stands beside the turns, and is none of them.
     """
 
@@ -47,6 +50,9 @@ class Wire(Struct, frozen=True):
     arrays: bool = False
     lists: tuple[str, ...] = ()
     apart: tuple[str | None, ...] = ()
+    takes: Callable[[Media, Flags], bool] = lambda media, flags: True
+    parts: frozenset[str] = frozenset()
+    tells_length: bool = True
 
 
 @cache

@@ -14,7 +14,7 @@ from cnllm.wires import Quick
 from cnllm.wires.paths import at, first
 from cnllm.wires.quick import quick as decoder
 from cnllm.wires.reported import names_status, reported
-from cnllm.wires.sink import Sink
+from cnllm.wires.sink import REPEATABLE, Sink
 from cnllm.wires.usage import counts
 
 __all__ = ["chunk", "quick"]
@@ -26,6 +26,8 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
         sink.id = data["id"] or None
     if sink.model is None and type(data.get("model")) is str:
         sink.model = data["model"] or None
+    if sink.created is None and type(data.get("created")) in (int, float):
+        sink.created = data["created"] or None
     fault = _fault(data, flags)
     if fault is not None and sink.fault is None:
         sink.fault = fault
@@ -39,6 +41,9 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
     for place, choice in enumerate(choices):
         if type(choice) is dict and choice.get("index") in ((None, 0) if place == 0 else (0,)):
             out += _choice(choice, flags, sink, whole)
+        elif type(choice) is dict:
+            said = f"choice {choice.get('index', place)!r}"
+            out += sink.note("choice-dropped", "n", said, "left out: the first choice is the reply")
     return out
 
 
@@ -51,11 +56,12 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> li
             # Some endpoints repeat the whole message beside the last delta.
             if key == "message" and not whole and (sink.wrote or sink.called):
                 continue
-            out += _delta(said, flags, sink, whole or key == "message")
+            again = key == "message" and not whole
+            out += _delta(said, flags, sink, whole or again, again)
             if whole:
                 break
     if type(choice.get("text")) is str and choice["text"]:
-        out += sink.text(choice["text"])
+        out += _legacy(choice, flags, sink)
     if sink.fault is None and type(broken := choice.get("error")) is dict and broken:
         sink.fault = broken
     reason = choice.get("finish_reason")
@@ -65,7 +71,37 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> li
     return out
 
 
-def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[Event]:
+def _legacy(choice: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+    """The text field of the older API. It counts only while no message has content: hosts send both."""
+    if _CONTENT in sink.state:
+        return []
+    text: str = choice["text"]
+    for key in ("delta", "message"):
+        said = choice.get(key)
+        fields = (flags.reasoning.fields if flags.reasoning else None) or ()
+        if type(said) is dict and any(said.get(field) == text for field in fields):
+            return []  # it repeats the thinking
+    sink.state.setdefault(REPEATABLE, []).append(text)
+    return sink.text(text)
+
+
+def _answer(text: str, sink: Sink) -> list[Event]:
+    """Content of a message, without what the older field has said already."""
+    sink.state[_CONTENT] = True
+    if REPEATABLE in sink.state:
+        rest = "".join(sink.state.pop(REPEATABLE))
+        if len(rest) > len(text) and rest.startswith(text):
+            sink.state[REPEATABLE] = [rest[len(text) :]]
+        text = text.removeprefix(rest) if len(text) >= len(rest) else "" if rest.startswith(text) else text
+    return sink.text(text) if text else []
+
+
+_CONTENT = "content"
+"""What is remembered: content has come."""
+
+
+def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool, again: bool = False) -> list[Event]:
+    """A delta or a message; `again`: a message beside a delta, which may repeat what came."""
     out: list[Event] = []
     reasoning = flags.reasoning
     thought = ""
@@ -78,11 +114,11 @@ def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[
             value = "".join(_detail_text(item) for item in value)
         if not thought and type(value) is str and value:  # mirrored fields count once
             thought = value
-            out += sink.think(value, field)
+            out += sink.think(value, f"message.{field}" if again else field)
     content = said.get("content")
     if type(content) is str:
         if content:
-            out += sink.text(content)
+            out += _answer(content, sink)
     elif type(content) is list:
         out += _parts(content, flags, sink)
     elif type(content) is dict:
@@ -90,7 +126,7 @@ def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[
     refusal = said.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
-        out += sink.text(refusal)
+        out += _answer(refusal, sink)
     if calls := said.get("tool_calls"):
         out += sink.call_pieces(calls, whole)
     elif type(old := said.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
@@ -104,7 +140,7 @@ def _parts(parts: list[Any], flags: Flags, sink: Sink) -> list[Event]:
     thinks = flags.reasoning.part if flags.reasoning else None
     for part in parts:
         if type(part) is str:
-            out += sink.text(part)
+            out += _answer(part, sink) if part else []
         elif type(part) is not dict:
             continue
         elif thinks is not None and part.get("type") == thinks:
@@ -114,7 +150,7 @@ def _parts(parts: list[Any], flags: Flags, sink: Sink) -> list[Event]:
             sink.details([part])
             out += sink.think(text, "content") if text else []
         elif type(part.get("text")) is str:
-            out += sink.text(part["text"])
+            out += _answer(part["text"], sink) if part["text"] else []
         else:
             out += sink.opaque(part)
     return out

@@ -9,12 +9,14 @@ import msgspec
 
 from cnllm.flags import Flags, Messages
 from cnllm.flags import Reasoning as ReasoningFlags
+from cnllm.media import data_url, is_pdf, media_kind, upload_name
 from cnllm.messages import content_part
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
 
-__all__ = ["write"]
+__all__ = ["takes", "write"]
 
+_SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
 _MARKS = ("cache_control",)
 
 
@@ -112,13 +114,41 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
     plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
     if plain and (len(parts) < 2 or rules.content != "parts"):
         return "".join([p.text for p in parts])  # type: ignore[union-attr]
-    return [_part(p, message.role) for p in parts]
+    return [_part(p, message.role, rules) for p in parts]
 
 
-def _part(part: Part, role: str) -> Any:
+def takes(media: Media, flags: Flags) -> bool:
+    """Whether a medium has a form on this wire; of sounds and files this depends on the endpoint."""
+    rules = flags.messages or Messages()
+    match media_kind(media):
+        case "audio":
+            return media.data is not None or rules.audio_url is not None
+        case "file":
+            if media.data is None:
+                return rules.file_url is not None
+            return rules.file_url != "file_url" and is_pdf(media)  # what the part is documented for
+    return True
+
+
+def _media(media: Media, rules: Messages) -> dict[str, Any]:
+    match media_kind(media):
+        case "audio" if media.data is None and rules.audio_url == "input_audio":
+            ending = (media.url or "").partition("?")[0].rpartition(".")[2]
+            return {
+                "type": "input_audio",
+                "input_audio": {"data": media.url, "format": ending if ending in _SOUNDS else "wav"},
+            }
+        case "file" if media.data is not None or rules.file_url != "file_url":
+            return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}}
+    return content_part(media)
+
+
+def _part(part: Part, role: str, rules: Messages) -> Any:
     """A content part. What an assistant's text came with (annotations, log probabilities) is the client's own."""
     if type(part) is Opaque:
         return part.data
+    if type(part) is Media:
+        return _media(part, rules)
     if role == "assistant" and type(part) is Text and part.extra is not None:
         marks = {key: part.extra[key] for key in _MARKS if key in part.extra}
         part = Text(part.text, None, marks or None)

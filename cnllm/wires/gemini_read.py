@@ -52,6 +52,9 @@ def chunk(data: Any, flags: Flags, sink: Sink, *, whole: bool = False) -> list[E
     for place, candidate in enumerate(candidates if type(candidates) is list else ()):
         if type(candidate) is dict and candidate.get("index") in ((None, 0) if place == 0 else (0,)):
             out += _candidate(candidate, flags, sink, whole)
+        elif type(candidate) is dict:
+            said = f"candidate {candidate.get('index', place)!r}"
+            out += sink.note("choice-dropped", "n", said, "left out: the first candidate is the reply")
     return out + _blocked(data.get("promptFeedback"), sink)
 
 

@@ -6,11 +6,14 @@ that those of one round of calls and what the user says next are one turn.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cnllm.arguments import decode_arguments
 from cnllm.flags import Flags
+from cnllm.media import file_name, media_kind
+from cnllm.messages import result_text
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
 
@@ -114,13 +117,42 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
     return {"type": "thinking", "thinking": thought.text, **(seal or {"signature": ""})}
 
 
+def takes(media: Media, flags: Flags) -> bool:
+    """Whether a medium has a form on this wire: pictures, and PDFs and plain texts as documents."""
+    kind = media_kind(media)
+    return kind == "image" or (
+        kind == "file" and (media.data is None or media.type == _PDF or _plain(media) is not None)
+    )
+
+
 def _media(media: Media) -> Block:
-    kind = "image" if media.type.partition("/")[0] == "image" else "document"
-    if media.data is not None:
-        source = {"type": "base64", "media_type": media.type, "data": media.data}
+    if media_kind(media) == "image":
+        block: Block = {"type": "image"}
     else:
+        beside = {key: (media.extra or {})[key] for key in _DOCUMENT if key in (media.extra or {})}
+        name = file_name(media)
+        block = {"type": "document", **({"title": name} if name else {}), **beside}
+    if media.data is None:
         source = {"type": "url", "url": media.url or ""}
-    return {"type": kind, "source": source, **_marks(media.extra)}
+    elif block["type"] == "document" and (text := _plain(media)) is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    else:
+        source = {"type": "base64", "media_type": media.type, "data": media.data}
+    return {**block, "source": source, **_marks(media.extra)}
+
+
+def _plain(media: Media) -> str | None:
+    """The text of a file of plain text; None for any other."""
+    if media.data is None or media.type.partition("/")[0] != "text":
+        return None
+    try:
+        return base64.b64decode(media.data, validate=True).decode()
+    except ValueError:
+        return None
+
+
+_PDF = "application/pdf"
+_DOCUMENT = ("context", "citations")
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
@@ -147,7 +179,9 @@ def _result(result: ToolResult) -> Block:
 
 def _told(content: Any) -> str:
     blocks = content if type(content) is list else ()
-    return "".join(b["text"] for b in blocks if type(b) is dict and b.get("type") == "text" and type(b["text"]) is str)
+    return result_text(
+        b["text"] for b in blocks if type(b) is dict and b.get("type") == "text" and type(b["text"]) is str
+    )
 
 
 def _tool(tool: Offered, names: dict[str, str]) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
         sink.id = data["id"] or None
     if sink.model is None and type(data.get("model")) is str:
         sink.model = data["model"] or None
+    if sink.created is None and type(data.get("created_at")) in (int, float):
+        sink.created = data["created_at"] or None
     if sink.fault is None:
         sink.fault = _fault(data, flags)
     out: list[Event] = []

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from cnllm.flags import Flags
+from cnllm.media import data_url, media_kind, upload_name
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.wires.ask import Ask, Offered
 
@@ -219,14 +220,22 @@ def _part(part: Part) -> dict[str, Any]:
     return {"type": "input_text", "text": str(getattr(part, "data", ""))}
 
 
+def takes(media: Media, flags: Flags) -> bool:
+    """Whether a medium has a form on this wire: everything but a sound by URL."""
+    return media.data is not None or media_kind(media) != "audio"
+
+
 def _media(media: Media) -> dict[str, Any]:
     extra = media.extra or {}
-    if media.type.startswith("audio/") and media.data is not None:
+    kind = media_kind(media)
+    if kind == "file":
+        if media.data is None:
+            return {"type": "input_file", "file_url": media.url}
+        return {"type": "input_file", "filename": upload_name(media), "file_data": data_url(media)}
+    if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
         return {"type": "input_audio", "input_audio": {**extra, **sound}}
-    url = media.url if media.url is not None else f"data:{media.type};base64,{media.data}"
-    kind = "input_video" if media.type.startswith("video") else "input_image"
-    return {**extra, "type": kind, kind.replace("input_", "") + "_url": url}
+    return {**extra, "type": f"input_{kind}", f"{kind}_url": data_url(media)}
 
 
 # ── tools ────────────────────────────────────────────────────────────────────

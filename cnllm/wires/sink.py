@@ -6,7 +6,10 @@ from typing import Any, Literal, Protocol
 
 from cnllm.types import Event, Usage
 
-__all__ = ["Sink"]
+__all__ = ["REPEATABLE", "Sink"]
+
+REPEATABLE = "repeatable"
+"""The key of `Sink.state` that holds text which may come once more; while it does, every chunk is read in full."""
 
 
 class Sink(Protocol):
@@ -14,6 +17,8 @@ class Sink(Protocol):
 
     id: str | None
     model: str | None
+    created: float | None
+    """When the reply was made, in seconds since 1970."""
     raw_finish: str | None
     finished: bool
     answered: bool

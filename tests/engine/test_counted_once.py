@@ -1,0 +1,275 @@
+"""What a host sends twice counts once, and the word of the end is enough."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cnllm import Model, ReasoningDelta, Registry, Reply, StreamCut, TextDelta, engine
+
+WORDS = "I think about it, then I answer it well."
+URL = "http://127.0.0.1:1/v1"
+SPLITS = (0, 1, 7, 64)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Model]:
+    registry = Registry.load()
+    names = {protocol: protocol for protocol in ("openai-chat", "openai-responses", "anthropic-messages", "gemini")}
+    return {p: registry.resolve("openai-compatible/x", base_url=URL, protocol=p) for p in names} | {
+        "details": registry.resolve("openrouter/deepseek/deepseek-v4-pro"),
+        "off-peak": registry.resolve("deepseek/deepseek-flash"),
+    }
+
+
+def frames(chunks: list[Any], end: bytes = b"data: [DONE]\n\n") -> bytes:
+    return b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in chunks) + end
+
+
+def chunk(delta: dict[str, Any] | None = None, text: str | None = None, **choice: Any) -> dict[str, Any]:
+    if text is not None:
+        choice["text"] = text
+    return {"id": "x", "model": "m", "choices": [{"index": 0, "delta": delta or {}, **choice}]}
+
+
+STOP = chunk(finish_reason="stop")
+
+
+def read(model: Model, chunks: list[Any], size: int = 0, **options: Any) -> Reply:
+    """The reply of a stream in pieces of this size; its events say the same."""
+    plan = engine.build_request(model, "hi", stream=True, **options)
+    parser = engine.StreamParser(model, plan=plan)
+    body = frames(chunks)
+    events = []
+    for at in range(0, len(body), size or len(body)):
+        events += parser.feed(body[at : at + (size or len(body))])
+    events += parser.end()
+    reply = parser.close()
+    assert "".join(e.text for e in events if type(e) is TextDelta) == reply.text
+    assert "".join(e.text for e in events if type(e) is ReasoningDelta) == reply.reasoning
+    return reply
+
+
+LEGACY: dict[str, tuple[list[Any], str]] = {
+    "both in each chunk": ([chunk({"content": "Hel"}, "Hel"), chunk({"content": "lo"}, "lo"), STOP], "Hello"),
+    "the older one alone": ([chunk(text="Hel"), chunk(text="lo"), STOP], "Hello"),
+    "content later, whole": ([chunk(text="Hel"), chunk(text="lo"), chunk({"content": "Hello"}), STOP], "Hello"),
+    "content a chunk late": (
+        [chunk(text="Hel"), chunk({"content": "Hel"}, "lo"), chunk({"content": "lo"}), STOP],
+        "Hello",
+    ),
+    "content later, in pieces": (
+        [chunk(text="Hello"), *[chunk({"content": c}) for c in "Hello you"], STOP],
+        "Hello you",
+    ),
+    "content goes on": ([chunk(text="Hel"), chunk({"content": "lo"}), STOP], "Hello"),
+    "content as parts": ([chunk({"content": [{"type": "text", "text": "Hello"}]}, "Hello"), STOP], "Hello"),
+    "a message beside it": ([chunk(text="Hello"), chunk(message={"content": "Hello"}), STOP], "Hello"),
+    "the thinking, too": (
+        [chunk({"reasoning_content": "hm"}, "hm"), chunk({"content": "Hello"}, "Hello"), STOP],
+        "Hello",
+    ),
+}
+
+
+def test_text_in_the_older_field_counts_only_without_content(models: dict[str, Model]) -> None:
+    for name, (chunks, text) in LEGACY.items():
+        for size in SPLITS:
+            assert read(models["openai-chat"], chunks, size).text == text, (name, size)
+    for message, text in (({"content": "Hello"}, "Hello"), ({"content": None}, "older"), ({}, "older")):
+        body = {"choices": [{"index": 0, "text": "older" if text == "older" else "Hello", "message": message}]}
+        assert engine.parse_response(models["openai-chat"], 200, {}, json.dumps(body).encode()).text == text
+
+
+def thinking(**delta: Any) -> dict[str, Any]:
+    return chunk(delta)
+
+
+def pieces(size: int) -> list[str]:
+    return [WORDS[at : at + size] for at in range(0, len(WORDS), size)]
+
+
+def details(text: str) -> list[Any]:
+    return [{"type": "reasoning.text", "text": text}]
+
+
+YES = thinking(content="Yes")
+
+
+def twice() -> dict[str, list[Any]]:
+    tagged = f"<think>{WORDS}</think>Yes"
+    halves = [*pairwise([0, 9, 20, len(WORDS)])]
+    return {
+        "the same field whole": [
+            *[thinking(reasoning_content=p) for p in pieces(4)],
+            YES,
+            thinking(reasoning_content=WORDS),
+        ],
+        "a message whole": [
+            *[thinking(reasoning_content=p) for p in pieces(4)],
+            chunk(message={"reasoning_content": WORDS, "content": "Yes"}),
+        ],
+        "two fields in turn": [t for p in pieces(5) for t in (thinking(reasoning=p), thinking(reasoning_content=p))]
+        + [YES],
+        "two fields in one chunk": [*[thinking(reasoning=p, reasoning_content=p) for p in pieces(5)], YES],
+        "each ahead in turn": [
+            *[
+                thinking(**{f: WORDS[a:b]})
+                for (a, b), f in ((h, f) for h in halves for f in ("reasoning", "reasoning_content"))
+            ],
+            YES,
+        ],
+        "one overtakes": [
+            thinking(reasoning=WORDS[:4]),
+            thinking(reasoning_content=WORDS[:9]),
+            thinking(reasoning=WORDS[4:30]),
+            thinking(reasoning_content=WORDS[9:]),
+            thinking(reasoning=WORDS[30:]),
+            YES,
+        ],
+        "the other one whole at the end": [
+            *[thinking(reasoning=p) for p in pieces(6)],
+            YES,
+            thinking(reasoning_content=WORDS),
+        ],
+        "details and tags at once": [
+            thinking(reasoning_details=details(WORDS), content=f"<think>\n{WORDS}\n</think>\n\nYes")
+        ],
+        "details and tags side by side": [
+            *[
+                thinking(reasoning_details=details(p), content=("" if i else "<think>\n") + p)
+                for i, p in enumerate(pieces(3))
+            ],
+            thinking(content="\n</think>\nYes"),
+        ],
+        "tags, then the details": [*[thinking(content=p) for p in tagged], thinking(reasoning_details=details(WORDS))],
+        "once": [*[thinking(reasoning=p) for p in pieces(6)], YES],
+        "one field goes on in the other": [thinking(reasoning=WORDS[:9]), thinking(reasoning_content=WORDS[9:]), YES],
+    }
+
+
+def test_thinking_that_comes_twice_counts_once(models: dict[str, Model]) -> None:
+    for name, chunks in twice().items():
+        for size in SPLITS:
+            reply = read(models["openai-chat"], [*chunks, STOP], size)
+            assert (reply.reasoning.strip(), reply.text) == (WORDS, "Yes"), (name, size)
+    for message in (
+        {"reasoning_details": details(WORDS), "content": f"<think>\n{WORDS}\n</think>\n\nYes"},
+        {"reasoning": WORDS, "reasoning_content": WORDS, "reasoning_details": details(WORDS), "content": "Yes"},
+    ):
+        body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+        reply = engine.parse_response(models["openai-chat"], 200, {}, body)
+        assert (reply.reasoning, reply.text) == (WORDS, "Yes")
+
+
+def test_details_that_come_again_as_a_whole_go_back_once(models: dict[str, Model]) -> None:
+    chunks = [thinking(reasoning_details=details(p)) for p in pieces(9)]
+    reply = read(models["details"], [*chunks, YES, thinking(reasoning_details=details(WORDS)), STOP])
+    plan = engine.build_request(models["details"], ["hi", reply.message, "go on"])
+    assert [d["text"] for d in plan.body["messages"][1]["reasoning_details"]] == [WORDS]
+
+
+def test_other_thinking_in_another_field_is_kept(models: dict[str, Model]) -> None:
+    reply = read(models["openai-chat"], [thinking(reasoning="One."), thinking(reasoning_content="Two."), YES, STOP])
+    assert reply.reasoning == "One.Two."
+
+
+@pytest.mark.parametrize(
+    "tail", [b"data: [DONE]", b"data: [DONE]\n", b"data:[DONE]\r\n", b"data: [DONE]\r", b"data: [DONE]  "]
+)
+def test_the_closing_word_ends_a_stream_at_once(models: dict[str, Model], tail: bytes) -> None:
+    model = models["openai-chat"]
+    for size in (1, 3, 1000):
+        for begin in (frames([YES, STOP], b""), frames([YES, STOP], b"")[:-1]):  # the second: no blank line before it
+            parser = engine.StreamParser(model)
+            body = begin + tail
+            for at in range(0, len(body), size):
+                assert not parser.done
+                parser.feed(body[at : at + size])
+                if parser.done:
+                    break
+            assert parser.done
+            assert parser.close().text == "Yes"
+    parser = engine.StreamParser(model)
+    parser.feed(frames([thinking(content="data: [DONE]")], b"data: [DON"))  # not yet
+    assert not parser.done
+    with pytest.raises(StreamCut):
+        parser.close()
+
+
+ZEROS: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+            "total_tokens": 0,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        },
+    },
+    "openai-responses": {
+        "status": "completed",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}],
+        "usage": {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "total_tokens": 0,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        },
+    },
+    "anthropic-messages": {
+        "type": "message",
+        "content": [{"type": "text", "text": "a"}],
+        "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+        },
+    },
+    "gemini": {
+        "candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {
+            "promptTokenCount": 0,
+            "candidatesTokenCount": 0,
+            "totalTokenCount": 0,
+            "cachedContentTokenCount": 0,
+            "thoughtsTokenCount": 0,
+        },
+    },
+}
+
+
+def test_a_reported_zero_stays_zero(models: dict[str, Model]) -> None:
+    for protocol, body in ZEROS.items():
+        whole = engine.parse_response(models[protocol], 200, {}, json.dumps(body).encode()).usage
+        assert (whole.input, whole.output, whole.total, whole.cached) == (0, 0, 0, 0), protocol
+        if protocol != "anthropic-messages":
+            assert whole.reasoning == 0, protocol
+    streamed = read(models["openai-chat"], [YES, STOP, {"choices": [], "usage": ZEROS["openai-chat"]["usage"]}]).usage
+    assert (streamed.input, streamed.output, streamed.cached, streamed.reasoning) == (0, 0, 0, 0)
+
+
+def test_hours_decide_the_price(models: dict[str, Model]) -> None:
+    body: dict[str, Any] = {
+        "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 0},
+    }
+    monday = 1795363200  # 2026-11-23, 00:00 in Beijing
+    amounts = {}
+    for hour in (8.99, 9, 11.99, 12, 13.99, 14, 17.99, 18, 24 * 5 + 10, None):
+        body["created"] = None if hour is None else int(monday + hour * 3600)
+        reply = engine.parse_response(models["off-peak"], 200, {}, json.dumps(body).encode())
+        assert reply.cost is not None
+        amounts[hour] = float(reply.cost.amount)
+        assert ("price-peak" in {note.code for note in reply.notes}) == (hour is None)
+    peak, off = amounts[9], amounts[18]
+    assert off < peak
+    assert {h for h, amount in amounts.items() if amount == peak} == {9, 11.99, 14, 17.99, None}
+    assert {h for h, amount in amounts.items() if amount == off} == {8.99, 12, 13.99, 18, 24 * 5 + 10}

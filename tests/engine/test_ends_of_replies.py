@@ -1,0 +1,143 @@
+"""The end of a reply: limits, stop texts, other choices, and calls that the caller excluded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm import Model, Reply
+
+from .test_counted_once import STOP, chunk, models, read, thinking
+
+__all__ = ["models"]
+
+CHAT, RESPONSES, MESSAGES = "openai-chat", "openai-responses", "anthropic-messages"
+
+
+def codes(reply: Reply) -> set[str]:
+    return {note.code for note in reply.notes}
+
+
+def responses(text: str, output: int, **response: Any) -> list[Any]:
+    item = {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    usage = {"input_tokens": 3, "output_tokens": output}
+    place = {"item_id": "m", "output_index": 0}
+    return [
+        {"type": "response.created", "response": {"id": "r", "model": "m", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        *[{"type": "response.output_text.delta", **place, "content_index": 0, "delta": c} for c in text],
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {
+            "type": "response.completed",
+            "response": {"status": "completed", "output": [item], "usage": usage, **response},
+        },
+    ]
+
+
+def messages(text: str, output: int, more: str = "") -> list[Any]:
+    out: list[Any] = [{"type": "message_start", "message": {"id": "x", "model": "m", "content": []}}]
+    for place, said in enumerate(filter(None, [text, more])):
+        delta = {"type": "text_delta", "text": said}
+        out += [
+            {"type": "content_block_start", "index": place, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": place, "delta": delta},
+            {"type": "content_block_stop", "index": place},
+        ]
+    usage = {"input_tokens": 1, "output_tokens": output}
+    return [
+        *out,
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+
+def used(output: int) -> dict[str, Any]:
+    return {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": output}}
+
+
+def test_a_reply_that_reached_its_limit_is_not_presented_as_whole(models: dict[str, Model]) -> None:
+    for output, finish in ((5, "length"), (6, "length"), (4, "stop")):
+        reply = read(models[RESPONSES], responses("Hello", output), max_tokens=5)
+        assert (reply.finish, reply.raw_finish) == (finish, "completed")
+        assert ("limit-reached" in codes(reply)) == (finish == "length")
+    assert read(models[RESPONSES], responses("Hello", 5)).finish == "stop"  # nothing was limited
+    body = {"max_output_tokens": 5}
+    assert read(models[RESPONSES], responses("Hello", 5), extra_body=body).finish == "length"
+    for output in (4, 5):
+        for name, chunks in (
+            (CHAT, [chunk({"content": "Hello"}), STOP, used(output)]),
+            (MESSAGES, messages("Hello", output)),
+        ):
+            reply = read(models[name], chunks, max_tokens=5)
+            assert reply.finish == "stop"  # the wire says that it ended by itself
+            assert ("limit-reached" in codes(reply)) == (output == 5), name
+
+
+def test_thinking_without_an_answer_is_noted(models: dict[str, Model]) -> None:
+    reply = read(models[CHAT], [thinking(reasoning_content="Hm."), STOP])
+    assert (reply.text, reply.finish) == ("", "stop")
+    assert "answer-missing" in codes(reply)
+
+
+STOPS: list[tuple[str, Any, str]] = [
+    ("Hello\nEND", "END", "Hello\n"),
+    ("Hello END more", ["END"], "Hello END more"),
+    ("HelloEN", ["END"], "HelloEN"),
+    ("ENDEND", "END", "END"),
+    ("a\n\n\n", ["\n\n"], "a\n"),
+    ("x###", ["#", "###"], "x"),
+    ("END", "END", ""),
+    ("Hello END", None, "Hello END"),
+    ("好的。结束", ["结束"], "好的。"),
+]
+
+
+def test_a_stop_text_is_taken_off_the_very_end_alone(models: dict[str, Model]) -> None:
+    for text, stop, want in STOPS:
+        for name, chunks in (
+            (CHAT, [*[chunk({"content": c}) for c in text], STOP]),
+            (CHAT, [chunk({"content": text}), STOP]),
+            (RESPONSES, responses(text, 9)),
+            (MESSAGES, messages(text, 9)),
+        ):
+            for size in (0, 1):
+                reply = read(models[name], chunks, size, stop=stop)
+                assert (reply.text, reply.finish) == (want, "stop"), (name, text, stop)
+                assert ("stop-left-in" in codes(reply)) == (text != want)
+                assert "".join(p.text for p in reply.message.parts) == want  # type: ignore[union-attr]
+
+
+def test_a_stop_text_that_did_not_end_the_reply_stays(models: dict[str, Model]) -> None:
+    cut = read(models[CHAT], [chunk({"content": "Hello END"}), chunk(finish_reason="length")], stop="END")
+    assert (cut.text, cut.finish) == ("Hello END", "length")
+    call = {"index": 0, "id": "c", "function": {"name": "get", "arguments": "{}"}}
+    called = read(
+        models[CHAT], [chunk({"content": "END"}), chunk({"tool_calls": [call]}), STOP], stop="END", tools=TOOLS
+    )
+    assert (called.text, len(called.tool_calls)) == ("END", 1)
+    assert read(models[MESSAGES], messages("Hello END", 9, " ok"), stop="END").text == "Hello END ok"
+
+
+TOOLS = [{"type": "function", "function": {"name": "get", "parameters": {"type": "object", "properties": {}}}}]
+CALL = '<tool_call>{"name": "get", "arguments": {}}</tool_call>'
+
+
+def test_with_tools_that_the_caller_excluded_the_note_says_so(models: dict[str, Model]) -> None:
+    for text in (CALL, f"Fine. {CALL}"):
+        reply = read(models[CHAT], [chunk({"content": text}), STOP], tools=TOOLS, tool_choice="none")
+        [note] = [note for note in reply.notes if note.code == "text-call-stripped"]
+        assert "tool_choice" in note.did
+        assert "no tools" not in note.did
+        assert "fallback" not in codes(reply)
+        assert reply.text.strip() == text.removesuffix(CALL).strip()
+        assert not reply.tool_calls
+
+
+def test_other_choices_are_left_out_with_a_note(models: dict[str, Model]) -> None:
+    other = {"index": 1, "delta": {"content": "B"}}
+    chunks = [{"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": "A"}}, other]}]
+    reply = read(models[CHAT], [*chunks, {"choices": [other]}, chunk({"content": "C"}), STOP])
+    assert reply.text == "AC"
+    assert [note.said for note in reply.notes if note.code == "choice-dropped"] == ["choice 1"]
+    candidates = [{"content": {"parts": [{"text": t}]}, "finishReason": "STOP", "index": i} for i, t in enumerate("AB")]
+    reply = read(models["gemini"], [{"candidates": candidates}])
+    assert (reply.text, "choice-dropped" in codes(reply)) == ("A", True)

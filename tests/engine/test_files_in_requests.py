@@ -1,0 +1,185 @@
+"""Pictures, sounds, videos and files: what each is, and that it goes in the endpoint's form or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from cnllm import CannotSend, Media, Message, Model, Plan, Registry, engine
+from cnllm.media import media_kind
+
+PDF = base64.b64encode(b"%PDF-1.4 x").decode()
+OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+DATA = f"data:application/pdf;base64,{PDF}"
+SOURCE = {"type": "base64", "media_type": "application/pdf", "data": PDF}
+PDFS: dict[str, dict[str, Any]] = {
+    "file": {"type": "file", "file": {"filename": "a.pdf", "file_data": DATA}},
+    "file without a head": {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}},
+    "document": {"type": "document", "source": SOURCE},
+    "input_file": {"type": "input_file", "filename": "a.pdf", "file_data": DATA},
+    "image_url": {"type": "image_url", "image_url": {"url": DATA}},
+    "input_image": {"type": "input_image", "image_url": DATA},
+    "file_url": {"type": "file_url", "file_url": {"url": DATA}},
+}
+BY_URL: dict[str, dict[str, Any]] = {
+    "document": {"type": "document", "source": {"type": "url", "url": "https://x.test/a.pdf"}},
+    "input_file": {"type": "input_file", "file_url": "https://x.test/a.pdf"},
+    "image_url": {"type": "image_url", "image_url": {"url": "https://x.test/a.pdf?v=1"}},
+    "file": {"type": "file", "file": {"file_data": "https://x.test/a.pdf"}},
+}
+KEPT: dict[str, dict[str, Any]] = {
+    "file": {"type": "file", "file": {"file_id": "f-1"}},
+    "input_file": {"type": "input_file", "file_id": "f-1"},
+    "document": {"type": "document", "source": {"type": "file", "file_id": "f-1"}},
+}
+SOUNDS: dict[str, dict[str, Any]] = {
+    "audio_url": {"type": "audio_url", "audio_url": {"url": "https://x.test/a.mp3"}},
+    "input_audio": {"type": "input_audio", "input_audio": {"data": "https://x.test/a.mp3", "format": "mp3"}},
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "video": {"type": "video_url", "video_url": {"url": "https://x.test/a.mp4"}},
+    "sound": {"type": "input_audio", "input_audio": {"data": PDF, "format": "mp3"}},
+    "office": {"type": "file", "file": {"filename": "a.docx", "file_data": f"data:{OFFICE};base64,{PDF}"}},
+    "plain text": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}},
+}
+ALL = [*PDFS.values(), *BY_URL.values(), *KEPT.values(), *SOUNDS.values(), *OTHERS.values()]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.load()
+
+
+def asked(model: Model, part: dict[str, Any], **options: Any) -> Plan:
+    return engine.build_request(
+        model, [{"role": "user", "content": [{"type": "text", "text": "see"}, part]}], **options
+    )
+
+
+def sent(model: Model, part: dict[str, Any]) -> Any:
+    """The part as it goes out, None where words stand in its place; then there is a note."""
+    plan = asked(model, part)
+    turn = plan.turns[-1]
+    content: Any = turn.get("content") or turn.get("parts")
+    dropped = "media-dropped" in {note.code for note in plan.notes}
+    assert dropped == ("left out]" in json.dumps(content))
+    return None if dropped else content[-1]
+
+
+def test_a_file_that_is_not_read_is_never_sent(registry: Registry) -> None:
+    for name in ("deepseek/deepseek-v4-pro", "alibaba-cn/qwen-long", "zai/glm-4.7"):
+        model = registry.resolve(name)
+        for part in ALL:
+            body = asked(model, part).content
+            assert not any(secret in body for secret in (PDF.encode(), b"x.test", b"f-1", b'"hi"')), (name, part)
+            assert sent(model, part) is None
+            with pytest.raises(CannotSend, match="input"):
+                asked(model, part, on_unsupported="error")
+
+
+def test_a_pdf_goes_in_the_form_of_each_endpoint(registry: Registry) -> None:
+    forms = [
+        (registry.resolve("openai/gpt-5.5"), "file", {"filename", "file_data"}),
+        (registry.resolve("openrouter/deepseek/deepseek-v4-pro"), "file", {"filename", "file_data"}),
+    ]
+    for model, key, names in forms:
+        for part in PDFS.values():
+            out = sent(model, part)
+            assert (out["type"], out[key].keys(), out[key]["file_data"]) == (key, names, DATA)
+            assert out[key]["filename"].endswith(".pdf")
+    responses = registry.resolve("openai/gpt-5.5", protocol="openai-responses")
+    claude = registry.resolve("anthropic/claude-opus-5")
+    gemini = registry.resolve("google/gemini-3.8-flash", protocol="gemini")
+    for part in PDFS.values():
+        out = sent(responses, part)
+        assert (out["type"], out["file_data"], out["filename"][-4:]) == ("input_file", DATA, ".pdf")
+        assert (sent(claude, part)["type"], sent(claude, part)["source"]) == ("document", SOURCE)
+        assert sent(gemini, part) == {"inlineData": {"mimeType": "application/pdf", "data": PDF}}
+    for part in BY_URL.values():
+        url = "https://x.test/a.pdf" + ("?v=1" if part["type"] == "image_url" else "")
+        assert sent(responses, part) == {"type": "input_file", "file_url": url}
+        assert sent(claude, part)["source"] == {"type": "url", "url": url}
+        assert sent(gemini, part)["fileData"]["fileUri"] == url
+        assert sent(forms[0][0], part) is None  # this wire takes no URL of a file
+        assert sent(forms[1][0], part)["file"]["file_data"] == url
+
+
+def test_a_file_that_an_endpoint_keeps_goes_to_its_own_wire_alone(registry: Registry) -> None:
+    own = [
+        (registry.resolve("openai/gpt-5.5"), "file"),
+        (registry.resolve("openai/gpt-5.5", protocol="openai-responses"), "input_file"),
+        (registry.resolve("anthropic/claude-opus-5"), "document"),
+    ]
+    for model, kind in own:
+        assert sent(model, KEPT[kind]) == KEPT[kind]
+    assert sent(own[2][0], KEPT["file"]) is None
+    assert sent(own[0][0], KEPT["document"]) is None
+    assert sent(own[2][0], OTHERS["office"]) is None  # documents are PDFs and plain text
+    assert sent(own[0][0], OTHERS["office"]) is None
+    assert sent(own[1][0], OTHERS["office"])["filename"] == "a.docx"
+
+
+def test_a_sound_by_url_goes_only_where_it_is_taken(registry: Registry) -> None:
+    omni = registry.resolve("alibaba/qwen3.8-omni-flash")
+    unknown = registry.resolve("openai-compatible/x", base_url="http://127.0.0.1:1/v1")
+    gemini = registry.resolve("google/gemini-3.8-flash", protocol="gemini")
+    for part in SOUNDS.values():
+        data = {"data": "https://x.test/a.mp3", "format": "mp3"}
+        assert sent(omni, part) == {"type": "input_audio", "input_audio": data}
+        assert sent(unknown, part) is None
+        assert sent(gemini, part)["fileData"]["fileUri"] == data["data"]
+    assert sent(unknown, OTHERS["sound"]) == OTHERS["sound"]
+
+
+def test_files_in_results_of_tools_are_kept(registry: Registry) -> None:
+    texts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    message = Message.from_dict({"role": "tool", "tool_call_id": "c", "content": [*texts, PDFS["file"]]})
+    [result] = message.parts
+    assert (result.text, result.media[0].type) == ("one\n\ntwo", "application/pdf")  # type: ignore[union-attr]
+    call = {"id": "c", "type": "function", "function": {"name": "get", "arguments": "{}"}}
+    tools = [{"type": "function", "function": {"name": "get"}}]
+    turns = ["go", {"role": "assistant", "content": None, "tool_calls": [call]}, message]
+    plan = engine.build_request(registry.resolve("anthropic/claude-opus-5"), turns, tools=tools)
+    blocks = plan.turns[-1]["content"][0]["content"]
+    assert [b["type"] for b in blocks] == ["text", "document"]
+    plan = engine.build_request(registry.resolve("deepseek/deepseek-v4-pro"), turns, tools=tools)
+    assert PDF.encode() not in plan.content
+    assert b"one\\n\\ntwo" in plan.content
+
+
+def test_parts_of_every_wire_survive_as_dicts() -> None:
+    for part in ALL:
+        message = Message.from_dict({"role": "user", "content": [part]})
+        assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message
+
+
+KINDS = [
+    (Media("image/png", data="x"), "image"),
+    (Media("audio/wav", data="x"), "audio"),
+    (Media("video/mp4", url="https://x.test/a"), "video"),
+    (Media("application/pdf", data="x"), "file"),
+    (Media("APPLICATION/PDF; q=1", data="x"), "file"),
+    (Media("text/plain", data="x"), "file"),
+    (Media("application/ogg", data="x"), "audio"),
+    (Media("image", url="https://x.test/a.pdf"), "file"),
+    (Media("image", url="https://x.test/a.PDF?x=1#p"), "file"),
+    (Media("image", url="https://x.test/a"), "image"),
+    (Media("image", url="https://x.test/a.mp4"), "video"),
+    (Media("image", url="data:application/pdf,x"), "file"),
+    (Media("audio", url="https://x.test/a.mp3"), "audio"),
+    (Media("audio", url="https://x.test/a.webm"), "audio"),
+    (Media("file", url="https://x.test/a.mp3"), "audio"),
+    (Media("file", url="gs://bucket/a"), "file"),
+    (Media("application/octet-stream", data="x", extra={"filename": "a.png"}), "image"),
+    (Media("application/octet-stream", data="x"), "file"),
+    (Media("file", data="x", extra={"title": "a.wav"}), "audio"),
+    (Media("image", url="http://[broken"), "image"),
+]
+
+
+def test_one_function_tells_what_a_medium_is() -> None:
+    for media, kind in KINDS:
+        assert media_kind(media) == kind, media
