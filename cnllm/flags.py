@@ -30,6 +30,7 @@ __all__ = [
     "Patch",
     "Price",
     "Reasoning",
+    "Recovery",
     "Refusal",
     "Schema",
     "Source",
@@ -272,6 +273,17 @@ class Stream(_Base, frozen=True):
     ] = None
 
 
+class Recovery(_Base, frozen=True):
+    """What is tried where a reply breaks off, or comes empty. A call's `recovery` option wins."""
+
+    steps: Annotated[int | None, _d("how often a tool loop takes a step again that came empty or broke off")] = None
+    streams: Annotated[int | None, _d("how often a cut stream is asked for again, whole")] = None
+    resume: Annotated[bool | None, _d("does a tool loop ask the model, at last, to go on? `resume` has the words")] = (
+        None
+    )
+    cycle: Annotated[int | None, _d("how many steps a circle of the same calls and results may have")] = None
+
+
 class ErrorPaths(_Base, frozen=True):
     at: Annotated[list[str] | None, _d("where an error object hides in a body or a chunk, tried in order")] = None
     message: Annotated[list[str] | None, _d("paths to its sentence, tried in order")] = None
@@ -420,6 +432,7 @@ class Flags(_Base, frozen=True):
         dict[str, str] | None,
         _d("what a tool loop says, as the last resort, where a reply keeps breaking off; by script as `fallback`"),
     ] = None
+    recovery: Annotated[Recovery | None, _d("what is tried where a reply breaks off, or comes empty")] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
     def __repr__(self) -> str:  # names alone: a value may be a password

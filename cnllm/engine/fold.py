@@ -417,6 +417,7 @@ class Fold:
             self._written(self.leaks.close(proven=proven), out)
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
+        out += self._note_silence()
         told = 0 if self._blocks is None else self._blocks.told
         for index, part in enumerate(self._message):
             if type(part) is not ToolCall and index >= told:
@@ -478,6 +479,16 @@ class Fold:
                 "length",
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
+
+    def _note_silence(self) -> list[Event]:
+        """Note a reply that ends as if it were whole and holds nothing but reasoning."""
+        if self.finish != "stop" or "".join(self.texts).strip() or self._done or self._incomplete:
+            return []
+        kinds = {type(part) for part in self._message}
+        if not (self.thoughts or Reasoning in kinds) or Media in kinds:
+            return []
+        said, did = "reasoning without text or a call", "the reply is not whole: ask again, or with less reasoning"
+        return self.note("answer-missing", "reasoning", said, did)
 
     def _note_ids(self, out: list[Event]) -> None:
         """Note the ids of the wire that an earlier call has."""

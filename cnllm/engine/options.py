@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cnllm import checks
 from cnllm.flags import LEVELS
+from cnllm.policy import Recovery
 from cnllm.tools.values import as_tool
 from cnllm.wires.paths import blend
 
@@ -59,6 +60,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     on_unsupported: OnUnsupported = "adjust"
     if_cut: IfCut | None = None
     recover_text_calls: TextCalls | None = None
+    recovery: Recovery | None = None
     defaults: frozenset[str] = frozenset()
 
 
@@ -263,7 +265,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
                     checks.checked(f"tools ({checks.brief(tool.name)})", struct_values(tool))
             elif name == "schema":
                 checks.checked(name, None if value is None else _schema(value)[0])
-            elif name not in _TRANSPORT:
+            elif name not in (*_TRANSPORT, "recovery"):
                 checks.checked(name, value)
         except (TypeError, ValueError) as error:
             return error
@@ -294,6 +296,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "on_unsupported": _one_of("on_unsupported", get_args(OnUnsupported)),
     "if_cut": _one_of("if_cut", get_args(IfCut)),
     "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),
+    "recovery": Recovery.of,
 }
 """Options that are one field of `Asked` each, and of the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *_TRANSPORT, "tool_choice", "schema"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +19,10 @@ from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_f
 from cnllm.engine.structured import Answer
 from cnllm.flags import Flags, Patch
 from cnllm.flags import Reasoning as ReasoningFlags
+from cnllm.flags import Recovery as RecoveryFlags
 from cnllm.messages import as_messages, message_fault
 from cnllm.model import Model, conditions
-from cnllm.policy import Limits, Timeouts
+from cnllm.policy import Limits, Recovery, Timeouts
 from cnllm.types import Message, Note, Reasoning
 from cnllm.wires import Ask, wire
 from cnllm.wires.paths import at, blend, cut, put
@@ -40,7 +42,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
     the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
     in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
-    often an invalid one is sent back. `call_rules` say which calls the reply may hold; None: any.
+    often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which calls the reply may hold; None: any.
     """
 
     method: str
@@ -67,6 +69,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     prompted: bool = False
     call_rules: CallRules | None = None
+    recovery: Recovery = Recovery()
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -217,8 +220,20 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         messages=given,
         prompted=spoken is not None,
         call_rules=rules,
+        recovery=_recovery(asked, flags),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
+
+
+def _recovery(asked: Asked, flags: Flags) -> Recovery:
+    """What is tried where the reply breaks off: as the call says, else as the registry does."""
+    declared = _declared(flags.recovery or RecoveryFlags())
+    return declared if asked.recovery is None else asked.recovery.over(declared)
+
+
+@lru_cache(maxsize=64)
+def _declared(flags: RecoveryFlags) -> Recovery:
+    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)
 
 
 def _single(wish: Asked, parallel: bool | None, flags: Flags, tools: Sequence[Function]) -> bool:

@@ -45,7 +45,7 @@ from cnllm.types import (
 __all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
-_AGAIN = 3  # whole calls after a cut stream
+_AGAIN = 3  # whole calls after a cut stream, where the registry says nothing
 
 Effect = Any  # one of the structs below, or a list of events
 Steps = Generator[Effect, Any, Reply]
@@ -159,6 +159,7 @@ class Call:
         body: bytes
         body, broken = yield ReadAll(self.plan.limits.reply)
         if broken is not None and (status < 300 or isinstance(broken, IdleTimeout)):
+            broken.began = True
             raise broken
         return body
 
@@ -357,18 +358,19 @@ class Call:
         assert cut.reply is not None
         once = replace(self._retry, attempts=1)
         failed: CnllmError = cut
-        for tries in range(1, _AGAIN + 1):
+        most = _AGAIN if self.plan.recovery.streams is None else self.plan.recovery.streams
+        for tries in range(1, most + 1):
             inner = self._inner(once)
             try:
                 yield from inner.whole()
             except (StreamCut, TransportError, EndpointError) as error:
                 failed = error
-                if isinstance(error, EndpointError) and not error.retryable:
+                if not _may_go_again(error):
                     break
             else:
                 assert inner.parser is not None
                 return (yield from self._continued(cut.reply, inner.parser.close()))
-            if tries < _AGAIN:
+            if tries < most:
                 yield Sleep(self._pause(tries), failed)
         yield Last([e for e in last if e not in before])
         raise cut from failed
@@ -387,6 +389,17 @@ class Call:
         yield Saw("recovered")
         yield Last([*events, *ending(reply)])
         return reply
+
+
+def _may_go_again(error: CnllmError) -> bool:
+    """Whether a request may go out once more that is sent to recover a cut stream.
+
+    A reply that broke off is what is being recovered from. Of other failures only those are tried again after which
+    the request cannot have been served.
+    """
+    if isinstance(error, EndpointError | TransportError):
+        return error.retryable or (isinstance(error, TransportError) and error.began)
+    return isinstance(error, StreamCut)
 
 
 def _closed(parser: StreamParser, *, broken: bool) -> Reply:
