@@ -172,6 +172,7 @@ class Tools(_Base, frozen=True):
     ] = None
     parallel: Annotated[bool | None, _d("does it take parallel_tool_calls?")] = None
     strict: Annotated[bool | None, _d("does it take `strict` on a function?")] = None
+    strict_all: Annotated[bool | None, _d("must all functions be strict where one is?")] = None
     parameters: Annotated[bool | None, _d("must every function have parameters, even empty ones?")] = None
     schema: Annotated[
         list[

@@ -20,6 +20,7 @@ from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
 from cnllm.model import Model
+from cnllm.tools.schema import without_nulls
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -89,6 +90,7 @@ class Fold:
         "source",
         "splitter",
         "state",
+        "strict_forms",
         "texts",
         "thoughts",
         "usage",
@@ -108,6 +110,7 @@ class Fold:
         self.of = model
         self.flags = flags
         self.renamed = renamed
+        self.strict_forms: dict[str, dict[str, Any]] = {}  # by names: parameters that went out in another form
         self.id: str | None = None
         self.model: str | None = None
         self.raw_finish: str | None = None
@@ -504,6 +507,8 @@ class Fold:
             call.extra.update(_whole(call.late()) or {})
         extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
         name = self.renamed.get(call.name, call.name)
+        if arguments is not None and name in self.strict_forms:
+            arguments = without_nulls(arguments, self.strict_forms[name])
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
         if whole and (left := markup(name, arguments)):
             arguments, problem = None, f"markup is left in it: {left}"

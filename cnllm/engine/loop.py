@@ -286,7 +286,7 @@ class Loop:
         if isinstance(got, CnllmError):
             if kept is None:
                 if self._stream and got.reply is not None:
-                    yield [Finished(got.reply.finish, got.reply.raw_finish, self._summary("error"))]
+                    yield [Finished(got.reply.finish, got.reply.raw_finish)]
                 raise got from got.__cause__
             got = kept
         if self._stream and got is not first:

@@ -111,6 +111,8 @@ class StreamParser:
             _ids(flags, plan),
             plan.call_rules if plan is not None else None,
         )
+        if plan is not None:
+            self._fold.strict_forms = plan.strict_forms
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames: Frames | Elements = Frames(limits.event)

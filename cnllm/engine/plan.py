@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm import checks
-from cnllm.engine import choices, head, history, media, params, prompted, replay, structured, thinking
+from cnllm.engine import choices, head, history, media, params, prompted, replay, strict, structured, thinking
 from cnllm.engine.call_rules import CallRules, call_rules
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
@@ -42,7 +42,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
     the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
     in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
-    often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which calls the reply may hold; None: any.
+    often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which
+    calls the reply may hold; None: any. `strict_forms` has, by the caller's names, the parameters of tools that went
+    out in the form of strict mode.
     """
 
     method: str
@@ -70,6 +72,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     prompted: bool = False
     call_rules: CallRules | None = None
     recovery: Recovery = Recovery()
+    strict_forms: dict[str, dict[str, Any]] = {}
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -130,6 +133,12 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         asked = thoughtless
         mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
+    strict_forms: dict[str, dict[str, Any]] = {}
+    if "strict" in mode:
+        before = asked
+        asked, strict_forms = strict.formed(asked, flags, ledger.of("tools"))
+        if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
+            mode, flags, ledger.mode = changed, model.under(changed), changed
     before = asked
     asked, tools = choices.chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
@@ -221,6 +230,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         prompted=spoken is not None,
         call_rules=rules,
         recovery=_recovery(asked, flags),
+        strict_forms=strict_forms,
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 
