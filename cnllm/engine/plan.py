@@ -102,7 +102,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if type(model) is not Model:
         checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
-    asked = asked_for(options, call)
+    asked = asked_for(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
@@ -146,7 +146,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     if (over := _better(model, mode)) is not None:
         return _routed(model, over, mode, turns, stream, options)
     if flags.call is not model.flags.call:
-        asked = _by_mode(asked, asked_for(options, flags.call))
+        asked = _by_mode(asked, asked_for(options, flags.call, flags.params or ()))
         ledger.defaults = asked.defaults
     offered = asked.tools
     forced = asked.choice in ("required", "named") and bool(tools)
@@ -193,7 +193,9 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     )
     params.apply(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
-    blend(body, asked.extra_body)
+    if asked.extra_body:
+        params.note_verbatim(asked.extra_body, flags, ledger.of("extra_body"))
+        blend(body, asked.extra_body)
     try:
         content = _encode(body)
     except UnicodeEncodeError:
