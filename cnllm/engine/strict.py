@@ -32,7 +32,7 @@ def formed(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, dict[str,
         if not ledger.may_change("strict-dropped", "tools.strict", said, "sent without strict"):
             return asked, {}
         return replace(asked, tools=tuple(map(_loose, asked.tools))), {}
-    if ledger.policy == "send":
+    if rules.strict is None or ledger.policy == "send":  # what an endpoint wants that nobody described is not known
         return asked, {}
     refused = {t.name: why for t in asked.tools if _concerns(t, rules) and (why := _unfit(t.parameters)) is not None}
     if refused:

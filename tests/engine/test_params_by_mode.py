@@ -24,7 +24,11 @@ def plan(name: str, wire: str | None = None, **options: Any) -> cnllm.Plan:
 
 
 def told(made: cnllm.Plan) -> dict[str, str]:
-    return {note.flag.removeprefix("params."): note.code for note in made.notes if note.flag.startswith("params.")}
+    return {
+        note.flag.removeprefix("params."): note.code
+        for note in made.notes
+        if note.code == "param-dropped" or note.code == "param-verbatim"
+    }
 
 
 def test_while_thinking_they_are_left_out_and_without_it_they_are_sent() -> None:

@@ -2,11 +2,12 @@
 
 import functools
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from client.peer import Peer, reply
-from client.support import at
 
 import cnllm
 from cnllm import Client, Model, Registry, engine
@@ -33,6 +34,16 @@ PERSON: Json = {
 @functools.cache
 def registry() -> Registry:
     return Registry([read(builtin_path(), builtin=True)])
+
+
+def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat") -> Model:
+    """A model of an endpoint that takes strict."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "home.toml"
+        path.write_text(
+            f'[providers.home]\nprotocol = "{wire}"\nbase_url = "{url}"\nkeys = []\ntools.strict = true\n[models."home/m"]\n'
+        )
+        return Registry([read(builtin_path(), builtin=True), read(path)]).resolve("home/m")
 
 
 def tool(name: str = "f", parameters: Any = PERSON, strict: bool | None = True) -> Json:
@@ -70,7 +81,7 @@ WIRES = ["openai-chat", "openai-responses", "anthropic-messages"]
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_strict_definition_goes_out_in_the_required_form(wire: str) -> None:
-    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9", protocol=wire)
+    model = home(wire=wire)
     before = json.dumps(PERSON)
     made = plan(model, tool())
     sent = offered(made)[0]
@@ -137,6 +148,12 @@ def test_where_strict_is_not_taken_it_is_left_out_with_a_note() -> None:
     assert offered(plan(model, tool(), on_unsupported="send"))[0]["strict"] is True
 
 
+def test_what_nobody_knows_is_sent_as_it_is() -> None:
+    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9")
+    made = plan(model, tool())
+    assert (offered(made)[0]["parameters"], codes(made)) == (PERSON, [])
+
+
 def test_sent_as_it_is_where_the_caller_says_so() -> None:
     made = plan("gpt-5.2", tool(), on_unsupported="send")
     assert offered(made)[0]["parameters"] == PERSON
@@ -175,15 +192,15 @@ def test_null_for_what_may_be_left_out_is_left_out_again() -> None:
 
     with Peer(answer(FILLED), [reply("Done.")]) as peer, Client(registry()) as client:
         made = cnllm.Tool("f", "d", PERSON, function=f, strict=True)
-        run = client.run(at(peer), "hi", tools=[made])
+        run = client.run(home(peer.url), "hi", tools=[made])
         assert (seen, run.reply.text) == ([MEANT], "Done.")
         sent = peer.received[1].json()["messages"][1]["tool_calls"][0]["function"]["arguments"]
         assert json.loads(sent) == FILLED
     with Peer(answer(FILLED)) as peer, Client(registry()) as client:
-        got = client.call(at(peer), "hi", tools=[tool()]).tool_calls[0]
+        got = client.call(home(peer.url), "hi", tools=[tool()]).tool_calls[0]
         assert (got.arguments, json.loads(got.raw), got.problem) == (MEANT, FILLED, None)
     with Peer(answer({**FILLED, "name": None})) as peer, Client(registry()) as client:
-        assert client.call(at(peer), "hi", tools=[tool()]).tool_calls[0].arguments == {**MEANT, "name": None}
+        assert client.call(home(peer.url), "hi", tools=[tool()]).tool_calls[0].arguments == {**MEANT, "name": None}
 
 
 def test_the_default_of_a_python_function_is_used() -> None:
@@ -194,10 +211,10 @@ def test_the_default_of_a_python_function_is_used() -> None:
         return "ok"
 
     with Peer(answer({"city": "Oslo", "days": None, "unit": None}), [reply("Done.")]) as peer, Client(registry()) as c:
-        c.run(at(peer), "hi", tools=[cnllm.tool(f, strict=True)])
+        c.run(home(peer.url), "hi", tools=[cnllm.tool(f, strict=True)])
     assert seen[0][:2] == ("Oslo", 3)
 
 
 def test_without_strict_a_null_is_a_null() -> None:
     with Peer(answer(FILLED)) as peer, Client(registry()) as client:
-        assert client.call(at(peer), "hi", tools=[tool(strict=None)]).tool_calls[0].arguments == FILLED
+        assert client.call(home(peer.url), "hi", tools=[tool(strict=None)]).tool_calls[0].arguments == FILLED
