@@ -114,8 +114,8 @@ class Base:
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
-            again=lambda *more: self.plan(
-                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **options
+            again=lambda *more, **over: self.plan(
+                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **{**options, **over}
             ),
         )
         return call, key

@@ -28,6 +28,7 @@ __all__ = [
     "Messages",
     "Param",
     "Patch",
+    "Prefill",
     "Price",
     "Reasoning",
     "Recovery",
@@ -214,6 +215,15 @@ class Param(_Base, frozen=True):
     ] = None
 
 
+class Prefill(_Base, frozen=True):
+    """How a conversation is sent that ends with the beginning of the reply, without reasoning."""
+
+    set: Annotated[dict[str, Any] | None, _d("keys of that last message")] = None
+    path: Annotated[str | None, _d("what follows base_url for such a request, where it differs")] = None
+    trim: Annotated[bool | None, _d("must the text not end in white space?")] = None
+    repeats: Annotated[bool | None, _d("does the reply begin with the text again?")] = None
+
+
 class Messages(_Base, frozen=True):
     system: Annotated[
         Literal["any", "first", "user"] | None,
@@ -230,6 +240,9 @@ class Messages(_Base, frozen=True):
     runs: Annotated[Literal["keep", "join"] | None, _d("may neighbours have the same role, or are they joined?")] = None
     first_user: Annotated[bool | None, _d("must the first message after system be the user's?")] = None
     fields: Annotated[list[str] | None, _d("further keys of a message that the endpoint takes")] = None
+    prefill: Annotated[
+        Prefill | None, _d("does it go on from the beginning of a reply? A cut one is then continued, not asked anew")
+    ] = None
 
 
 class Schema(_Base, frozen=True):

@@ -63,6 +63,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     if_cut: IfCut | None = None
     recover_text_calls: TextCalls | None = None
     recovery: Recovery | None = None
+    prefill: bool | None = None
     defaults: frozenset[str] = frozenset()
 
 
@@ -304,6 +305,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "if_cut": _one_of("if_cut", get_args(IfCut)),
     "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),
     "recovery": Recovery.of,
+    "prefill": _flag("prefill"),
 }
 """Options that are one field of `Asked` each, and of the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *_TRANSPORT, "tool_choice", "schema"}

@@ -11,13 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from cnllm import checks
-from cnllm.engine import choices, head, history, media, params, prompted, replay, strict, structured, thinking
+from cnllm.engine import choices, head, history, media, params, prefill, prompted, replay, strict, structured, thinking
 from cnllm.engine.call_rules import CallRules, call_rules
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
 from cnllm.engine.structured import Answer
-from cnllm.flags import Flags, Patch
+from cnllm.flags import Flags, Patch, Prefill
 from cnllm.flags import Reasoning as ReasoningFlags
 from cnllm.flags import Recovery as RecoveryFlags
 from cnllm.messages import as_messages, message_fault
@@ -44,7 +44,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
     often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which
     calls the reply may hold; None: any. `strict_forms` has, by the caller's names, the parameters of tools that went
-    out in the form of strict mode.
+    out in the form of strict mode. `prefill` says how the reply can be gone on with, should it be cut.
     """
 
     method: str
@@ -73,6 +73,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     call_rules: CallRules | None = None
     recovery: Recovery = Recovery()
     strict_forms: dict[str, dict[str, Any]] = {}
+    prefill: Prefill | None = None
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -191,6 +192,8 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         ),
         flags,
     )
+    if asked.prefill:
+        flags = prefill.applied(body[spoken_by.turns], flags, ledger)
     params.apply(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
     if asked.extra_body:
@@ -233,6 +236,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         call_rules=rules,
         recovery=_recovery(asked, flags),
         strict_forms=strict_forms,
+        prefill=None if answer is not None or spoken is not None or "reasoning" in mode else prefill.rules(flags),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 

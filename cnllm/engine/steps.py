@@ -24,12 +24,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine import corrections
+from cnllm.engine import corrections, prefill
 from cnllm.engine.chain import continuing
 from cnllm.engine.endings import ending, is_verdict, told_anew
 from cnllm.engine.parser import StreamParser
 from cnllm.engine.plan import Plan
-from cnllm.errors import CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
+from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.policy import Retry, Timeouts
 from cnllm.types import (
     BlockEnd,
@@ -38,7 +38,9 @@ from cnllm.types import (
     Message,
     Note,
     NoteAdded,
+    ReasoningDelta,
     Reply,
+    TextDelta,
     ToolCallEnd,
 )
 
@@ -358,6 +360,8 @@ class Call:
         assert cut.reply is not None
         once = replace(self._retry, attempts=1)
         failed: CnllmError = cut
+        if (whole := (yield from self._prefilled(cut.reply, once))) is not None:
+            return whole
         most = _AGAIN if self.plan.recovery.streams is None else self.plan.recovery.streams
         for tries in range(1, most + 1):
             inner = self._inner(once)
@@ -374,6 +378,36 @@ class Call:
                 yield Sleep(self._pause(tries), failed)
         yield Last([e for e in last if e not in before])
         raise cut from failed
+
+    def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
+        """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
+        how = self.plan.prefill
+        turn = None if how is None else prefill.beginning(old, how)
+        if how is None or turn is None or self.plan.recovery.streams == 0:
+            return None
+        try:
+            plan = replace(self._again(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
+            inner = Call(
+                plan, retry=once, timeouts=self._timeouts, again=self._again, clock=self._clock, chance=self._chance
+            )
+            more = yield from inner.whole()
+        except (StreamCut, TransportError, EndpointError, CannotSend):
+            return None
+        reply = prefill.joined(old, more, how)
+        note = Note(
+            "reply-continued",
+            "messages.prefill",
+            "the stream was cut",
+            "continued from what had come; usage and cost are those of both requests",
+            self.plan.model.where("messages.prefill"),
+        )
+        reply = replace(reply, notes=[*reply.notes, note])
+        events: list[Event] = [NoteAdded(note)]
+        events += [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
+        events += [TextDelta(rest)] if (rest := reply.text[len(old.text) :]) else []
+        yield Saw("recovered")
+        yield Last([*events, *ending(reply)])
+        return reply
 
     def _continued(self, old: Reply, new: Reply) -> Steps:
         note = Note(

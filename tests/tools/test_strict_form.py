@@ -40,9 +40,8 @@ def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat") -> Model:
     """A model of an endpoint that takes strict."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "home.toml"
-        path.write_text(
-            f'[providers.home]\nprotocol = "{wire}"\nbase_url = "{url}"\nkeys = []\ntools.strict = true\n[models."home/m"]\n'
-        )
+        provider = f'[providers.home]\nprotocol = "{wire}"\nbase_url = "{url}"\nkeys = []\ntools.strict = true\n'
+        path.write_text(provider + '[models."home/m"]\n')
         return Registry([read(builtin_path(), builtin=True), read(path)]).resolve("home/m")
 
 
