@@ -62,7 +62,7 @@ class Client(Base, Runs):
         if self._raw_log is not None:
             from cnllm.cassette import Recorder
 
-            self._transport = Recorder(self._transport, self._raw_log.write, self._secrets)
+            self._transport = Recorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""

@@ -54,7 +54,7 @@ class AsyncClient(Base, AsyncRuns):
         if self._raw_log is not None:
             from cnllm.cassette import AsyncRecorder
 
-            self._transport = AsyncRecorder(self._transport, self._raw_log.write, self._secrets)
+            self._transport = AsyncRecorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""

@@ -11,7 +11,7 @@ from cnllm.cli import request
 from cnllm.registry.load import builtin_path, read
 
 PRO = "deepseek/deepseek-v4-pro"
-GIVEN = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}
+GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}
 
 
 @functools.cache

@@ -92,7 +92,16 @@ def test_sections_and_names_stand_in_order() -> None:
 
 
 def test_defaults_say_the_rest() -> None:
-    assert set(DATA["defaults"]) == {"reasoning", "tool_choice", "messages", "schema", "stream", "fallback", "resume"}
+    assert set(DATA["defaults"]) == {
+        "reasoning",
+        "tool_choice",
+        "messages",
+        "schema",
+        "stream",
+        "fallback",
+        "recovery",
+        "resume",
+    }
     assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
     assert "prefer" not in DATA
 

@@ -96,7 +96,7 @@ def test_a_strict_definition_goes_out_in_the_required_form(wire: str) -> None:
 
 
 def test_what_is_in_the_form_already_is_not_touched() -> None:
-    closed = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    closed: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     closed |= {"additionalProperties": False}
     made = plan("gpt-5.2", tool(parameters=closed))
     assert (offered(made)[0]["parameters"], codes(made)) == (closed, [])

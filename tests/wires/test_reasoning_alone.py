@@ -32,7 +32,7 @@ def whole(wire: str, thought: str, text: str | None) -> Json:
         case "openai-responses":
             summary = [{"type": "summary_text", "text": thought}] if thought else []
             items: list[Json] = [{"type": "reasoning", "id": "r", "summary": summary, "encrypted_content": "e"}]
-            parts = [{"type": "output_text", "text": text, "annotations": []}]
+            parts: list[Json] = [{"type": "output_text", "text": text, "annotations": []}]
             items += [] if text is None else [{"type": "message", "id": "m", "role": "assistant", "content": parts}]
             return {"id": "1", "object": "response", "status": "completed", "output": items}
         case _:
