@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         Untrusted,
     )
     from cnllm.model import Fact, Model
-    from cnllm.policy import Limits, Retry, Timeouts
+    from cnllm.policy import Limits, Recovery, Retry, Timeouts
     from cnllm.registry import Registry
     from cnllm.runs_async import AsyncRun
     from cnllm.runs_sync import Run
@@ -93,7 +93,7 @@ _HOMES = {
         "StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.model": "Fact Model",
-    "cnllm.policy": "Limits Retry Timeouts",
+    "cnllm.policy": "Limits Recovery Retry Timeouts",
     "cnllm.registry": "Registry",
     "cnllm.runs_sync": "Run",
     "cnllm.runs_async": "AsyncRun",
@@ -103,8 +103,8 @@ _HOMES = {
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
-        "Request Restarted Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart ToolResult Usage "
-        "UsageSeen"
+        "Request Restarted RunSummary Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart "
+        "ToolResult Usage UsageSeen"
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -145,6 +145,7 @@ __all__ = [
     "RateLimited",
     "Reasoning",
     "ReasoningDelta",
+    "Recovery",
     "Registry",
     "RegistryError",
     "ReplayMissing",
@@ -154,6 +155,7 @@ __all__ = [
     "Restarted",
     "Retry",
     "Run",
+    "RunSummary",
     "Sanitized",
     "Sanitizer",
     "Seal",

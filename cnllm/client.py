@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -32,7 +33,8 @@ class Client(Base, Runs):
     the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
     from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`, `limits` say how many bytes
     of a reply are taken; what is not given comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES and the like
-    (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`).
+    (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`). `raw_log`, or CNLLM_RAW_LOG, keeps every
+    exchange as recorded bytes, without secrets (`cnllm.raw_log`): True for the data folder, or a folder.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class Client(Base, Runs):
         retry: Retry | None = None,
         limits: Limits | None = None,
         on_event: OnEvent | None = None,
+        raw_log: bool | str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log)
         if simulate and transport is None:
             from cnllm.simulator.transport import SimTransport
 
@@ -55,6 +58,11 @@ class Client(Base, Runs):
         elif transport is not None and sends(transport, "handle_request"):
             transport = Httpx(cast("httpx.BaseTransport", transport))
         self._transport: Any = default_transport() if transport is None else transport
+        self._warm = getattr(self._transport, "warm", None)
+        if self._raw_log is not None:
+            from cnllm.cassette import Recorder
+
+            self._transport = Recorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
@@ -83,7 +91,7 @@ class Client(Base, Runs):
 
         Raises `TransportError` if there is none to be had. Only the fast transport does it; with others it is nothing.
         """
-        warm = getattr(self._transport, "warm", None)
+        warm = self._warm
         if warm is not None:
             warm(self.plan(model, "hi"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -39,8 +40,9 @@ class AsyncClient(Base, AsyncRuns):
         retry: Retry | None = None,
         limits: Limits | None = None,
         on_event: OnEvent | None = None,
+        raw_log: bool | str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log)
         if simulate and transport is None:
             from cnllm.simulator.transport import AsyncSimTransport
 
@@ -48,6 +50,11 @@ class AsyncClient(Base, AsyncRuns):
         elif transport is not None and sends(transport, "handle_async_request"):
             transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
         self._transport: Any = default_async_transport() if transport is None else transport
+        self._warm = getattr(self._transport, "warm", None)
+        if self._raw_log is not None:
+            from cnllm.cassette import AsyncRecorder
+
+            self._transport = AsyncRecorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """The whole reply. Raises as `Client.call` does."""
@@ -74,7 +81,7 @@ class AsyncClient(Base, AsyncRuns):
 
     async def warm(self, model: str | Model) -> None:
         """As `Client.warm`."""
-        warm = getattr(self._transport, "warm", None)
+        warm = self._warm
         if warm is not None:
             await warm(self.plan(model, "hi"))
 

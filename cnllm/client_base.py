@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -20,6 +21,9 @@ from cnllm.registry import Registry
 from cnllm.settings import from_environment
 from cnllm.types import Event, Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked
+
+if TYPE_CHECKING:
+    from cnllm.raw_log import RawLog
 
 __all__ = ["Base", "Driven", "check", "sends"]
 
@@ -41,6 +45,7 @@ class Base:
         retry: Retry | None,
         limits: Limits | None,
         on_event: OnEvent | None,
+        raw_log: bool | str | os.PathLike[str] | None = None,
     ) -> None:
         self._on_event = checked(on_event)
         if registry is not None:
@@ -56,6 +61,17 @@ class Base:
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = settings.retry if retry is None else retry
         self._limits = settings.limits if limits is None else Limits.of(limits)
+        self._raw_log: RawLog | None = None
+        if raw_log or (raw_log is None and os.environ.get("CNLLM_RAW_LOG")):
+            from cnllm.raw_log import RawLog, folder_of
+
+            folder = folder_of(raw_log)
+            self._raw_log = None if folder is None else RawLog(folder)
+
+    def _secrets(self) -> tuple[str, ...]:
+        """What no log may hold, whatever request carries it."""
+        key = key_of(self._key)
+        return (*(() if key is None else (key,)), *secrets.of_proxies())
 
     def __repr__(self) -> str:
         return (
@@ -98,8 +114,8 @@ class Base:
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
-            again=lambda *more: self.plan(
-                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **options
+            again=lambda *more, **over: self.plan(
+                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **{**options, **over}
             ),
         )
         return call, key

@@ -203,13 +203,17 @@ class EmptyReply(EndpointError):
 
 
 class TransportError(CnllmError):
-    """The network failed before or while a reply was coming. `retryable`: nothing had come, another try may help."""
+    """The network failed before or while a reply was coming. `retryable`: nothing had come, another try may help.
+
+    `began`: the body of a reply had begun and broke off. Such a request may have been paid for.
+    """
 
     def __init__(
         self, message: str, *, retryable: bool = False, hint: str | None = None, reply: Reply | None = None
     ) -> None:
         super().__init__(message, hint=hint, reply=reply)
         self.retryable = retryable
+        self.began = False
 
 
 class Timeout(TransportError):

@@ -28,8 +28,10 @@ __all__ = [
     "Messages",
     "Param",
     "Patch",
+    "Prefill",
     "Price",
     "Reasoning",
+    "Recovery",
     "Refusal",
     "Schema",
     "Source",
@@ -174,6 +176,7 @@ class Tools(_Base, frozen=True):
     ] = None
     parallel: Annotated[bool | None, _d("does it take parallel_tool_calls?")] = None
     strict: Annotated[bool | None, _d("does it take `strict` on a function?")] = None
+    strict_all: Annotated[bool | None, _d("must all functions be strict where one is?")] = None
     parameters: Annotated[bool | None, _d("must every function have parameters, even empty ones?")] = None
     schema: Annotated[
         list[
@@ -215,6 +218,15 @@ class Param(_Base, frozen=True):
     ] = None
 
 
+class Prefill(_Base, frozen=True):
+    """How a conversation is sent that ends with the beginning of the reply, without reasoning."""
+
+    set: Annotated[dict[str, Any] | None, _d("keys of that last message")] = None
+    path: Annotated[str | None, _d("what follows base_url for such a request, where it differs")] = None
+    trim: Annotated[bool | None, _d("must the text not end in white space?")] = None
+    repeats: Annotated[bool | None, _d("does the reply begin with the text again?")] = None
+
+
 class Messages(_Base, frozen=True):
     system: Annotated[
         Literal["any", "first", "user"] | None,
@@ -241,6 +253,9 @@ class Messages(_Base, frozen=True):
     ] = None
     audio_url: Annotated[
         Literal["audio_url", "input_audio"] | None, _d("the content part for a sound by URL, where it takes one")
+    ] = None
+    prefill: Annotated[
+        Prefill | None, _d("does it go on from the beginning of a reply? A cut one is then continued, not asked anew")
     ] = None
 
 
@@ -284,6 +299,17 @@ class Stream(_Base, frozen=True):
         Literal["chunk", "last", "choice", "none"] | None,
         _d("where usage comes: a chunk of its own, the last chunk with a choice, inside that choice, nowhere"),
     ] = None
+
+
+class Recovery(_Base, frozen=True):
+    """What is tried where a reply breaks off, or comes empty. A call's `recovery` option wins."""
+
+    steps: Annotated[int | None, _d("how often a tool loop takes a step again that came empty or broke off")] = None
+    streams: Annotated[int | None, _d("how often a cut stream is asked for again, whole")] = None
+    resume: Annotated[bool | None, _d("does a tool loop ask the model, at last, to go on? `resume` has the words")] = (
+        None
+    )
+    cycle: Annotated[int | None, _d("how many steps a circle of the same calls and results may have")] = None
 
 
 class ErrorPaths(_Base, frozen=True):
@@ -440,6 +466,7 @@ class Flags(_Base, frozen=True):
         dict[str, str] | None,
         _d("what a tool loop says, as the last resort, where a reply keeps breaking off; by script as `fallback`"),
     ] = None
+    recovery: Annotated[Recovery | None, _d("what is tried where a reply breaks off, or comes empty")] = None
     call: Annotated[dict[str, Any] | None, _d("default options of a call, by their names")] = None
 
     def __repr__(self) -> str:  # names alone: a value may be a password

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from cnllm import checks
 
-__all__ = ["Limits", "Retry", "Timeouts"]
+__all__ = ["Limits", "Recovery", "Retry", "Timeouts"]
 
 _MIB = 1024 * 1024
 
@@ -76,6 +77,45 @@ class Limits(Struct, frozen=True, kw_only=True):
         if given is not None and not isinstance(given, Limits):
             raise checks.wrong_type("limits", given, "a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
         return given or Limits()
+
+
+class Recovery(Struct, frozen=True, kw_only=True):
+    """What is tried where a reply breaks off, or comes empty; None leaves it to the registry.
+
+    `steps`: how often a tool loop takes a step again that came empty, announced calls and brought none, or whose whole
+    reply broke off. `streams`: how often a cut stream is asked for again without streaming. `resume`: whether a tool
+    loop asks the model, at last, to go on; a text is asked in place of the registry's. `cycle`: how many steps a circle
+    of the same calls and results may have. With `if_cut` "error" or "keep" nothing is asked for again.
+    """
+
+    steps: int | None = None
+    streams: int | None = None
+    resume: bool | str | None = None
+    cycle: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("streams", 0), ("cycle", 1)):
+            checks.number(f"recovery.{name}", getattr(self, name), least, none=True)
+        if self.resume is not None and not isinstance(self.resume, bool | str):
+            raise checks.wrong_type("recovery.resume", self.resume, "True, False or a text")
+
+    def over(self, given: Recovery) -> Recovery:
+        """These settings, and the given ones where this leaves something open."""
+        pairs = {name: (getattr(self, name), getattr(given, name)) for name in self.__struct_fields__}
+        return Recovery(**{name: other if own is None else own for name, (own, other) in pairs.items()})
+
+    @staticmethod
+    def of(given: Any) -> Recovery:
+        """The settings, also those in a dict. Raises `TypeError` or `ValueError` for anything else."""
+        if isinstance(given, Recovery):
+            return given
+        expected = f"a cnllm.Recovery, or a dict of {', '.join(Recovery.__struct_fields__)}"
+        if not isinstance(given, Mapping):
+            raise checks.wrong_type("recovery", given, expected)
+        table = checks.as_dict("recovery", given)
+        if unknown := [name for name in table if name not in Recovery.__struct_fields__]:
+            raise checks.wrong_value("recovery", unknown[0], expected)
+        return Recovery(**table)
 
 
 class Retry(Struct, frozen=True, kw_only=True):

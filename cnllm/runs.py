@@ -153,7 +153,8 @@ class Told:
         if self._loop.stopped is not None and not self._ended:
             self._ended = True
             model = "" if self._loop.plan is None else self._loop.plan.model.name
-            loop_ended(self._rules.on_event, model, self._loop.stopped, self.steps, self.usage, self.cost)
+            loop = self._loop
+            loop_ended(self._rules.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback)
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
@@ -184,6 +185,21 @@ class Told:
         return self._loop.stopped
 
     @property
+    def calls(self) -> int:
+        """How many calls the model made."""
+        return self._loop.calls
+
+    @property
+    def returned(self) -> int:
+        """How many of them gave a result that is no error."""
+        return self._loop.returned
+
+    @property
+    def fallback(self) -> bool:
+        """Whether a sentence of the registry stands in place of an answer, or the model had to be asked to go on."""
+        return self._loop.fallback
+
+    @property
     def usage(self) -> Usage:
         """The sum of the steps' counts; one that a step did not tell is unknown. Tries that broke off are not in it."""
         return total_usage([step.reply for step in self._loop.steps])
@@ -194,8 +210,8 @@ class Told:
         return total_cost([step.reply for step in self._loop.steps])
 
     def __repr__(self) -> str:
-        calls = sum(step.called for step in self._loop.steps)
-        return f"<{type(self).__name__} {self.stopped or 'going on'}: {len(self._loop.steps)} steps, {calls} calls>"
+        did = f"{len(self._loop.steps)} steps, {self.calls} calls"
+        return f"<{type(self).__name__} {self.stopped or 'going on'}: {did}>"
 
 
 def prepared(

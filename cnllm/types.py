@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 __all__ = [
     "BlockEnd",
@@ -30,6 +30,7 @@ __all__ = [
     "Reply",
     "Request",
     "Restarted",
+    "RunSummary",
     "Seal",
     "Text",
     "TextDelta",
@@ -305,11 +306,29 @@ class Restarted(Struct, frozen=True, tag="restarted"):
     """Forget what was delivered so far: the reply was taken anew and begins differently."""
 
 
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """What a tool loop came to: why it `stopped`, its steps, the calls made in them, and how many `returned`.
+
+    A call returned where it gave a result that is no error. `fallback`: a sentence of the registry stands in place of
+    an answer, or the model had to be asked to go on.
+    """
+
+    stopped: str
+    steps: int
+    calls: int
+    returned: int
+    fallback: bool
+
+
 class Finished(Struct, frozen=True, tag="finished"):
-    """The end. `raw` is the wire's own word for it, None where there was none."""
+    """The end. `raw` is the wire's own word for it, None where there was none.
+
+    The last one of a tool loop has the summary of the `run`; in others there is none (`msgspec.UNSET`, which is false).
+    """
 
     finish: Finish
     raw: str | None = None
+    run: RunSummary | UnsetType = UNSET
 
 
 Event = (

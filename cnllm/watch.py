@@ -137,6 +137,8 @@ class LoopEnded(Happening, frozen=True, kw_only=True, tag="loop"):
     calls: int
     usage: Usage
     cost: Cost | None
+    returned: int = 0
+    fallback: bool = False
 
 
 OnEvent = Callable[[Any], object]
@@ -172,14 +174,17 @@ def _log() -> Any:
     return log
 
 
-def loop_ended(on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None) -> None:
-    """Tells that a loop is over."""
+def loop_ended(
+    on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool
+) -> None:
+    """Tell that a loop is over."""
     if watch := watching(on_event):
         calls = sum(step.called for step in steps)
         watch.model = model
         for step in steps:
             watch.notes(step.notes)
-        watch.tell(LoopEnded, stopped=stopped, steps=len(steps), calls=calls, usage=usage, cost=cost)
+        counts = {"steps": len(steps), "calls": calls, "returned": sum(step.returned for step in steps)}
+        watch.tell(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
 
 
 class Watch:

@@ -46,16 +46,28 @@ MAY: dict[str, set[str]] = {
     "secrets": VALUES | HELPERS | {"echo", "engine", "registry", "keys"},
     "cassette": VALUES | HELPERS | {"engine", "transport"},
     "log_mode": VALUES | HELPERS,
+    "raw_log": VALUES | HELPERS | {"cassette"},
     "store": VALUES | HELPERS,
     "jobs": VALUES | HELPERS | {"engine", "tools"},
     "runs": VALUES | {"engine", "sentences", "tools", "watch"},
     **dict.fromkeys(("runs_sync", "runs_async"), VALUES | {"engine", "jobs", "runs"}),
     "client_base": VALUES
     | HELPERS
-    | {"echo", "engine", "held", "registry", "secrets", "sentences", "settings", "tiers", "veil", "watch"},
+    | {"echo", "engine", "held", "raw_log", "registry", "secrets", "sentences", "settings", "tiers", "veil", "watch"},
     **{
         f"client{kind}": VALUES
-        | {"client_base", "engine", "registry", runs, "secrets", "sentences", "simulator", "transport", "watch"}
+        | {
+            "cassette",
+            "client_base",
+            "engine",
+            "registry",
+            runs,
+            "secrets",
+            "sentences",
+            "simulator",
+            "transport",
+            "watch",
+        }
         for kind, runs in (("", "runs_sync"), ("_async", "runs_async"))
     },
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},

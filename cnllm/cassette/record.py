@@ -16,7 +16,7 @@ from cnllm.cassette.hide import hidden
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, demand_plan
 from cnllm.errors import CnllmError
 
-__all__ = ["AsyncRecorder", "Recorder"]
+__all__ = ["AsyncRecorder", "Recorder", "append"]
 
 Sink = Callable[[Json], None]
 Secrets = Iterable[str] | Callable[[], Iterable[str]]
@@ -122,28 +122,30 @@ class _File:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._append(b"")  # what cannot be written to is known before anything is sent
+        append(self.path, b"")  # what cannot be written to is known before anything is sent
 
     def write(self, entry: Json) -> None:
         """Appends an exchange."""
-        self._append(json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        append(self.path, json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
 
-    def _append(self, line: bytes) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+def append(path: Path, line: bytes) -> None:
+    """Append a line to a file that is its owner's alone. Raises `CnllmError` where that is not possible."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    try:
+        descriptor = os.open(path, flags, 0o600)
         try:
-            descriptor = os.open(self.path, flags, 0o600)
-            try:
-                found = os.fstat(descriptor).st_mode
-                if stat.S_ISREG(found) and found & 0o077 and os.name != "nt":
-                    os.fchmod(descriptor, 0o600)
-                while line:
-                    line = line[os.write(descriptor, line) :]
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise CnllmError(
-                f"cannot record to {self.path}: {error.strerror}", hint="name a file that can be written"
-            ) from error
+            found = os.fstat(descriptor).st_mode
+            if stat.S_ISREG(found) and found & 0o077 and os.name != "nt":
+                os.fchmod(descriptor, 0o600)
+            while line:
+                line = line[os.write(descriptor, line) :]
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise CnllmError(
+            f"cannot record to {path}: {error.strerror}", hint="name a file that can be written"
+        ) from error
 
 
 class _Entry:

@@ -14,6 +14,7 @@ from cnllm.types import Event, Finished, Note, ReasoningDelta, Reply, Restarted,
 
 if TYPE_CHECKING:
     from cnllm.engine.todo import Step
+    from cnllm.types import RunSummary
 
 __all__ = ["Folded", "dim", "tell"]
 
@@ -62,7 +63,7 @@ class Folded:
             self._fold()
         self._screen.event(event)
 
-    def whole(self, reply: Reply) -> None:
+    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
         """A reply that came in one piece."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))

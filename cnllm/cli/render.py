@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
+from msgspec import UNSET
 
 from cnllm.cli import streams, terminal
 from cnllm.cli.errors import hide
@@ -21,6 +22,7 @@ from cnllm.types import (
     ReasoningDelta,
     Reply,
     Restarted,
+    RunSummary,
     TextDelta,
     ToolCall,
     ToolCallDelta,
@@ -43,7 +45,7 @@ class View(Protocol):
     """What shows an answer: `event` while it comes or `whole` in one piece, then `end`."""
 
     def event(self, event: Event) -> None: ...
-    def whole(self, reply: Reply) -> None: ...
+    def whole(self, reply: Reply, run: RunSummary | None = None) -> None: ...
     def step(self, step: Step) -> None: ...
     def end(self, reply: Reply | None) -> None: ...
     def interrupted(self, reply: Reply | None) -> None: ...
@@ -55,7 +57,7 @@ class Silent:
     def event(self, event: Event) -> None:
         """Nothing: `end` says it."""
 
-    def whole(self, reply: Reply) -> None:
+    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Nothing: `end` says it."""
 
     def step(self, step: Step) -> None:
@@ -95,7 +97,7 @@ class Lines:
             text = json.dumps(msgspec.to_builtins(line))
         emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
-    def whole(self, reply: Reply) -> None:
+    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
         """The events that a stream of this reply would have had."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))
@@ -108,7 +110,7 @@ class Lines:
         for note in reply.notes:
             self.event(NoteAdded(note))
         self.event(UsageSeen(reply.usage))
-        self.event(Finished(reply.finish, reply.raw_finish))
+        self.event(Finished(reply.finish, reply.raw_finish, UNSET if run is None else run))
 
     def step(self, step: Step) -> None:
         """The results of its calls."""
@@ -147,7 +149,7 @@ class Screen:
         elif kind is Restarted:
             self._restart()
 
-    def whole(self, reply: Reply) -> None:
+    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Shows a reply that came in one piece."""
         self.pieces(reply.reasoning, reply.text, reply.tool_calls)
 

@@ -25,6 +25,9 @@ KNOWN: dict[str, tuple[tuple[type, ...], str]] = {
 }
 """What `-p` hands to the call by name, with the types it takes; anything else goes into the body as it is."""
 
+FURTHER = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
+"""What it hands on too, of whatever type: parameters that an endpoint may not take."""
+
 _WORDS = {
     "if_cut": ("error", "again-whole", "keep"),
     "on_unsupported": ("adjust", "error", "send"),
@@ -46,6 +49,8 @@ def options(
         name, value = parameter(given)
         if name in KNOWN:
             chosen[name] = _typed(name, value)
+        elif name in FURTHER:
+            chosen[name] = value
         else:
             _put(extra, name, value)
     if extra:

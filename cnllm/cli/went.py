@@ -63,7 +63,7 @@ def _whole(client: Client, model: Model, messages: Sequence[Message], view: View
     from cnllm.engine.repair import settled
 
     def show(step: Step) -> None:
-        view.whole(step.reply)
+        view.whole(step.reply, step.run)
         view.step(step)
 
     before = len(settled(messages)[0])
@@ -108,8 +108,11 @@ _FINISHED = {
 
 
 def thought_only(reply: Reply) -> bool:
-    """Did nothing but thinking come?"""
-    return bool(reply.reasoning) and not (reply.text or reply.tool_calls or reply.incomplete)
+    """Whether nothing but thinking came. White space is no answer, a picture is one."""
+    if reply.text.strip() or reply.tool_calls or reply.incomplete:
+        return False
+    kinds = {type(part).__name__ for part in reply.message.parts}
+    return "Media" not in kinds and (bool(reply.reasoning) or "Reasoning" in kinds)
 
 
 def ended(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
@@ -122,6 +125,7 @@ def ended(reply: Reply, stopped: str | None = None, hint: str | None = None) -> 
     if reply.finish not in _FINISHED:
         if silent:
             errors.say(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
+            return errors.PARTIAL
         return errors.WHOLE
     why, help = _FINISHED[reply.finish]
     what = ONLY_THINKING if silent else "the answer is not whole"

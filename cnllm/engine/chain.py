@@ -38,9 +38,6 @@ __all__ = [
     "wrong",
 ]
 
-_CYCLE = 3  # steps that a circle may have
-
-
 # ── history ──────────────────────────────────────────────────────────────────
 
 
@@ -91,10 +88,12 @@ def lost(reply: Reply) -> bool:
 
 
 def _broken(error: BaseException) -> bool:
-    """Did a whole reply break off, or come empty, so that the same request may do better?"""
-    if isinstance(error, EmptyReply | StreamCut):
-        return True
-    return isinstance(error, TransportError) and not isinstance(error, Timeout) and not error.retryable
+    """Whether the body of a whole reply broke off.
+
+    Any other failure of the network stands: either the call has been tried again already, for nothing had come, or
+    nobody knows whether the request was served and paid for.
+    """
+    return isinstance(error, TransportError) and error.began and not isinstance(error, Timeout)
 
 
 def wrong(got: Reply | CnllmError, tries: int) -> str | None:
@@ -105,7 +104,7 @@ def wrong(got: Reply | CnllmError, tries: int) -> str | None:
         return "calls were announced and none came"
     if isinstance(got, EmptyReply):
         return "the reply was empty"
-    return "the reply broke off" if _broken(got) and not isinstance(got, StreamCut) else None
+    return "the reply broke off" if _broken(got) else None
 
 
 def hopeless(got: Reply | CnllmError) -> bool:
@@ -150,24 +149,27 @@ def joined(thought: str, text: str, reply: Reply) -> Reply:
 # ── circles ──────────────────────────────────────────────────────────────────
 
 
-def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult]]], times: int) -> bool:
-    """Were the last steps the same calls with the same results, so many times? Circles of a few steps count too."""
-    marks = [_mark(calls, results) for calls, results in steps[-_CYCLE * times :]]
-    for length in range(1, _CYCLE + 1):
+def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult] | None]], times: int, cycle: int) -> bool:
+    """Whether the last steps were the same calls with the same results, so many times.
+
+    Circles of up to `cycle` steps count too. Of steps without results the calls alone are compared.
+    """
+    marks = [_mark(calls, results) for calls, results in steps[-cycle * times :]]
+    for length in range(1, cycle + 1):
         last = marks[-length * times :]
         if len(last) == length * times and all(last[i] == last[i % length] for i in range(len(last))):
             return True
     return False
 
 
-def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult] | None) -> list[str]:
     """Calls and what they gave, whatever their order and ids. In ASCII: there may be halves of characters in them."""
+    gave: list[list[Any]] = [[]] * len(calls)
+    if results is not None:
+        gave = [[r.text, r.error, *map(repr, r.media)] for r in results]
     return sorted(
-        json.dumps(
-            [c.name, c.raw if c.arguments is None else c.arguments, r.text, r.error, *map(repr, r.media)],
-            sort_keys=True,
-        )
-        for c, r in zip(calls, results, strict=True)
+        json.dumps([c.name, c.raw if c.arguments is None else c.arguments, *more], sort_keys=True)
+        for c, more in zip(calls, gave, strict=True)
     )
 
 

@@ -20,6 +20,7 @@ from cnllm.engine.tags import TagSplitter
 from cnllm.engine.texts import TextCalls
 from cnllm.flags import Flags
 from cnllm.model import Model
+from cnllm.tools.schema import without_nulls
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -100,6 +101,7 @@ class Fold:
         "source",
         "splitter",
         "state",
+        "strict_forms",
         "texts",
         "thoughts",
         "usage",
@@ -119,6 +121,7 @@ class Fold:
         self.of = model
         self.flags = flags
         self.renamed = renamed
+        self.strict_forms: dict[str, dict[str, Any]] = {}  # by names: parameters that went out in another form
         self.id: str | None = None
         self.model: str | None = None
         self.created: float | None = None
@@ -496,6 +499,7 @@ class Fold:
         self._end_text(proven, out)
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
+        out += self._note_silence()
         told = 0 if self._blocks is None else self._blocks.told
         for index, part in enumerate(self._message):
             if type(part) is not ToolCall and index >= told:
@@ -588,9 +592,6 @@ class Fold:
         most, output = self._max_output, self.usage.output
         if self.finish not in ("stop", "tool_calls"):
             return
-        if self.finish == "stop" and self.thoughts and not any(text.strip() for text in self.texts):
-            did = "there is reasoning and no answer"
-            out += self.note("answer-missing", "finish", self.raw_finish or self.finish, did)
         if most is None or output is None or output < most or not most:
             return
         said = f"{output} tokens of {most} that it may have, and {self.raw_finish or 'no word of the end'}"
@@ -599,6 +600,16 @@ class Fold:
             out += self.note("limit-reached", "finish", said, "length: the reply ended at its limit")
         else:
             out += self.note("limit-reached", "finish", said, f"kept as {self.finish}, but the reply may not be whole")
+
+    def _note_silence(self) -> list[Event]:
+        """Note a reply that ends as if it were whole and holds nothing but reasoning."""
+        if self.finish != "stop" or "".join(self.texts).strip() or self._done or self._incomplete:
+            return []
+        kinds = {type(part) for part in self._message}
+        if not (self.thoughts or Reasoning in kinds) or Media in kinds:
+            return []
+        said, did = "reasoning without text or a call", "the reply is not whole: ask again, or with less reasoning"
+        return self.note("answer-missing", "reasoning", said, did)
 
     def _note_ids(self, out: list[Event]) -> None:
         """Note the ids of the wire that an earlier call has."""
@@ -614,6 +625,8 @@ class Fold:
             call.extra.update(_whole(call.late()) or {})
         extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
         name = self.renamed.get(call.name, call.name)
+        if arguments is not None and name in self.strict_forms:
+            arguments = without_nulls(arguments, self.strict_forms[name])
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
         if whole and (left := markup(name, arguments)):
             arguments, problem = None, f"markup is left in it: {left}"

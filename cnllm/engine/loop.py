@@ -18,12 +18,16 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from cnllm.engine import chain, repair
 from cnllm.engine.endings import blocks
 from cnllm.engine.plan import Plan
 from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
+from cnllm.policy import Recovery
 from cnllm.types import (
     Event,
     Finished,
@@ -34,6 +38,7 @@ from cnllm.types import (
     ReasoningDelta,
     Reply,
     Restarted,
+    RunSummary,
     Text,
     TextDelta,
     ToolCall,
@@ -44,10 +49,10 @@ from cnllm.types import (
 
 __all__ = ["Loop"]
 
-AGAIN = 3  # times that a step is taken again
 CANCELLED = "cancelled before it gave a result"
 
 
+_USUAL = Recovery(steps=3, streams=3, resume=True, cycle=3)  # of a registry that says nothing
 Steps = Generator[Any, Any, Any]
 
 
@@ -57,7 +62,7 @@ class Loop:
     `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
     executed; `unjudged` what it is not checked for; `approves` whether someone is asked before; `forced` is a choice
     of tools that holds for the first step alone; `again` whether a step that broke off is taken again. `plan` is the
-    request that was sent last.
+    request that was sent last; it says what is tried where a step breaks off.
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class Loop:
         self._again = again
         self._clock = clock
         self._notes: list[Note] = []
+        self._resumed = False
         self._used = {call.id for message in self.history for call in message.tool_calls}
         self._said: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
         self._begun = False
@@ -100,6 +106,35 @@ class Loop:
     def messages(self) -> list[Message]:
         """The conversation, at any time with a result for every call."""
         return repair.settled(self.history)[0]
+
+    @property
+    def recovery(self) -> Recovery:
+        """What is tried where a reply breaks off, as the request says that was sent last."""
+        return (Recovery() if self.plan is None else self.plan.recovery).over(_USUAL)
+
+    @property
+    def calls(self) -> int:
+        """How many calls the model made."""
+        return sum(step.called for step in self.steps)
+
+    @property
+    def returned(self) -> int:
+        """How many of them gave a result that is no error."""
+        return sum(step.returned for step in self.steps)
+
+    @property
+    def fallback(self) -> bool:
+        """Whether a sentence stands in place of an answer, or the model had to be asked to go on."""
+        return self._resumed or any(_is_fallback(step.reply) for step in self.steps)
+
+    def _summary(self, stopped: Stopped) -> RunSummary:
+        return RunSummary(
+            stopped=stopped,
+            steps=len(self.steps),
+            calls=self.calls,
+            returned=self.returned,
+            fallback=self.fallback,
+        )
 
     def saw(self, event: Event) -> None:
         """An event of the model's call was delivered."""
@@ -172,7 +207,8 @@ class Loop:
         self._forget()
         reply = self.reply = chain.unique(reply, self._used)
         self._keep(reply.message)
-        if self._stream:
+        late = self._may_be_last(reply)
+        if self._stream and not late:
             yield [Finished(reply.finish, reply.raw_finish)]
         results: tuple[ToolResult, ...] = ()
         if reply.tool_calls:
@@ -188,7 +224,20 @@ class Loop:
         self.steps.append(step)
         if not self.cancelled:
             self.stopped = self._verdict(reply)
+            if self.stopped is not None:
+                step = self.steps[-1] = replace(step, run=self._summary(self.stopped))
+            if self._stream and late:
+                yield [Finished(reply.finish, reply.raw_finish, UNSET if step.run is None else step.run)]
         yield Report(step)
+
+    def _may_be_last(self, reply: Reply) -> bool:
+        """Whether the run may end with this step: its `Finished` then waits for the results, for it sums them up."""
+        if not reply.tool_calls or reply.finish in ("content_filter", "cut") or len(self.steps) + 1 >= self._max_steps:
+            return True
+        if not self._max_repeats:
+            return False
+        steps = [(step.calls, None) for step in self.steps]
+        return chain.repeated([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
 
     def _verdict(self, reply: Reply) -> Stopped | None:
         """Why it ends here, if it does."""
@@ -198,9 +247,14 @@ class Loop:
             if reply.finish == "length":
                 return "length"
             return "incomplete" if chain.lost(reply) and not reply.text.strip() else "done"
-        if self._max_repeats and chain.repeated([(s.calls, s.results) for s in self.steps], self._max_repeats):
+        made = [(step.calls, step.results) for step in self.steps]
+        if self._max_repeats and chain.repeated(made, self._max_repeats, self._cycle):
             return "repeated"
         return "max_steps" if len(self.steps) >= self._max_steps else None
+
+    @property
+    def _cycle(self) -> int:
+        return self.recovery.cycle or 1
 
     def _note(self, code: str, flag: str, said: str, did: str, where: str = "") -> None:
         self._notes.append(Note(code, flag, said, did, where))
@@ -213,7 +267,8 @@ class Loop:
         got = first
         kept: Reply | None = None
         tries = 0
-        while got is not None and tries < AGAIN and self._again and (why := chain.wrong(got, tries)) is not None:
+        most = (self.recovery.steps or 0) if self._again else 0
+        while got is not None and tries < most and (why := chain.wrong(got, tries)) is not None:
             tries += 1
             kept = got if kept is None and isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
@@ -244,8 +299,9 @@ class Loop:
     def _continued(self, got: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
         """The last resort: what came, and the words the registry has for asking a model to go on."""
         assert self.plan is not None
-        prompt = fallback(self.plan.flags.resume or {}, self.plan.prompt)
-        if not prompt:
+        resume = self.recovery.resume
+        prompt = resume if isinstance(resume, str) else fallback(self.plan.flags.resume or {}, self.plan.prompt)
+        if not resume or not prompt:
             return None
         came = got if isinstance(got, Reply) else got.reply
         thought, text = (came.reasoning, came.text) if came is not None else ("", "")
@@ -253,6 +309,7 @@ class Loop:
         more = yield self._ask([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
         if not isinstance(more, Reply) or chain.lost(more):
             return None
+        self._resumed = True
         self._note("continued", "resume", "the reply broke off again and again", "the model was asked to go on")
         whole = chain.joined(thought, text, more)
         if not self._stream:
@@ -307,6 +364,10 @@ class Loop:
             told = [r or chain.failed(call, why) for call, r in zip(calls, results, strict=True)]
             self.history += map(chain.result_turn, told)
         return tuple(told)
+
+
+def _is_fallback(reply: Reply) -> bool:
+    return any(note.code == "fallback" for note in reply.notes)
 
 
 def _refusal(said: Any) -> str | None:

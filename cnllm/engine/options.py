@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
@@ -11,15 +11,18 @@ from msgspec import Struct
 
 from cnllm import checks
 from cnllm.flags import LEVELS
+from cnllm.policy import Recovery
 from cnllm.tools.values import as_tool
 from cnllm.wires.paths import blend
 
-__all__ = ["Asked", "Function", "OnUnsupported", "asked_for", "option_fault"]
+__all__ = ["FURTHER", "Asked", "Function", "OnUnsupported", "asked_for", "option_fault"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
 IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
+FURTHER = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
+"""Parameters that a registry may know by name, and which go out under their own where it says nothing."""
 _TRANSPORT = ("api_key", "limits", "timeout")  # the client's business; accepted so that one set of options serves both
 
 
@@ -59,11 +62,15 @@ class Asked(Struct, frozen=True, kw_only=True):
     on_unsupported: OnUnsupported = "adjust"
     if_cut: IfCut | None = None
     recover_text_calls: TextCalls | None = None
+    recovery: Recovery | None = None
+    prefill: bool | None = None
     defaults: frozenset[str] = frozenset()
 
 
-def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None) -> Asked:
-    """Options by name → Asked; `call` holds the model's own defaults.
+def asked_for(
+    options: Mapping[str, Any], call: Mapping[str, Any] | None = None, declared: Collection[str] = ()
+) -> Asked:
+    """Options by name → Asked; `call` holds the model's own defaults, `declared` the parameters of its registry.
 
     An option that is None is one not given, so that wrappers can pass on what they did not get either. Raises
     `TypeError` or `ValueError` naming the option.
@@ -78,6 +85,9 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
         given = {**defaults, **given}
         fields["defaults"] = frozenset(defaults)
     fields["params"] = {name: _param(name, given[name]) for name in _PARAMS if name in given}
+    further = sorted(name for name in given if name not in _KNOWN and (name in FURTHER or name in declared))
+    for name in further:
+        fields["params"][name] = _param(name, given[name])
     for name, value in given.items():
         if name in _READERS:
             fields[name] = _READERS[name](value)
@@ -85,7 +95,7 @@ def asked_for(options: Mapping[str, Any], call: Mapping[str, Any] | None = None)
             fields["choice"], fields["chosen"] = _choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
-        elif name not in _KNOWN:
+        elif name not in _KNOWN and name not in further:
             raise TypeError(
                 f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
             )
@@ -263,7 +273,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
                     checks.checked(f"tools ({checks.brief(tool.name)})", struct_values(tool))
             elif name == "schema":
                 checks.checked(name, None if value is None else _schema(value)[0])
-            elif name not in _TRANSPORT:
+            elif name not in (*_TRANSPORT, "recovery"):
                 checks.checked(name, value)
         except (TypeError, ValueError) as error:
             return error
@@ -294,6 +304,8 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "on_unsupported": _one_of("on_unsupported", get_args(OnUnsupported)),
     "if_cut": _one_of("if_cut", get_args(IfCut)),
     "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),
+    "recovery": Recovery.of,
+    "prefill": _flag("prefill"),
 }
 """Options that are one field of `Asked` each, and of the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *_TRANSPORT, "tool_choice", "schema"}

@@ -6,9 +6,9 @@ from typing import Any
 
 from cnllm.engine.ledger import Ledger
 from cnllm.flags import Flags, Param
-from cnllm.wires.paths import put
+from cnllm.wires.paths import at, put
 
-__all__ = ["apply"]
+__all__ = ["apply", "note_verbatim"]
 
 
 def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
@@ -25,6 +25,21 @@ def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Led
                 "not given",
                 f"{default} is sent: it is required",
             )
+
+
+def note_verbatim(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
+    """Note what stands in `extra_body` and has no effect, or is refused: it goes out all the same."""
+    if ledger.policy == "send":
+        return
+    for name, rule in (flags.params or {}).items():
+        if rule is False and name in extra:
+            did = "sent as it is: extra_body goes out verbatim, though the endpoint does not take it"
+            ledger.note("param-verbatim", f"params.{name}", f"{name}={extra[name]}", did)
+        elif type(rule) is Param and rule.fixed is not None:
+            value = at(extra, rule.as_ or name)
+            if value is not None and value != rule.fixed:
+                did = f"sent as it is: extra_body goes out verbatim, though it is fixed at {rule.fixed}"
+                ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
 
 
 def _default(default: Any, flags: Flags) -> Any:

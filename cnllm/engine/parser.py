@@ -117,6 +117,7 @@ class StreamParser:
         )
         if plan is not None:
             self._fold.expect(plan.max_output, plan.stops)
+            self._fold.strict_forms = plan.strict_forms
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else Answering(answer, self._fold)
         self._frames: Frames | Elements = Frames(limits.event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -10,17 +11,18 @@ import msgspec
 from msgspec import Struct
 
 from cnllm import checks
-from cnllm.engine import choices, head, history, media, params, prompted, replay, structured, thinking
+from cnllm.engine import choices, head, history, media, params, prefill, prompted, replay, strict, structured, thinking
 from cnllm.engine.call_rules import CallRules, call_rules
 from cnllm.engine.decode import whole
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
 from cnllm.engine.structured import Answer
-from cnllm.flags import Flags, Patch
+from cnllm.flags import Flags, Patch, Prefill
 from cnllm.flags import Reasoning as ReasoningFlags
+from cnllm.flags import Recovery as RecoveryFlags
 from cnllm.messages import as_messages, message_fault
 from cnllm.model import Model, conditions
-from cnllm.policy import Limits, Timeouts
+from cnllm.policy import Limits, Recovery, Timeouts
 from cnllm.types import Message, Note, Reasoning
 from cnllm.wires import Ask, wire
 from cnllm.wires.paths import at, blend, cut, put
@@ -40,8 +42,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
     the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
     in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
-    often an invalid one is sent back. `call_rules` say which calls the reply may hold; None: any. `max_output` is the
-    limit of the reply's tokens that was sent, `stops` are the caller's stop texts.
+    often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which
+    calls the reply may hold; None: any. `strict_forms` has, by the caller's names, the parameters of tools that went
+    out in the form of strict mode. `prefill` says how the reply can be gone on with, should it be cut. `max_output` is
+    the limit of the reply's tokens that was sent, `stops` are the caller's stop texts.
     """
 
     method: str
@@ -70,6 +74,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     call_rules: CallRules | None = None
     max_output: int | None = None
     stops: tuple[str, ...] = ()
+    recovery: Recovery = Recovery()
+    strict_forms: dict[str, dict[str, Any]] = {}
+    prefill: Prefill | None = None
 
     @property
     def turns(self) -> list[dict[str, Any]]:
@@ -99,7 +106,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if type(model) is not Model:
         checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
-    asked = asked_for(options, call)
+    asked = asked_for(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
@@ -130,6 +137,12 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         asked = thoughtless
         mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
+    strict_forms: dict[str, dict[str, Any]] = {}
+    if "strict" in mode:
+        before = asked
+        asked, strict_forms = strict.formed(asked, flags, ledger.of("tools"))
+        if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
+            mode, flags, ledger.mode = changed, model.under(changed), changed
     before = asked
     asked, tools = choices.chosen(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
@@ -137,7 +150,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     if (over := _better(model, mode)) is not None:
         return _routed(model, over, mode, turns, stream, options)
     if flags.call is not model.flags.call:
-        asked = _by_mode(asked, asked_for(options, flags.call))
+        asked = _by_mode(asked, asked_for(options, flags.call, flags.params or ()))
         ledger.defaults = asked.defaults
     offered = asked.tools
     forced = asked.choice in ("required", "named") and bool(tools)
@@ -184,9 +197,13 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         ),
         flags,
     )
+    if asked.prefill:
+        flags = prefill.applied(body[spoken_by.turns], flags, ledger)
     params.apply(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
-    blend(body, asked.extra_body)
+    if asked.extra_body:
+        params.note_verbatim(asked.extra_body, flags, ledger.of("extra_body"))
+        blend(body, asked.extra_body)
     try:
         content = _encode(body)
     except UnicodeEncodeError:
@@ -230,6 +247,9 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         call_rules=rules,
         max_output=_limit(body, flags),
         stops=_stops(asked, body, flags),
+        recovery=_recovery(asked, flags),
+        strict_forms=strict_forms,
+        prefill=None if answer is not None or spoken is not None or "reasoning" in mode else prefill.rules(flags),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 
@@ -251,6 +271,17 @@ def _stops(asked: Asked, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
     given = [asked.params.get("stop"), at(body, _param_path("stop", flags)) if asked.extra_body else None]
     texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
     return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
+
+
+def _recovery(asked: Asked, flags: Flags) -> Recovery:
+    """What is tried where the reply breaks off: as the call says, else as the registry does."""
+    declared = _declared(flags.recovery or RecoveryFlags())
+    return declared if asked.recovery is None else asked.recovery.over(declared)
+
+
+@lru_cache(maxsize=64)
+def _declared(flags: RecoveryFlags) -> Recovery:
+    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)
 
 
 def _plain(value: Any) -> Any:

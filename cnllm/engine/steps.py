@@ -24,12 +24,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine import corrections
+from cnllm.engine import corrections, prefill
 from cnllm.engine.chain import continuing
 from cnllm.engine.endings import ending, is_verdict, told_anew
 from cnllm.engine.parser import StreamParser
 from cnllm.engine.plan import Plan
-from cnllm.errors import CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
+from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.policy import Retry, Timeouts
 from cnllm.types import (
     BlockEnd,
@@ -38,14 +38,16 @@ from cnllm.types import (
     Message,
     Note,
     NoteAdded,
+    ReasoningDelta,
     Reply,
+    TextDelta,
     ToolCallEnd,
 )
 
 __all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
-_AGAIN = 3  # whole calls after a cut stream
+_AGAIN = 3  # whole calls after a cut stream, where the registry says nothing
 
 Effect = Any  # one of the structs below, or a list of events
 Steps = Generator[Effect, Any, Reply]
@@ -159,6 +161,7 @@ class Call:
         body: bytes
         body, broken = yield ReadAll(self.plan.limits.reply)
         if broken is not None and (status < 300 or isinstance(broken, IdleTimeout)):
+            broken.began = True
             raise broken
         return body
 
@@ -357,21 +360,54 @@ class Call:
         assert cut.reply is not None
         once = replace(self._retry, attempts=1)
         failed: CnllmError = cut
-        for tries in range(1, _AGAIN + 1):
+        if (whole := (yield from self._prefilled(cut.reply, once))) is not None:
+            return whole
+        most = _AGAIN if self.plan.recovery.streams is None else self.plan.recovery.streams
+        for tries in range(1, most + 1):
             inner = self._inner(once)
             try:
                 yield from inner.whole()
             except (StreamCut, TransportError, EndpointError) as error:
                 failed = error
-                if isinstance(error, EndpointError) and not error.retryable:
+                if not _may_go_again(error):
                     break
             else:
                 assert inner.parser is not None
                 return (yield from self._continued(cut.reply, inner.parser.close()))
-            if tries < _AGAIN:
+            if tries < most:
                 yield Sleep(self._pause(tries), failed)
         yield Last([e for e in last if e not in before])
         raise cut from failed
+
+    def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
+        """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
+        how = self.plan.prefill
+        turn = None if how is None else prefill.beginning(old, how)
+        if how is None or turn is None or self.plan.recovery.streams == 0:
+            return None
+        try:
+            plan = replace(self._again(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
+            inner = Call(
+                plan, retry=once, timeouts=self._timeouts, again=self._again, clock=self._clock, chance=self._chance
+            )
+            more = yield from inner.whole()
+        except (StreamCut, TransportError, EndpointError, CannotSend):
+            return None
+        reply = prefill.joined(old, more, how)
+        note = Note(
+            "reply-continued",
+            "messages.prefill",
+            "the stream was cut",
+            "continued from what had come; usage and cost are those of both requests",
+            self.plan.model.where("messages.prefill"),
+        )
+        reply = replace(reply, notes=[*reply.notes, note])
+        events: list[Event] = [NoteAdded(note)]
+        events += [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
+        events += [TextDelta(rest)] if (rest := reply.text[len(old.text) :]) else []
+        yield Saw("recovered")
+        yield Last([*events, *ending(reply)])
+        return reply
 
     def _continued(self, old: Reply, new: Reply) -> Steps:
         note = Note(
@@ -387,6 +423,17 @@ class Call:
         yield Saw("recovered")
         yield Last([*events, *ending(reply)])
         return reply
+
+
+def _may_go_again(error: CnllmError) -> bool:
+    """Whether a request may go out once more that is sent to recover a cut stream.
+
+    A reply that broke off is what is being recovered from. Of other failures only those are tried again after which
+    the request cannot have been served.
+    """
+    if isinstance(error, EndpointError | TransportError):
+        return error.retryable or (isinstance(error, TransportError) and error.began)
+    return isinstance(error, StreamCut)
 
 
 def _closed(parser: StreamParser, *, broken: bool) -> Reply:

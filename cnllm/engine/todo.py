@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cnllm.types import Message, Note, Reply, ToolCall, ToolResult
+from cnllm.types import Message, Note, Reply, RunSummary, ToolCall, ToolResult
 
 __all__ = ["Approve", "Ask", "Execute", "Report", "Step", "Stopped"]
 
@@ -30,6 +30,7 @@ class Step(Struct, frozen=True, kw_only=True):
     """One turn of a loop: what the model replied, the calls in it and what each of them gave, in order.
 
     `seconds` is how long all of it took; `notes` are what the loop noticed or did about it, `reply.notes` has the rest.
+    The last step of a run has the summary of the `run`.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Step(Struct, frozen=True, kw_only=True):
     results: tuple[ToolResult, ...] = ()
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
+    run: RunSummary | None = None
 
     @property
     def called(self) -> int:

@@ -84,10 +84,21 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
         text = json.dumps(invent(schema, fill["echo"]), ensure_ascii=False)
     elif asked.answer is not None:
         text = json.dumps({"simulated": True, "answer": text}, ensure_ascii=False)
+    text = _rest(flags, asked, text)
     calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
     if in_words and calls:
         text, calls = written(calls), ()
     return _limited(flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
+
+
+def _rest(flags: Flags, asked: Asked, text: str) -> str:
+    """What follows the beginning of the reply, where the request ends with one."""
+    how = flags.messages.prefill if flags.messages is not None else None
+    last = asked.last
+    if how is None or last is None or last.role != "assistant" or how.repeats:
+        return text
+    marked = all(last.wire.get(key) == value for key, value in (how.set or {}).items())
+    return text.removeprefix(last.text) if marked else text
 
 
 # ── what it is about ─────────────────────────────────────────────────────────

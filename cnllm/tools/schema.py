@@ -8,10 +8,11 @@ from typing import Any
 __all__ = ["inlined", "strictened", "untitled", "without_nulls"]
 
 Schema = dict[str, Any]
-_MAPS = ("properties", "patternProperties", "$defs")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _PREFIX = "#/$defs/"
+_HOPS = 20  # references that lead to references
 _EXPANSIONS = 200  # references written out; a schema that needs more keeps the rest as references
 
 
@@ -89,7 +90,8 @@ def strictened(node: Any) -> Any:
     out = {key: value for key, value in _below(node, strictened).items() if key != "default"}
     properties = out.get("properties")
     if isinstance(properties, dict):
-        demanded = set(out.get("required", ()))
+        required = out.get("required")
+        demanded = set(required) if isinstance(required, list | tuple) else set()
         out["properties"] = {k: v if k in demanded else _nullable(v) for k, v in properties.items()}
         out["required"] = list(properties)
         out["additionalProperties"] = False
@@ -103,8 +105,12 @@ def _allows_null(schema: Any) -> bool:
         return any(_allows_null(branch) for branch in schema["anyOf"])
     if "enum" in schema or "const" in schema:
         return None in schema.get("enum", [schema.get("const")])
+    if "oneOf" in schema:
+        return any(_allows_null(branch) for branch in schema["oneOf"])
     kind = schema.get("type")
-    return kind == "null" or (kind is None and "$ref" not in schema)
+    if isinstance(kind, list):
+        return "null" in kind
+    return kind == "null" or (kind is None and not schema.keys() & {"$ref", "properties", "items", "allOf"})
 
 
 def _nullable(schema: Schema) -> Schema:
@@ -120,7 +126,21 @@ def without_nulls(value: Any, schema: Schema) -> Any:
     """Arguments without the nulls that strict mode has a model write for what it would leave out."""
 
     def target(node: Any) -> Any:
-        return schema.get("$defs", {}).get(str(node.get("$ref", "")).removeprefix(_PREFIX), node)
+        """The schema that a reference means; the node itself where it is none, or one that leads nowhere."""
+        for _ in range(_HOPS):
+            place = node.get("$ref") if isinstance(node, dict) else None
+            if not isinstance(place, str) or not (place == "#" or place.startswith("#/")):
+                break
+            found: Any = schema
+            for key in place.split("/")[1:]:
+                found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+            if not isinstance(found, dict):
+                break
+            node = found
+        return node if isinstance(node, dict) else {}
+
+    def target_of(node: Any) -> Any:
+        return target(node) if isinstance(node, dict) else node
 
     def walk(value: Any, node: Any) -> Any:
         node = target(node)
@@ -131,7 +151,7 @@ def without_nulls(value: Any, schema: Schema) -> Any:
             return {
                 name: walk(inner, known[name]) if name in known else inner
                 for name, inner in value.items()
-                if inner is not None or name in demanded or name not in known or _allows_null(known[name])
+                if inner is not None or name in demanded or name not in known or _allows_null(target_of(known[name]))
             }
         either = (*node.get("anyOf", ()), *node.get("oneOf", ()))
         branches = [target(b) for b in either if isinstance(b, dict) and b.get("type") != "null"]

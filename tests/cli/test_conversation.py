@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .support import ANSWER, DONE, HEAD, KEY, Done, Hold, Machine, Server, chunk, http, texts
+from .support import ANSWER, DONE, HEAD, KEY, Done, Hold, Machine, Server, chunk, http, texts, whole
 
 CALL = ("call", "--model", "home/m")
 
@@ -221,13 +221,25 @@ def test_a_folder_that_cannot_be_written_to_costs_no_answer(machine: Machine) ->
 
 
 # ── nothing but thinking ─────────────────────────────────────────────────────
-@pytest.mark.parametrize(("finish", "status"), [("stop", 0), ("length", 3)])
-def test_an_answer_of_thinking_alone_says_so(machine: Machine, finish: str, status: int) -> None:
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_an_answer_of_thinking_alone_says_so(machine: Machine, finish: str) -> None:
     with Server([HEAD, chunk(reasoning_content="hm"), chunk(finish), DONE], ANSWER) as peer:
         machine.overlay(peer.url)
         done = machine.run(*CALL, "--hide-reasoning", "hi")
-        assert (done.status, done.out) == (status, "")
+        assert (done.status, done.out) == (3, "")
         assert "cnllm: only thinking came, no answer" in done.err
         assert "only thinking came, no answer; --reasoning shows it" in machine.run("logs", "show").out
         assert "<thinking>\nhm\n</thinking>" in machine.run("logs", "show", "--reasoning").out
         assert machine.run("call", "-c", "and?").status == 0
+
+
+def test_thinking_alone_is_not_whole_in_any_form(machine: Machine) -> None:
+    streamed = [HEAD, chunk(reasoning_content="hm"), chunk(content="\n"), chunk("stop"), DONE]
+    in_one = [http(200, whole(reasoning_content="hm", content=None))]
+    for form in ("--json", "--events"):
+        for way, script in (("--stream", streamed), ("--no-stream", in_one)):
+            with Server(script) as peer:
+                machine.overlay(peer.url)
+                done = machine.run(*CALL, form, way, "--no-log", "hi")
+            assert done.status == 3, (form, way, done)
+            assert "answer-missing" in done.out

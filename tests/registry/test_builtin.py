@@ -92,8 +92,8 @@ def test_sections_and_names_stand_in_order() -> None:
 
 
 def test_defaults_say_the_rest() -> None:
-    expected = {"errors", "reasoning", "tool_choice", "messages", "schema", "stream", "fallback", "resume"}
-    assert set(DATA["defaults"]) == expected
+    expected = {"errors", "reasoning", "tool_choice", "messages", "schema", "stream", "fallback", "recovery", "resume"}
+    assert set(DATA["defaults"]) == expected | {"leaks"}
     assert DATA["defaults"]["reasoning"]["mode"] == "unknown"
     assert "prefer" not in DATA
 

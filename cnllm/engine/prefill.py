@@ -1,0 +1,75 @@
+"""Continue a reply that was cut: the conversation goes out with the beginning of the reply as its last message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from cnllm.engine.chain import total_cost, total_usage
+from cnllm.engine.ledger import Ledger
+from cnllm.flags import Flags, Prefill
+from cnllm.types import Message, Part, Reply, Text
+
+__all__ = ["applied", "beginning", "joined", "rules"]
+
+
+def rules(flags: Flags) -> Prefill | None:
+    """Return how the endpoint takes the beginning of a reply; None where it is not known to."""
+    return None if flags.messages is None else flags.messages.prefill
+
+
+def applied(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
+    """Mark the last turn as the beginning of the reply, and return the flags by which such a request goes out."""
+    how = rules(flags)
+    if how is None or not turns or turns[-1].get("role") != "assistant":
+        said, why = "a reply that goes on from a text", "the endpoint is not known to take one"
+        ledger.refuse("prefill", "messages.prefill", said, why)
+    else:
+        turns[-1].update(how.set or {})
+        if how.path is not None:
+            flags = replace(flags, path=how.path, stream_path=None)
+    return flags
+
+
+def beginning(reply: Reply | None, how: Prefill) -> Message | None:
+    """Return the turn that a cut reply is continued from; None where it cannot be.
+
+    Only plain text can: no call that was begun, no reasoning, nothing that was taken out of the text.
+    """
+    if reply is None or reply.tool_calls or reply.incomplete or not reply.text.strip():
+        return None
+    if any(type(part) is not Text or part.seal is not None for part in reply.message.parts):
+        return None
+    if any(note.code.startswith("text-call") for note in reply.notes):
+        return None
+    text = reply.text.rstrip() if how.trim else reply.text
+    return Message("assistant", (Text(text),), by=reply.message.by)
+
+
+def joined(old: Reply, new: Reply, how: Prefill) -> Reply:
+    """Return both halves of a reply as one. Both requests were paid for: usage and cost are their sums."""
+    rest = new.text
+    if how.repeats:
+        rest = rest.removeprefix(old.text.rstrip() if how.trim else old.text)
+    if how.trim:
+        rest = _behind(old.text, rest)
+    text = old.text + rest
+    parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]
+    both = [old, new]
+    return replace(
+        new,
+        text=text,
+        message=replace(new.message, parts=(Text(text), *parts)),
+        usage=total_usage(both),
+        cost=total_cost(both),
+    )
+
+
+def _behind(text: str, rest: str) -> str:
+    """The rest without the white space that stands at the end of the text already."""
+    there = text[len(text.rstrip()) :]
+    blank = rest[: len(rest) - len(rest.lstrip())]
+    if not there:
+        return rest
+    return rest[len(there) :] if blank.startswith(there) else rest[len(blank) :]

@@ -1,0 +1,102 @@
+"""A log of every exchange as recorded bytes, without secrets: one file a process, bounded, in the data folder.
+
+`CNLLM_RAW_LOG` or `Client(raw_log=…)` switches it on: `on` for the folder `raw` of the data folder, or a folder of
+one's own. The files are cassettes: `cnllm call --replay FILE` reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from cnllm import checks, paths, private, process
+from cnllm.cassette.record import append
+from cnllm.errors import CnllmError
+
+__all__ = ["RawLog", "folder_of"]
+
+FILE_BYTES = 16 * 1024 * 1024
+FILES = 16
+_ON = ("1", "on", "true", "yes")
+_OFF = ("0", "off", "false", "no")
+
+
+def folder_of(given: bool | str | os.PathLike[str] | None) -> Path | None:
+    """Return where exchanges are logged; None where they are not. What is not given is as `CNLLM_RAW_LOG` says."""
+    if given is None:
+        given = os.environ.get("CNLLM_RAW_LOG", "").strip() or False
+        if isinstance(given, str) and given.lower() in (*_ON, *_OFF):
+            given = given.lower() in _ON
+    if given is True or given is False:
+        return paths.data_dir() / "raw" if given else None
+    checks.demand_path("raw_log", given)
+    return Path(given).expanduser()
+
+
+class RawLog:
+    """Appends exchanges to the newest file of this process. Safe to share between threads, and after a fork.
+
+    A file that has `FILE_BYTES` is followed by another one, and of all files in the folder the newest `FILES` stay.
+    What cannot be written later on costs no call: `failed` holds the first error.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failed: CnllmError | None = None
+        self._lock = process.fork_safe(Lock())
+        self._pid = 0
+        self._file: Path | None = None
+        try:
+            private.folder(folder)
+            append(self._current(0), b"")
+        except OSError as error:
+            raise CnllmError(
+                f"cannot log to {folder}: {error.strerror}", hint="name another folder, or switch CNLLM_RAW_LOG off"
+            ) from error
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Append one exchange as one line."""
+        import json
+
+        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        try:
+            with self._lock:
+                append(self._current(len(line)), line)
+        except (CnllmError, OSError) as error:
+            self._tell(error)
+
+    def _current(self, more: int) -> Path:
+        """The file that takes so many bytes more."""
+        file = self._file
+        if file is not None and self._pid == os.getpid():
+            try:
+                size = file.stat().st_size
+            except FileNotFoundError:  # somebody tidied up
+                size = 0
+            if not size or size + more <= FILE_BYTES:
+                return file
+        self._pid = os.getpid()
+        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+        self._file = self.folder / f"{stamp}-{self._pid}.jsonl"
+        self._tidy()
+        return self._file
+
+    def _tidy(self) -> None:
+        """Remove the oldest files, so that the new one is one of `FILES`."""
+        found = sorted(self.folder.glob("*T*-*.jsonl"))
+        for old in found[: max(0, len(found) - FILES + 1)]:
+            with contextlib.suppress(OSError):  # another process was faster
+                old.unlink()
+
+    def _tell(self, error: CnllmError | OSError) -> None:
+        if self.failed is None:
+            import logging
+
+            self.failed = (
+                error if isinstance(error, CnllmError) else CnllmError(f"cannot log to {self.folder}: {error}")
+            )
+            logging.getLogger("cnllm.raw_log").warning("%s; the call goes on", self.failed)

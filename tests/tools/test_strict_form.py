@@ -1,0 +1,219 @@
+"""Strict tools go out in the form that strict mode demands, and arguments come back in the form of the caller's."""
+
+import functools
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.peer import Peer, reply
+
+import cnllm
+from cnllm import Client, Model, Registry, engine
+from cnllm.registry.load import builtin_path, read
+
+Json = dict[str, Any]
+ADDRESS: Json = {"type": "object", "properties": {"zip": {"type": "string"}, "no": {"type": "integer"}}}
+ADDRESS |= {"required": ["zip"]}
+PERSON: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": ["integer", "null"]},
+        "nick": {"type": "string", "enum": ["a", "b"], "description": "short"},
+        "homes": {"type": "array", "items": ADDRESS},
+        "work": {"$ref": "#/$defs/Work"},
+        "pet": {"anyOf": [{"type": "object", "properties": {"cat": {"type": "string"}}}, {"type": "string"}]},
+    },
+    "required": ["name"],
+    "$defs": {"Work": {"type": "object", "properties": {"at": {"type": "string"}, "boss": {"$ref": "#/$defs/Work"}}}},
+}
+
+
+@functools.cache
+def registry() -> Registry:
+    return Registry([read(builtin_path(), builtin=True)])
+
+
+def home(url: str = "http://127.0.0.1:9", wire: str = "openai-chat") -> Model:
+    """A model of an endpoint that takes strict."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "home.toml"
+        provider = f'[providers.home]\nprotocol = "{wire}"\nbase_url = "{url}"\nkeys = []\ntools.strict = true\n'
+        path.write_text(provider + '[models."home/m"]\n')
+        return Registry([read(builtin_path(), builtin=True), read(path)]).resolve("home/m")
+
+
+def tool(name: str = "f", parameters: Any = PERSON, strict: bool | None = True) -> Json:
+    return {"type": "function", "function": {"name": name, "parameters": parameters, "strict": strict}}
+
+
+def plan(model: str | Model, *tools: Json, **options: Any) -> cnllm.Plan:
+    found = registry().resolve(model) if isinstance(model, str) else model
+    return engine.build_request(found, "hi", tools=list(tools), **options)
+
+
+def offered(made: cnllm.Plan) -> list[Json]:
+    return [t.get("function", t) for t in made.body["tools"]]
+
+
+def codes(made: cnllm.Plan) -> list[str]:
+    return [note.code for note in made.notes if note.code.startswith("strict")]
+
+
+def is_strict(node: Any) -> bool:
+    """Whether every object in a schema is closed and demands all that it lists."""
+    if isinstance(node, list):
+        return all(map(is_strict, node))
+    if not isinstance(node, dict):
+        return True
+    listed = node.get("properties")
+    closed = node.get("additionalProperties") is False
+    if isinstance(listed, dict) and "type" in node and not (closed and node.get("required") == list(listed)):
+        return False
+    return all(map(is_strict, node.values()))
+
+
+WIRES = ["openai-chat", "openai-responses", "anthropic-messages"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_strict_definition_goes_out_in_the_required_form(wire: str) -> None:
+    model = home(wire=wire)
+    before = json.dumps(PERSON)
+    made = plan(model, tool())
+    sent = offered(made)[0]
+    schema = sent.get("parameters") or sent["input_schema"]
+    assert json.dumps(PERSON) == before
+    assert sent["strict"] is True
+    assert is_strict(schema)
+    assert schema["properties"]["age"] == {"type": ["integer", "null"]}
+    assert {"type": "null"} in schema["properties"]["nick"]["anyOf"]
+    assert schema["properties"]["name"] == {"type": "string"}
+    assert codes(made) == ["strict-form"]
+    assert codes(plan(model, tool(strict=None))) == codes(plan(model, tool(strict=False))) == []
+
+
+def test_what_is_in_the_form_already_is_not_touched() -> None:
+    closed: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    closed |= {"additionalProperties": False}
+    made = plan("gpt-5.2", tool(parameters=closed))
+    assert (offered(made)[0]["parameters"], codes(made)) == (closed, [])
+
+
+OPEN: list[Any] = [
+    {"type": "object", "additionalProperties": {"type": "integer"}},
+    {"type": "object", "properties": {"a": {"type": "object"}}},
+    {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}},
+    {"type": "object", "properties": {"a": {"anyOf": [{"type": "object"}, {"type": "null"}]}}},
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/D"}}, "$defs": {"D": {"type": "object"}}},
+    {"anyOf": [{"type": "object", "properties": {"a": {"type": "string"}}}]},
+    {"type": "object", "properties": {"a": {"type": "object", "patternProperties": {"x": {}}}}},
+]
+
+
+def test_what_has_no_strict_form_goes_without_strict() -> None:
+    for parameters in OPEN:
+        made = plan("gpt-5.2", tool("open", parameters), tool("closed"))
+        by_name = {t["name"]: t for t in offered(made)}
+        assert not by_name["open"].get("strict"), parameters
+        assert by_name["closed"]["strict"] is True
+        assert "strict-dropped" in codes(made)
+        with pytest.raises(cnllm.CannotSend):
+            plan("gpt-5.2", tool("open", parameters), on_unsupported="error")
+
+
+def test_all_or_none_where_the_endpoint_wants_that() -> None:
+    made = plan("deepseek/deepseek-flash", tool("a"), tool("b", strict=None), reasoning="off")
+    assert [t.get("strict") for t in offered(made)] == [True, True]
+    assert all(is_strict(t["parameters"]) for t in offered(made))
+    assert "strict-added" in codes(made)
+    assert made.url == "https://api.deepseek.com/beta/chat/completions"
+    made = plan("deepseek/deepseek-flash", tool("a"), tool("b", OPEN[0], strict=None), reasoning="off")
+    assert [t.get("strict") for t in offered(made)] == [None, None]
+    assert offered(made)[0]["parameters"]["required"] == ["name"]
+    assert codes(made) == ["strict-dropped"]
+    assert made.url == "https://api.deepseek.com/chat/completions"
+
+
+def test_where_strict_is_not_taken_it_is_left_out_with_a_note() -> None:
+    model = next(m for m in registry().names() if (t := registry().resolve(m).flags.tools) and t.strict is False)
+    made = plan(model, tool())
+    assert "strict" not in offered(made)[0]
+    assert codes(made) == ["strict-dropped"]
+    with pytest.raises(cnllm.CannotSend):
+        plan(model, tool(), on_unsupported="error")
+    assert offered(plan(model, tool(), on_unsupported="send"))[0]["strict"] is True
+
+
+def test_what_nobody_knows_is_sent_as_it_is() -> None:
+    model = registry().resolve("openai-compatible/m", base_url="http://127.0.0.1:9")
+    made = plan(model, tool())
+    assert (offered(made)[0]["parameters"], codes(made)) == (PERSON, [])
+
+
+def test_sent_as_it_is_where_the_caller_says_so() -> None:
+    made = plan("gpt-5.2", tool(), on_unsupported="send")
+    assert offered(made)[0]["parameters"] == PERSON
+
+
+# ── the way back ─────────────────────────────────────────────────────────────
+FILLED = {
+    "name": "Li",
+    "age": None,
+    "nick": None,
+    "homes": [{"zip": "1", "no": None}, {"zip": "2", "no": 3}],
+    "work": {"at": None, "boss": {"at": "x", "boss": None}},
+    "pet": {"cat": None},
+}
+MEANT = {
+    "name": "Li",
+    "age": None,
+    "homes": [{"zip": "1"}, {"zip": "2", "no": 3}],
+    "work": {"boss": {"at": "x"}},
+    "pet": {},
+}
+
+
+def answer(arguments: Json) -> list[bytes]:
+    function = {"name": "f", "arguments": json.dumps(arguments)}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    return [reply(None, finish="tool_calls", tool_calls=calls)]  # type: ignore[arg-type]
+
+
+def test_null_for_what_may_be_left_out_is_left_out_again() -> None:
+    seen: list[Json] = []
+
+    def f(**arguments: Any) -> str:
+        seen.append(arguments)
+        return "ok"
+
+    with Peer(answer(FILLED), [reply("Done.")]) as peer, Client(registry()) as client:
+        made = cnllm.Tool("f", "d", PERSON, function=f, strict=True)
+        run = client.run(home(peer.url), "hi", tools=[made])
+        assert (seen, run.reply.text) == ([MEANT], "Done.")
+        sent = peer.received[1].json()["messages"][1]["tool_calls"][0]["function"]["arguments"]
+        assert json.loads(sent) == FILLED
+    with Peer(answer(FILLED)) as peer, Client(registry()) as client:
+        got = client.call(home(peer.url), "hi", tools=[tool()]).tool_calls[0]
+        assert (got.arguments, json.loads(got.raw), got.problem) == (MEANT, FILLED, None)
+    with Peer(answer({**FILLED, "name": None})) as peer, Client(registry()) as client:
+        assert client.call(home(peer.url), "hi", tools=[tool()]).tool_calls[0].arguments == {**MEANT, "name": None}
+
+
+def test_the_default_of_a_python_function_is_used() -> None:
+    seen: list[Any] = []
+
+    def f(city: str, days: int = 3, unit: str | None = "C") -> str:
+        seen.append((city, days, unit))
+        return "ok"
+
+    with Peer(answer({"city": "Oslo", "days": None, "unit": None}), [reply("Done.")]) as peer, Client(registry()) as c:
+        c.run(home(peer.url), "hi", tools=[cnllm.tool(f, strict=True)])
+    assert seen[0][:2] == ("Oslo", 3)
+
+
+def test_without_strict_a_null_is_a_null() -> None:
+    with Peer(answer(FILLED)) as peer, Client(registry()) as client:
+        assert client.call(home(peer.url), "hi", tools=[tool(strict=None)]).tool_calls[0].arguments == FILLED
