@@ -43,11 +43,11 @@ def _by(message: Message, name: str) -> Message:
     return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
 
 
-def encode_reply(protocol: str, reply: Reply) -> dict[str, Any]:
-    """A reply → the body of a whole answer in that protocol."""
+def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A reply → the body of a whole answer in that protocol. `request`: the body it answers, which some repeat."""
     spoken = _spoken(protocol)
     checks.demand("reply", reply, Reply, "a cnllm.Reply")
-    return spoken.write_reply(reply)
+    return spoken.write_reply(reply, _request(request))
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
@@ -58,13 +58,16 @@ def encode_error(protocol: str, status: int, message: str, code: str | None = No
 
 
 class StreamWriter:
-    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send."""
+    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send.
 
-    def __init__(self, protocol: str, *, id: str = "", model: str = "") -> None:
+    `request`: the body that is answered, which some protocols repeat.
+    """
+
+    def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
         spoken = _spoken(protocol)
         checks.demand_text("id", id)
         checks.demand_text("model", model)
-        self._writes = spoken.stream(id, model)
+        self._writes = spoken.stream(id, model, _request(request))
 
     def begin(self) -> bytes:
         """What comes before the first event."""
@@ -85,6 +88,10 @@ class StreamWriter:
         """A failure after the stream began; nothing may follow."""
         _demand_error(status, message, code)
         return _framed(self._writes.error(status, message, code))
+
+
+def _request(request: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if request is None else checks.as_dict("request", request, "the body of a request (a dict) or None")
 
 
 def _spoken(protocol: str) -> Spoken:

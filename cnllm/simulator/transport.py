@@ -112,9 +112,9 @@ def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any], pa
     flags, thinks = flags_for(model, asked)
     said = answer(model, flags, asked, thinks)
     if asked.stream:
-        told = chat.frames(model, flags, asked, said) if model.protocol == CHAT else write.frames(model, flags, said)
+        told = (chat if model.protocol == CHAT else write).frames(model, flags, asked, said)
         return Answered(200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told)
-    body_of = chat.whole(model, flags, asked, said) if model.protocol == CHAT else write.whole(model, flags, said)
+    body_of = (chat if model.protocol == CHAT else write).whole(model, flags, asked, said)
     return Answered(200, _json(), [body_of])
 
 

@@ -13,6 +13,7 @@ from cnllm.flags import Flags
 from cnllm.model import Model
 from cnllm.protocols import framed, speaks
 from cnllm.simulator.answer import Said
+from cnllm.simulator.asked import Asked
 from cnllm.simulator.words import pieces
 from cnllm.types import (
     BlockEnd,
@@ -62,14 +63,14 @@ def genuine(model: Model, data: Any) -> bool:
     return not any(f'"{word}"' in text for word in words) or _token(model) in text
 
 
-def whole(model: Model, flags: Flags, said: Said) -> bytes:
+def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
     """The body of an answer that is not streamed."""
-    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said)))
+    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said), asked.body))
 
 
-def frames(model: Model, flags: Flags, said: Said) -> Iterator[bytes]:
+def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
     """The same answer as server-sent events."""
-    stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id)
+    stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id, asked.body)
     yield from (framed(*frame) for frame in stream.begin())
     for event in _events(_reply(model, flags, said)):
         yield from (framed(*frame) for frame in stream.event(event))
