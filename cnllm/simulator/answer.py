@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from cnllm.flags import Flags
 from cnllm.model import Model
-from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path
+from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
+from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.invent import invent
 from cnllm.simulator.paths import at
 from cnllm.simulator.pattern import matching
@@ -29,6 +30,7 @@ _TEXTS = {
         "think-result": "工具 {tool} 已经返回结果。把结果转述给用户，并说明这是模拟的回答。",
         "say": "（模拟回答）这段文字由内置模拟器生成，没有调用真正的 {model}。您说的是：“{echo}”。",
         "result": "（模拟回答）工具 {tool} 返回：“{quote}”。这段文字由内置模拟器生成，没有调用真正的 {model}。",
+        "step": "第 {n} 步：再核对一遍，没有发现矛盾。",
         "nothing": "（没有文字）",
     },
     "en": {
@@ -41,6 +43,7 @@ _TEXTS = {
         'You said: "{echo}".',
         "result": '(Simulated answer) The tool {tool} returned: "{quote}". '
         "This text comes from the built-in simulator; the real {model} was not called.",
+        "step": " Step {n}: I check it once more and find no contradiction.",
         "nothing": "(no text)",
     },
 }
@@ -76,7 +79,9 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
         "model": model.id,
     }
     kind = "-result" if results else "-call" if tools else ""
-    reasoning = texts["think" + kind].format(**fill) if thinks else ""
+    reasoning = ""
+    if thinks:
+        reasoning = reasoning_text(flags.reasoning, asked.body, texts["think" + kind].format(**fill), texts["step"])
     text = texts["result" if results else "say"].format(**fill)
     if tools:
         text = ""
@@ -203,10 +208,9 @@ def _spent(text: str, left: int) -> tuple[str, int, bool]:
 
 def _usage(asked: Asked, thought: str, said: str, calls: list[Call]) -> Usage:
     """A token is a piece. What was said before the last assistant turn counts as read from the cache."""
-    costs = [len(pieces(t.text)) + 4 + sum(len(pieces(str(c.arguments))) for c in t.calls or ()) for t in asked.turns]
-    offered = len(msgspec.json.encode([t.parameters for t in asked.tools or ()])) // 4 if asked.tools else 0
+    costs = turn_tokens(asked)
     answered = max((i for i, t in enumerate(asked.turns) if t.role == "assistant"), default=0)
     reasoning = len(pieces(thought))
     output = reasoning + len(pieces(said)) + sum(1 + len(pieces(c.arguments)) for c in calls)
-    given = sum(costs) + offered
+    given = sum(costs) + tool_tokens(asked)
     return Usage(input=given, output=output, total=given + output, reasoning=reasoning, cached=sum(costs[:answered]))
