@@ -314,6 +314,7 @@ class Refusal(_Base, frozen=True):
             "arguments",
             "schema",
             "model",
+            "context",
         ],
         _d("what it refuses"),
     ]

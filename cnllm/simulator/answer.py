@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.flags import Flags
-from cnllm.model import Model
 from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
 from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.invent import invent
@@ -50,9 +49,13 @@ _TEXTS = {
 
 
 class Said(Struct, frozen=True):
-    """An answer before it is written in any dialect. `whole` is False where a limit cut the reasoning."""
+    """An answer before it is written in any dialect, by the model of that name.
+
+    `whole` is False where a limit cut the reasoning.
+    """
 
     id: str
+    model: str
     reasoning: str
     text: str
     calls: tuple[Call, ...]
@@ -61,8 +64,11 @@ class Said(Struct, frozen=True):
     whole: bool = True
 
 
-def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
-    """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated."""
+def answer(model: str, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
+    """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated.
+
+    `model` is the name under which it answers.
+    """
     seed = hashlib.sha256(
         msgspec.json.encode([[t.wire for t in asked.turns], [t.name for t in asked.tools or ()]], order="sorted")
     ).hexdigest()
@@ -76,7 +82,7 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
         "echo": shortened(asked.prompt, 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
         "quote": shortened(" ".join(t for _, t in results), 200),
-        "model": model.id,
+        "model": model,
     }
     kind = "-result" if results else "-call" if tools else ""
     reasoning = ""
@@ -92,7 +98,7 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
     calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
     if in_words and calls:
         text, calls = written(calls), ()
-    return _limited(flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
+    return _limited(model, flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
 
 
 # ── what it is about ─────────────────────────────────────────────────────────
@@ -173,7 +179,9 @@ def _stopped(flags: Flags, asked: Asked, text: str) -> str:
     return text
 
 
-def _limited(flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, calls: tuple[Call, ...]) -> Said:
+def _limited(
+    model: str, flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, calls: tuple[Call, ...]
+) -> Said:
     """Cut to the tokens the request allows; reasoning spends them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
     room = at(asked.body, path) if path else None
@@ -191,6 +199,7 @@ def _limited(flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, c
         made.append(Call(id=call.id, name=call.name, arguments=arguments))
     return Said(
         id=seed[:24],
+        model=model,
         reasoning=thought,
         text=said,
         calls=tuple(made),

@@ -17,7 +17,7 @@ class Case(Struct, frozen=True):
     """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
 
     `worded` holds the kinds of refusal that the entry has words for. `strict`: all that the flags deny is refused, in
-    general words where the entry has none.
+    general words where the entry has none. `unlisted`: the endpoint serves no such model.
     """
 
     model: Model
@@ -27,6 +27,7 @@ class Case(Struct, frozen=True):
     thinks: bool | None
     worded: frozenset[str]
     strict: bool = False
+    unlisted: bool = False
 
     @property
     def refuses_by_name(self) -> bool:

@@ -32,13 +32,20 @@ class Refused(Struct, frozen=True):
 
 
 def judge(
-    model: Model, headers: Mapping[str, str], asked: Asked, *, strict: bool = False, general: bool = False
+    model: Model,
+    headers: Mapping[str, str],
+    asked: Asked,
+    *,
+    strict: bool = False,
+    general: bool = False,
+    unlisted: bool = False,
 ) -> Refused | None:
     """The refusal this request meets at this endpoint, None where it is taken.
 
     Worded by the entry's nearest refusal of that kind, else in the generic form; with `general` always in the generic
     form. Refusals that only some endpoints make (reasoning missing or sent, a parameter that is not taken) are made
-    where the entry words them, and with `strict` wherever its flags deny what is sent.
+    where the entry words them, and with `strict` wherever its flags deny what is sent. `unlisted`: the endpoint serves
+    no such model.
     """
     flags, thinks = flags_for(model, asked)
     refusals = flags.refusals or []
@@ -50,6 +57,7 @@ def judge(
         thinks=thinks,
         worded=frozenset(r.on for r in refusals),
         strict=strict,
+        unlisted=unlisted,
     )
     wrong = next(_wrongs(case), None)
     return None if wrong is None else refusal(wrong, [] if general else refusals, model)
@@ -127,8 +135,9 @@ def _shape(case: Case) -> Iterator[Wrong]:
     in_path = "{model}" in (case.flags.path or "")
     if wanted is None and not in_path:
         yield Wrong("model", "You must provide a model parameter.", param="model")
-    elif wanted is not None and str(wanted).casefold() != case.model.id.casefold():
-        yield Wrong("model", f"The model {wanted} does not exist.", param="model", value=wanted)
+    elif case.unlisted or (wanted is not None and str(wanted).casefold() != case.model.id.casefold()):
+        named = case.model.id if wanted is None else wanted
+        yield Wrong("model", f"The model {named} does not exist.", param="model", value=named)
     if asked.broken is not None:
         yield Wrong("param", f"{asked.broken} is missing or malformed.", param=asked.broken)
 

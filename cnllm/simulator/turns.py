@@ -201,7 +201,11 @@ def _reasoning(case: Case) -> Iterator[Wrong]:
         return
     turns = case.asked.turns
     if _demands_reasoning(case, rules) and case.thinks:
-        for index in _must_carry(case, rules):
+        # Where reasoning is given up for want of an earlier turn's, the turns of the last answer alone are meant.
+        users = [i for i, turn in enumerate(turns) if turn.role == "user"]
+        recent = rules.if_missing == "reasoning-off" and "reasoning-missing" not in case.worded
+        start = users[-1] if recent and users else -1
+        for index in [i for i in _must_carry(case, rules) if i > start]:
             if not _carries(turns[index], rules):
                 message = f"The reasoning of messages[{index}] must be passed back."
                 yield Wrong("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)

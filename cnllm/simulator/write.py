@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,8 +53,8 @@ _LATE = ("gemini",)
 
 
 def _token(model: Model) -> str:
-    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's."""
-    return base64.b64encode(f"simulated by {model.name}".encode()).decode()
+    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's. It names nobody."""
+    return base64.b64encode(hashlib.sha256(f"simulated by {model.name}".encode()).digest()).decode()
 
 
 def genuine(model: Model, data: Any) -> bool:
@@ -70,7 +71,7 @@ def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
 
 def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
     """The same answer as server-sent events."""
-    stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id, asked.body)
+    stream = speaks(model.protocol).stream(f"sim-{said.id}", said.model, asked.body)
     yield from (framed(*frame) for frame in stream.begin())
     for event in _events(_reply(model, flags, said)):
         yield from (framed(*frame) for frame in stream.event(event))
@@ -99,7 +100,7 @@ def _reply(model: Model, flags: Flags, said: Said) -> Reply:
         raw_finish=_word(flags, said.finish),
         usage=said.usage,
         cost=None,
-        model=model.id,
+        model=said.model,
         id=f"sim-{said.id}",
         notes=[],
         message=Message("assistant", (*parts, *calls), model.name),
