@@ -115,20 +115,21 @@ ASKED: list[tuple[Any, Json]] = [
     ("hi", {"reasoning": 3000, "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}),
     (LONG, {"reasoning": "on"}),
     (LONG, {"reasoning": "off", "tools": [tool()]}),
-    *(("hi", {"reasoning": level}) for level in LEVELS),
+    ("hi", {"reasoning": "minimal"}),
+    ("hi", {"reasoning": "max"}),
 ]
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_what_the_engine_sends_is_accepted(strict: bool) -> None:
+def test_what_the_engine_sends_is_accepted() -> None:
     accepted = 0
     for model in models():
         for messages, options in ASKED:
             request = plan(model, messages, **options)
             if request is None or (request.flags.stream is not None and request.flags.stream.required):
                 continue
-            refused = judged(request.model, request, request.body, strict=strict)
-            assert refused is None, (model, options, refused)
+            for strict in (False, True):
+                refused = judged(request.model, request, request.body, strict=strict)
+                assert refused is None, (model, options, refused)
             accepted += 1
     assert accepted > 1000
 
@@ -394,7 +395,9 @@ def test_effort_and_budget_change_how_long_the_reasoning_is() -> None:
         for level in ("low", "high"):
             request = plan(model, reasoning=level)
             reasoning = request.flags.reasoning if request is not None else None
-            if request is None or reasoning is None or (request.flags.stream and request.flags.stream.required):
+            if request is None or reasoning is None or reasoning.mode == "never":
+                break
+            if request.flags.stream is not None and request.flags.stream.required:
                 break
             effort = reasoning.effort
             if not (effort is not None and effort.at and effort.low and effort.high and effort.low != effort.high):
