@@ -86,7 +86,11 @@ def context_violations(case: Case) -> Iterator[Wrong]:
         return
     tokens = input_tokens(case.asked)
     if tokens > window:
-        message = f"The prompt is too long: {tokens} tokens > {window}, this model's maximum context length."
+        # In the words by which the clients of every wire know it.
+        message = (
+            f"The prompt is too long: its token count of {tokens} exceeds the maximum number of tokens allowed "
+            f"({window}), the maximum context length of this model."
+        )
         yield Wrong("context", message, param="messages", value=tokens)
 
 

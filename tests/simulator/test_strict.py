@@ -7,12 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
 
+import cnllm
 from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, ToolCall, ToolResult, engine
 from cnllm.flags import LEVELS, Param
 from cnllm.model import Model
@@ -359,24 +361,21 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
     assert {wire for _, wire in seen} == set(SHAPES)
 
 
-def test_a_prompt_longer_than_the_window_is_an_overflow_that_the_client_knows() -> None:
-    small: dict[str, Model] = {}
-    for model in models():
-        window = model.flags.limits.context if model.flags.limits is not None else None
-        best = small.get(model.protocol)
-        if window is not None and (best is None or window < best.flags.limits.context) and plan(model) is not None:  # type: ignore[union-attr, operator]
-            small[model.protocol] = model
-    assert set(small) == set(SHAPES)
-    for model in small.values():
-        window = model.flags.limits.context if model.flags.limits is not None else 0
-        for text, fits in (("word " * (window or 0), False), ("word " * ((window or 0) - 100), True)):
-            request = plan(model, text)
-            assert request is not None
-            refused = judged(model, request, request.body, strict=False)
-            assert (refused is None) == fits, (model, refused)
-            if refused is not None:
-                with pytest.raises(ContextTooLong):
-                    engine.parse_response(model, refused.status, {}, refused.body.encode(), plan=request)
+@pytest.mark.parametrize("wire", SHAPES)
+def test_a_prompt_longer_than_the_window_is_an_overflow_that_the_client_knows(wire: str, tmp_path: Path) -> None:
+    overlay = tmp_path / "own.toml"
+    overlay.write_text(
+        f'[providers.own]\nprotocol = "{wire}"\nbase_url = "http://127.0.0.1:9"\nkeys = []\n'
+        'limits = { context = 2000 }\n[models."own/m"]\n'
+    )
+    model = cnllm.Registry.load(overlay).resolve("own/m")
+    for text, fits in (("word " * 2001, False), ("字" * 4100, False), ("word " * 1900, True), ("x", True)):
+        request = engine.build_request(model, [text])
+        refused = judged(model, request, request.body, strict=False)
+        assert (refused is None) == fits, refused
+        if refused is not None:
+            with pytest.raises(ContextTooLong):
+                engine.parse_response(model, refused.status, {}, refused.body.encode(), plan=request)
 
 
 def test_effort_and_budget_change_how_long_the_reasoning_is() -> None:
