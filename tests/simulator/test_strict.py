@@ -171,10 +171,10 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
             body.pop(path, None)
             yield "params.default", request, body
     most = flags.limits.output if flags.limits is not None else None
-    rule = (flags.params or {}).get("max_tokens")
-    path = rule.as_ if isinstance(rule, Param) else rule
-    if most is not None and isinstance(path, str):
-        yield "limits.output", request, changed(request, path, most + 1)
+    room = (flags.params or {}).get("max_tokens")
+    room = room.as_ if isinstance(room, Param) else room
+    if most is not None and isinstance(room, str):
+        yield "limits.output", request, changed(request, room, most + 1)
     for dropped in (flags.body.drop if flags.body is not None else None) or ():
         yield "body.drop", request, changed(request, dropped, 1)
 
