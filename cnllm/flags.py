@@ -355,6 +355,7 @@ class Refusal(_Base, frozen=True):
             "arguments",
             "schema",
             "model",
+            "context",
         ],
         _d("what it refuses"),
     ]

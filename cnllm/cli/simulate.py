@@ -12,6 +12,7 @@ __all__ = ["simulate"]
 
 EXAMPLES = options.examples(
     "cnllm simulate --port 8642",
+    "cnllm simulate --strict --neutral --model zai/glm-4.7",
     "cnllm call --model zai/glm-4.7 --base-url http://127.0.0.1:8642/zai --key-env SOME_KEY 'Say hi'",
 )
 
@@ -27,20 +28,30 @@ EXAMPLES = options.examples(
     default=0.0,
     help="Seconds between the pieces of a stream.",
 )
-def simulate(port: int, pace: float) -> None:
+@click.option("--strict", is_flag=True, help="Refuse all that the flags deny, in general words if need be.")
+@click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
+@click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
+def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
     """Serve made-up answers on this machine, without key or network.
 
     Every provider of the registry is at /PROVIDER and answers in its own dialect, refusals included. The
     address is printed once it can be called. Ctrl-C ends it.
+
+    With --neutral the models are model-1, model-2, … at /v1/chat/completions, /v1/messages, /v1/responses and
+    /v1beta/models/MODEL:generateContent.
     """
+    if models and not neutral:
+        raise errors.Wrong("--model without --neutral", "add --neutral, or leave --model out")
     from cnllm.registry import Registry
     from cnllm.simulator.server import running
 
     registry = Registry.load()
+    names = [registry.resolve(model).name for model in models]
+    where = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
-        with running(registry, port=port, pace=pace) as server:
+        with running(registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names) as server:
             render.emit(server.url)
-            streams.say(f"simulated: {server.url}/PROVIDER answers for every provider; Ctrl-C ends it")
+            streams.say(f"simulated: {server.url}{where}; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
         raise errors.Wrong(f"cannot listen on port {port}: {error.strerror}", "choose another: --port N") from error

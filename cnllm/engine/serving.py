@@ -54,14 +54,14 @@ def _by(message: Message, name: str) -> Message:
     return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
 
 
-def encode_reply(protocol: str, reply: Reply) -> dict[str, Any]:
-    """A reply → the body of a whole answer in that protocol.
+def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A reply → the body of a whole answer in that protocol. `request`: the body it answers, which some repeat.
 
     An excluded call is left out, as whoever reads the body would execute it; the reply's notes still name it.
     """
     spoken = _spoken(protocol)
     checks.demand("reply", reply, Reply, "a cnllm.Reply")
-    return spoken.write_reply(_executable(reply))
+    return spoken.write_reply(_executable(reply), _request(request))
 
 
 def _executable(reply: Reply) -> Reply:
@@ -93,13 +93,15 @@ class StreamWriter:
     """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send.
 
     An excluded call is left out, as whoever reads the stream would execute it.
+
+    `request`: the body that is answered, which some protocols repeat.
     """
 
-    def __init__(self, protocol: str, *, id: str = "", model: str = "") -> None:
+    def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
         spoken = _spoken(protocol)
         checks.demand_text("id", id)
         checks.demand_text("model", model)
-        self._writes = spoken.stream(id, model)
+        self._writes = spoken.stream(id, model, _request(request))
         self._excluded: set[int] = set()
         self._places: dict[int, int] = {}  # of the calls that are written, by the index that the reply gives them
 
@@ -139,6 +141,10 @@ class StreamWriter:
         """A failure after the stream began; nothing may follow."""
         _demand_error(status, message, code)
         return _framed(self._writes.error(status, message, code))
+
+
+def _request(request: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if request is None else checks.as_dict("request", request, "the body of a request (a dict) or None")
 
 
 def _spoken(protocol: str) -> Spoken:

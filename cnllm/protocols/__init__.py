@@ -6,7 +6,7 @@ neither can hide an error of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -51,15 +51,16 @@ class Spoken(Struct, frozen=True):
     """One protocol as a server speaks it.
 
     `read_request(body, path, stamp)`: `path` is the URL's, where that says the model or whether to stream; raises
-    `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply)` is a whole
-    body, `write_error(status, message, code)` that of a refusal, `stream(id, model)` writes a stream. `bearer`:
-    whatever header an endpoint names, clients of this protocol may send the key as a bearer's token as well.
+    `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply, request)` is a
+    whole body, `write_error(status, message, code)` that of a refusal, `stream(id, model, request)` writes a stream;
+    `request` is the body that is answered, of which some protocols repeat a part. `bearer`: whatever header an endpoint
+    names, clients of this protocol may send the key as a bearer's token as well.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
-    write_reply: Callable[[Reply], dict[str, Any]]
+    write_reply: Callable[[Reply, Mapping[str, Any] | None], dict[str, Any]]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
-    stream: Callable[[str, str], Writes]
+    stream: Callable[[str, str, Mapping[str, Any] | None], Writes]
     bearer: bool = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -99,7 +100,7 @@ def _beside(call: dict[str, Any]) -> dict[str, Any]:
 # ── replies ──────────────────────────────────────────────────────────────────
 
 
-def write_reply(reply: Reply) -> dict[str, Any]:
+def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The body of a whole answer."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
@@ -153,7 +154,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 class _Stream:
     """Chunks of one reply."""
 
-    def __init__(self, id: str, model: str) -> None:
+    def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._head = {"id": id, "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
         self._usage: Usage | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ _STATUS = {
 }
 
 
-def write_reply(reply: Reply) -> dict[str, Any]:
+def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The body of a whole answer."""
     parts = [wire for part in reply.message.parts if (wire := _part(part)) is not None]
     candidate = {**_content(parts), "finishReason": _reason(reply.finish, reply.raw_finish), "index": 0}
@@ -125,7 +126,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 class Stream:
     """Chunks of one reply. A call is sent when it is whole: the protocol knows no pieces of one."""
 
-    def __init__(self, id: str, model: str) -> None:
+    def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._head = _head(model, id)
         self._usage: Usage | None = None
         self._beside: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -50,7 +51,7 @@ Block = dict[str, Any]
 Frames = list[tuple[str | None, Any]]
 
 
-def write_reply(reply: Reply) -> dict[str, Any]:
+def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The body of a whole answer. Calls that were cut off are there with what can be said of their input."""
     parts = [*reply.message.parts, *reply.incomplete]
     return {
@@ -117,7 +118,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 class Stream:
     """Events of one reply: one block is open at a time, each closed before the next begins."""
 
-    def __init__(self, id: str, model: str) -> None:
+    def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._id = id
         self._model = model
         self._usage = Usage()

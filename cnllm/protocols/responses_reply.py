@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from cnllm.protocols.responses_resource import response_resource
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -35,8 +36,8 @@ _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 Frame = tuple[str | None, Any]
 
 
-def write_reply(reply: Reply) -> dict[str, Any]:
-    """The body of a whole answer."""
+def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The body of a whole answer. `request` is the body that it answers."""
     id = reply.id or "resp"
     output: list[dict[str, Any]] = []
     for part in reply.message.parts:
@@ -45,31 +46,19 @@ def write_reply(reply: Reply) -> dict[str, Any]:
         elif (item := _item(part, f"{id}_{len(output)}", reply)) is not None:
             output.append(item)
     output += [_call(call, f"{id}_{len(output) + n}", "incomplete") for n, call in enumerate(reply.incomplete)]
-    status, why = _status(reply.finish, reply.raw_finish)
-    error = {"code": "server_error", "message": "the model failed"} if status == "failed" else None
-    head = _head(id, reply.model or "", int(time.time()))
-    end = {"status": status, "incomplete_details": why, "error": error}
-    return {**head, **end, "output": output, "usage": _usage(reply.usage)}
+    now = int(time.time())
+    resource = response_resource(id, reply.model or "", now, request)
+    return {**resource, **_ending(reply.finish, reply.raw_finish, now), "output": output, "usage": _usage(reply.usage)}
 
 
-def _head(id: str, model: str, created: int) -> dict[str, Any]:
+def _ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
+    """The fields that say how a reply ended, and when if it is complete."""
+    status, why = _status(finish, raw)
     return {
-        "id": id,
-        "object": "response",
-        "created_at": created,
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "model": model,
-        "output": [],
-        "parallel_tool_calls": True,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "usage": None,
+        "status": status,
+        "completed_at": now if status == "completed" else None,
+        "incomplete_details": why,
+        "error": {"code": "server_error", "message": "the model failed"} if status == "failed" else None,
     }
 
 
@@ -138,7 +127,7 @@ def _item(part: Part, id: str, reply: Reply | None = None) -> dict[str, Any] | N
 def _content(part: Text, *, refused: bool = False) -> dict[str, Any]:
     beside = _sealed(part).get("part")
     if beside is None:
-        beside = {"type": "refusal"} if refused else {"annotations": []}
+        beside = {"type": "refusal"} if refused else {"annotations": [], "logprobs": []}
     if beside.get("type") == "refusal":
         return {"type": "refusal", "refusal": part.text, **beside}
     return {"type": "output_text", "text": part.text, **beside}
@@ -177,10 +166,9 @@ class _Open:
 class Stream:
     """The events of one reply. An item is over when the reader's events say so, which may be after the next began."""
 
-    def __init__(self, id: str, model: str) -> None:
+    def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._id = id
-        self._model = model
-        self._created = int(time.time())
+        self._resource = response_resource(id, model, int(time.time()), request)
         self._count = 0
         self._items: list[_Open] = []
         self._calls: dict[int, _Open] = {}
@@ -188,8 +176,8 @@ class Stream:
 
     def begin(self) -> list[Frame]:
         """What comes before the first event."""
-        head = _head(self._id, self._model, self._created)
-        return [self._frame("response.created", response=head), self._frame("response.in_progress", response=head)]
+        created = self._frame("response.created", response=self._resource)
+        return [created, self._frame("response.in_progress", response=self._resource)]
 
     def event(self, event: Event) -> list[Frame]:
         """One event; `Finished` ends the stream."""
@@ -219,11 +207,16 @@ class Stream:
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """A failure in the middle."""
-        head = _head(self._id, self._model, self._created)
         error = {"code": code or "server_error", "message": message}
-        failed = {**head, "status": "failed", "error": error, "output": [i.item for i in self._items if i.done]}
+        output = [opened.item for opened in self._items if opened.done]
+        failed = {**self._resource, "status": "failed", "error": error, "output": output}
         said = {"code": code, "message": message, "param": None}
-        return [self._frame("error", **said), self._frame("response.failed", response=failed)]
+        kind = write_error(status, message, code)["error"]["type"]
+        # The specification has an object; the vendor's own clients read the same three fields beside it.
+        return [
+            self._frame("error", error={"type": kind, **said}, **said),
+            self._frame("response.failed", response=failed),
+        ]
 
     # ── parts ────────────────────────────────────────────────────────────────
 
@@ -243,7 +236,7 @@ class Stream:
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
             opened = self._add(kind, item)
-            part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": []}
+            part = _content(Text(""))
             return [
                 self._added(opened),
                 self._at("response.content_part.added", opened, content_index=0, part=part),
@@ -263,6 +256,9 @@ class Stream:
         item = _item(part, f"{self._id}_{len(self._items) if opened is None else opened.place}")
         if item is None:
             return []
+        if opened is None and type(part) is Text and part.text:
+            out = self._piece("message", part.text)
+            opened = self._items[-1]
         if opened is None:
             opened = self._add(kind, item)
             return [self._added(opened), *self._done(opened, item)]
@@ -272,6 +268,8 @@ class Stream:
             key = "refusal" if content["type"] == "refusal" else "text"
             if key == "text":
                 out.append(self._at("response.output_text.done", opened, content_index=0, text=text, logprobs=[]))
+            else:
+                out.append(self._at("response.refusal.done", opened, content_index=0, refusal=content["refusal"]))
             out.append(self._at("response.content_part.done", opened, content_index=0, part=content))
         else:
             said = {"type": "summary_text", "text": text}
@@ -297,11 +295,9 @@ class Stream:
             elif not opened.done:
                 text = "".join(opened.pieces)
                 out += self._block(Text(text) if opened.kind == "message" else Reasoning(text))
-        status, why = _status(event.finish, event.raw)
-        head = _head(self._id, self._model, self._created)
-        end = {"status": status, "incomplete_details": why, "usage": _usage(self._usage)}
-        response = {**head, **end, "output": [opened.item for opened in self._items]}
-        return [*out, self._frame(f"response.{status}", response=response)]
+        end = {**_ending(event.finish, event.raw, int(time.time())), "usage": _usage(self._usage)}
+        response = {**self._resource, **end, "output": [opened.item for opened in self._items]}
+        return [*out, self._frame(f"response.{end['status']}", response=response)]
 
     # ── frames ───────────────────────────────────────────────────────────────
 

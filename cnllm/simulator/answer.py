@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.flags import Flags
-from cnllm.model import Model
-from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path
+from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
+from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.invent import invent
 from cnllm.simulator.paths import at
 from cnllm.simulator.pattern import matching
@@ -29,6 +29,7 @@ _TEXTS = {
         "think-result": "工具 {tool} 已经返回结果。把结果转述给用户，并说明这是模拟的回答。",
         "say": "（模拟回答）这段文字由内置模拟器生成，没有调用真正的 {model}。您说的是：“{echo}”。",
         "result": "（模拟回答）工具 {tool} 返回：“{quote}”。这段文字由内置模拟器生成，没有调用真正的 {model}。",
+        "step": "第 {n} 步：再核对一遍，没有发现矛盾。",
         "nothing": "（没有文字）",
     },
     "en": {
@@ -41,15 +42,20 @@ _TEXTS = {
         'You said: "{echo}".',
         "result": '(Simulated answer) The tool {tool} returned: "{quote}". '
         "This text comes from the built-in simulator; the real {model} was not called.",
+        "step": " Step {n}: I check it once more and find no contradiction.",
         "nothing": "(no text)",
     },
 }
 
 
 class Said(Struct, frozen=True):
-    """An answer before it is written in any dialect. `whole` is False where a limit cut the reasoning."""
+    """An answer before it is written in any dialect, by the model of that name.
+
+    `whole` is False where a limit cut the reasoning.
+    """
 
     id: str
+    model: str
     reasoning: str
     text: str
     calls: tuple[Call, ...]
@@ -58,8 +64,11 @@ class Said(Struct, frozen=True):
     whole: bool = True
 
 
-def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
-    """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated."""
+def answer(model: str, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
+    """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated.
+
+    `model` is the name under which it answers.
+    """
     seed = hashlib.sha256(
         msgspec.json.encode([[t.wire for t in asked.turns], [t.name for t in asked.tools or ()]], order="sorted")
     ).hexdigest()
@@ -73,10 +82,12 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
         "echo": shortened(asked.prompt, 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
         "quote": shortened(" ".join(t for _, t in results), 200),
-        "model": model.id,
+        "model": model,
     }
     kind = "-result" if results else "-call" if tools else ""
-    reasoning = texts["think" + kind].format(**fill) if thinks else ""
+    reasoning = ""
+    if thinks:
+        reasoning = reasoning_text(flags.reasoning, asked.body, texts["think" + kind].format(**fill), texts["step"])
     text = texts["result" if results else "say"].format(**fill)
     if tools:
         text = ""
@@ -88,7 +99,7 @@ def answer(model: Model, flags: Flags, asked: Asked, thinks: bool | None) -> Sai
     calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
     if in_words and calls:
         text, calls = written(calls), ()
-    return _limited(flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
+    return _limited(model, flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
 
 
 def _rest(flags: Flags, asked: Asked, text: str) -> str:
@@ -179,7 +190,9 @@ def _stopped(flags: Flags, asked: Asked, text: str) -> str:
     return text
 
 
-def _limited(flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, calls: tuple[Call, ...]) -> Said:
+def _limited(
+    model: str, flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, calls: tuple[Call, ...]
+) -> Said:
     """Cut to the tokens the request allows; reasoning spends them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
     room = at(asked.body, path) if path else None
@@ -197,6 +210,7 @@ def _limited(flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, c
         made.append(Call(id=call.id, name=call.name, arguments=arguments))
     return Said(
         id=seed[:24],
+        model=model,
         reasoning=thought,
         text=said,
         calls=tuple(made),
@@ -214,10 +228,9 @@ def _spent(text: str, left: int) -> tuple[str, int, bool]:
 
 def _usage(asked: Asked, thought: str, said: str, calls: list[Call]) -> Usage:
     """A token is a piece. What was said before the last assistant turn counts as read from the cache."""
-    costs = [len(pieces(t.text)) + 4 + sum(len(pieces(str(c.arguments))) for c in t.calls or ()) for t in asked.turns]
-    offered = len(msgspec.json.encode([t.parameters for t in asked.tools or ()])) // 4 if asked.tools else 0
+    costs = turn_tokens(asked)
     answered = max((i for i, t in enumerate(asked.turns) if t.role == "assistant"), default=0)
     reasoning = len(pieces(thought))
     output = reasoning + len(pieces(said)) + sum(1 + len(pieces(c.arguments)) for c in calls)
-    given = sum(costs) + offered
+    given = sum(costs) + tool_tokens(asked)
     return Usage(input=given, output=output, total=given + output, reasoning=reasoning, cached=sum(costs[:answered]))

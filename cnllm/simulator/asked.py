@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from cnllm.flags import Flags, Param, Reasoning
 from cnllm.model import Model, conditions
 from cnllm.simulator.paths import at, leaves, within
+from cnllm.simulator.words import pieces
 
-__all__ = ["Asked", "Call", "Offer", "Turn", "flags_for", "is_thinking", "off_asked", "param_path"]
+__all__ = [
+    "Asked",
+    "Call",
+    "Offer",
+    "Turn",
+    "flags_for",
+    "input_tokens",
+    "is_thinking",
+    "off_asked",
+    "on_asked",
+    "param_path",
+    "tool_tokens",
+    "turn_tokens",
+]
 
 Form = Literal["absent", "null", "empty", "text", "parts", "other"]
 
@@ -106,7 +121,7 @@ def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | Non
         return reasoning.mode == "always"
     if off_asked(reasoning, body):
         return False
-    if _on_asked(reasoning, body):
+    if on_asked(reasoning, body):
         return True
     return None if reasoning.default is None else reasoning.default == "on"
 
@@ -130,7 +145,8 @@ def off_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     return type(found) is int and found == 0
 
 
-def _on_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+def on_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+    """Does the body ask for thinking: by the patch for it, an effort or a budget?"""
     if reasoning.on is not None and reasoning.on.set and within(reasoning.on.set, body):
         return True
     places = [reasoning.effort and reasoning.effort.at, reasoning.budget and reasoning.budget.at]
@@ -145,3 +161,18 @@ def param_path(flags: Flags, name: str) -> str | None:
     if isinstance(said, str):
         return said
     return name if said else None
+
+
+def input_tokens(asked: Asked) -> int:
+    """The tokens of a request. A token is a piece of text; every message and every tool costs a little more."""
+    return sum(turn_tokens(asked)) + tool_tokens(asked)
+
+
+def turn_tokens(asked: Asked) -> list[int]:
+    """The tokens of each message."""
+    return [len(pieces(t.text)) + 4 + sum(len(pieces(str(c.arguments))) for c in t.calls or ()) for t in asked.turns]
+
+
+def tool_tokens(asked: Asked) -> int:
+    """The tokens of the tools."""
+    return len(msgspec.json.encode([t.parameters for t in asked.tools or ()])) // 4 if asked.tools else 0

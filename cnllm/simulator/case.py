@@ -16,7 +16,8 @@ __all__ = ["Case", "Wrong"]
 class Case(Struct, frozen=True):
     """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
 
-    `worded` holds the kinds of refusal that the entry has words for.
+    `worded` holds the kinds of refusal that the entry has words for. `strict`: all that the flags deny is refused, in
+    general words where the entry has none. `unlisted`: the endpoint serves no such model.
     """
 
     model: Model
@@ -25,6 +26,20 @@ class Case(Struct, frozen=True):
     headers: dict[str, str]
     thinks: bool | None
     worded: frozenset[str]
+    strict: bool = False
+    unlisted: bool = False
+
+    @property
+    def refuses_by_name(self) -> bool:
+        """Does the endpoint refuse a parameter that it does not take? Recordings show some that merely ignore it.
+
+        The flag says false for both. One that refuses says which parameter it minds, so its words tell.
+        """
+        return self.strict or next(("{param}" in r.body for r in self.flags.refusals or () if r.on == "param"), False)
+
+    def refuses(self, kind: str) -> bool:
+        """Does the endpoint make a refusal of this kind, which only some make?"""
+        return self.strict or kind in self.worded
 
     @property
     def body(self) -> dict[str, Any]:

@@ -52,14 +52,14 @@ def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
             {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in said.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _word(flags, said.finish)}
-    body = {**_head(model, said, "chat.completion"), "choices": [choice]}
+    body = {**_head(said, "chat.completion"), "choices": [choice]}
     put(body, _usage_at(flags), _usage(flags, said))
     return msgspec.json.encode(body)
 
 
 def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
     """The same answer as server-sent events, one `data:` frame each, a comment first and `[DONE]` last."""
-    head = _head(model, said, "chat.completion.chunk")
+    head = _head(said, "chat.completion.chunk")
 
     def frame(choices: list[dict[str, Any]], **more: Any) -> bytes:
         return b"data: " + msgspec.json.encode({**head, "choices": choices, **more}) + b"\n\n"
@@ -79,12 +79,12 @@ def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[byt
     yield DONE
 
 
-def _head(model: Model, said: Said, kind: str) -> dict[str, Any]:
+def _head(said: Said, kind: str) -> dict[str, Any]:
     return {
         "id": f"sim-{said.id}",
         "object": kind,
         "created": _CREATED,
-        "model": model.id,
+        "model": said.model,
         "system_fingerprint": "simulated",
     }
 

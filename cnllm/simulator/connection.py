@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cnllm.simulator.case import Wrong
 from cnllm.simulator.faults import HEADER, Fault
-from cnllm.simulator.routes import route
-from cnllm.simulator.transport import Answered, Known, turned_away
+from cnllm.simulator.routes import Served, route
+from cnllm.simulator.transport import Answered, turned_away
 
 if TYPE_CHECKING:
     import h11
@@ -31,7 +31,7 @@ _PATIENCE = 2.0  # seconds in which a client that sends too much may read that i
 class Host(Protocol):
     """What a connection needs of its server."""
 
-    registry: Known
+    served: Served
     pace: float
     body_limit: int
 
@@ -117,7 +117,7 @@ class Connection:
         if fault is not None and "reset-headers" in fault.kinds:
             self.reset()
             return False
-        answered = route(self.server.registry, method, target, headers, content)
+        answered = route(self.server.served, method, target, headers, content)
         return await self.send(_instead(fault) or answered, fault, bodiless=method == "HEAD")
 
     # ── sending ──────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ from cnllm.model import Model
 from cnllm.protocols import speaks
 from cnllm.simulator import chat_request
 from cnllm.simulator.asked import Asked, Call, Form, Offer, Turn
+from cnllm.simulator.paths import at
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["CHAT", "SEALS", "asked_of"]
@@ -17,6 +18,9 @@ __all__ = ["CHAT", "SEALS", "asked_of"]
 CHAT = "openai-chat"
 SEALS = "seals"
 """The key of `Turn.wire` under which stands what a turn brings back sealed."""
+
+_JSON_OBJECT = (("text.format.type", "json_object"), ("generationConfig.responseMimeType", "application/json"))
+"""Where the wires ask for JSON without a schema."""
 
 
 def asked_of(model: Model, body: dict[str, Any], path: str) -> Asked:
@@ -42,6 +46,7 @@ def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
     inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
     schema = inner["schema"] if isinstance(inner, Mapping) and "schema" in inner else schema
     tools = options.get("tools")
+    bare = any(at(body, path) == word for path, word in _JSON_OBJECT)
     return Asked(
         body=body,
         turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
@@ -50,7 +55,7 @@ def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
         named=named,
         parallel=options.get("parallel_tool_calls") is not False,
         stream=request.stream,
-        answer=None if schema is None else "json_schema",
+        answer="json_schema" if schema is not None else "json_object" if bare else None,
         schema=schema,
     )
 

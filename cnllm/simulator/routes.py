@@ -8,15 +8,16 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from msgspec import Struct
 
 from cnllm.checks import unfit_id
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.model import Model
 from cnllm.protocols import PROTOCOLS
 from cnllm.simulator.case import Wrong
-from cnllm.simulator.transport import MARK, Answered, Known, respond, turned_away
+from cnllm.simulator.transport import MARK, Answered, Known, is_unlisted, respond, turned_away
 
-__all__ = ["route"]
+__all__ = ["Plain", "Served", "route"]
 
 _BARE = {
     "/chat/completions": None,
@@ -30,34 +31,92 @@ _NAMED = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateCont
 """The path of a wire that names the model there."""
 
 
-def route(registry: Known, method: str, target: str, headers: Mapping[str, str], content: bytes) -> Answered:
+class Plain(Struct, frozen=True):
+    """Names that say nothing: `models` are served as model-1, model-2, … on paths without a provider.
+
+    With `only` no other model of the registry is served; else those are, too, by the names that the client knows.
+    """
+
+    models: tuple[str, ...]
+    only: bool = False
+
+    def real(self, name: str) -> str | None:
+        """Return the name in the registry of what a client names, None for a model that is not served."""
+        number = name.removeprefix("model-")
+        if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
+            return self.models[int(number[:9]) - 1]
+        return None if self.only else name
+
+
+class Served(Struct, frozen=True):
+    """What is served, and how. `strict`: all that the flags deny is refused. `plain`: names are hidden."""
+
+    registry: Known
+    strict: bool = False
+    plain: Plain | None = None
+
+
+def route(served: Served, method: str, target: str, headers: Mapping[str, str], content: bytes) -> Answered:
     """The answer to one HTTP request.
 
     `/{provider}` followed by the entry's path is that endpoint; a bare `/v1/chat/completions` is the endpoint
     of whatever model the body names, by alias or as provider/id, and so is the path that names one itself.
     """
+    registry = served.registry
     path = target.partition("?")[0]
     provider, slash, rest = path[1:].partition("/")
+    plain = served.plain is not None
+    wire = _wire(path)
     try:
         if path in _LISTS:
-            return _list(registry, method, None)
-        if slash and "/" + rest in _LISTS:
-            return _list(registry, method, provider)
+            return _list(served, method, None)
+        if slash and "/" + rest in _LISTS and not plain:
+            return _list(served, method, provider)
         if in_path := _NAMED.fullmatch(path):
-            named = registry.resolve(_id(in_path["model"]), protocol="gemini")
-            return _posted(method) or respond(named, headers, content, unquote(path))
+            return _posted(method) or _named(served, headers, content, path, _id(in_path["model"]))
         if path in _BARE:
-            return _posted(method) or _bare(registry, headers, content, path)
-        model = _at(registry, provider, "/" + rest, _model_named(content)) if slash else None
+            return _posted(method) or _bare(served, headers, content, path)
+        named = _model_named(content)
+        model = _at(registry, provider, "/" + rest, named) if slash and not plain else None
     except _Outside as outside:
-        return turned_away(Wrong("model", str(outside), param="model"))
+        return turned_away(Wrong("model", str(outside), param="model"), protocol=wire)
     except UnknownModel as unknown:
-        return turned_away(Wrong("model", unknown.message, param="model"))
+        message = "The model does not exist." if plain else unknown.message
+        return turned_away(Wrong("model", message, param="model"), protocol=wire)
     except CnllmError as error:  # a broken registry is the server's fault, and its words say where
-        return turned_away(Wrong("registry", error.message), status=500)
+        return turned_away(Wrong("registry", error.message), status=500, protocol=wire)
     if model is None:
-        return turned_away(Wrong("path", f"There is nothing at {path}."), status=404)
-    return _posted(method) or respond(model, headers, content, unquote(path))
+        return turned_away(Wrong("path", f"There is nothing at {path}."), status=404, protocol=wire)
+    return _posted(method) or _respond(served, model, headers, content, path)
+
+
+def _respond(
+    served: Served, model: Model, headers: Mapping[str, str], content: bytes, path: str, shown: str | None = None
+) -> Answered:
+    unlisted = is_unlisted(served.registry, model)
+    if served.plain is None:
+        shown = None
+    return respond(model, headers, content, unquote(path), strict=served.strict, unlisted=unlisted, shown=shown)
+
+
+def _resolved(served: Served, named: str, protocol: str | None) -> Model:
+    """The model that a client names. Raises `UnknownModel`."""
+    real = named if served.plain is None else served.plain.real(named)
+    if real is None:
+        raise UnknownModel("The model does not exist.")
+    return served.registry.resolve(real, protocol=protocol)
+
+
+def _named(served: Served, headers: Mapping[str, str], content: bytes, path: str, name: str) -> Answered:
+    return _respond(served, _resolved(served, name, "gemini"), headers, content, path, name)
+
+
+def _wire(path: str) -> str | None:
+    """The wire whose errors a client expects at a path, None for chat completions."""
+    if path.endswith("enerateContent"):
+        return "gemini"
+    last = path.rpartition("/")[2]
+    return {"messages": "anthropic-messages", "responses": "openai-responses"}.get(last)
 
 
 class _Outside(Exception):
@@ -78,18 +137,18 @@ def _posted(method: str) -> Answered | None:
     return turned_away(Wrong("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
 
 
-def _bare(registry: Known, headers: Mapping[str, str], content: bytes, path: str) -> Answered:
+def _bare(served: Served, headers: Mapping[str, str], content: bytes, path: str) -> Answered:
     named = _model_named(content)
     if named is None:
         wrong = Wrong("param", "The body is a JSON object that names a model.", param="model")
         return turned_away(wrong, protocol=_BARE[path])
-    model = registry.resolve(named, protocol=_BARE[path])
+    model = _resolved(served, named, _BARE[path])
     body: dict[str, Any] = msgspec.json.decode(content)
     try:
         renamed = msgspec.json.encode({**body, "model": model.id})
     except (UnicodeError, RecursionError):  # which says what is wrong with it
         renamed = content
-    return respond(model, headers, renamed, path)
+    return _respond(served, model, headers, renamed, path, named)
 
 
 def _model_named(content: bytes) -> str | None:
@@ -126,10 +185,14 @@ def _shape(model: Model) -> list[str]:
     return [re.escape(p).replace(re.escape("{model}"), "(?P<model>.+)") for p in paths]
 
 
-def _list(registry: Known, method: str, provider: str | None) -> Answered:
+def _list(served: Served, method: str, provider: str | None) -> Answered:
     if method not in ("GET", "HEAD"):
         return turned_away(Wrong("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
-    names = [n for n in registry.names() if provider is None or n.partition("/")[0] == provider]
+    if served.plain is not None:
+        names = [f"simulator/model-{n + 1}" for n in range(len(served.plain.models))]
+        provider = "simulator"
+    else:
+        names = [n for n in served.registry.names() if provider is None or n.partition("/")[0] == provider]
     if not names:
         return turned_away(Wrong("path", f"There is no provider {provider}."), status=404)
     data = [

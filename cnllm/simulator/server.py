@@ -15,11 +15,12 @@ import ipaddress
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
 from cnllm.simulator.connection import Connection
 from cnllm.simulator.faults import Fault, read_fault
+from cnllm.simulator.routes import Plain, Served
 from cnllm.simulator.transport import Known
 
 __all__ = ["Server", "running"]
@@ -28,7 +29,11 @@ _LIMIT = 64 * 1024 * 1024  # of a request body, in bytes: pictures are long
 
 
 class Server:
-    """The server; `url` is known once it has started, also when `port` is 0 and the system chooses one."""
+    """The server; `url` is known once it has started, also when `port` is 0 and the system chooses one.
+
+    `strict`: it refuses all that the flags of a model deny, in general words where the endpoint's own are unknown.
+    `neutral`: paths, names and errors say nothing about providers and models; `models` alone are served if given.
+    """
 
     def __init__(
         self,
@@ -38,10 +43,14 @@ class Server:
         pace: float = 0.0,
         *,
         body_limit: int = _LIMIT,
+        strict: bool = False,
+        neutral: bool = False,
+        models: Sequence[str] = (),
     ) -> None:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
-        self.registry = registry
+        plain = Plain(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
+        self.served = Served(registry, strict, plain)
         self.host = host
         self.port = port
         self.pace = pace
@@ -143,9 +152,18 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(registry: Known, host: str = "127.0.0.1", port: int = 0, pace: float = 0.0) -> Iterator[Server]:
+def running(
+    registry: Known,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    pace: float = 0.0,
+    *,
+    strict: bool = False,
+    neutral: bool = False,
+    models: Sequence[str] = (),
+) -> Iterator[Server]:
     """A server in a thread of its own, listening while the block runs."""
-    server = Server(registry, host, port, pace)
+    server = Server(registry, host, port, pace, strict=strict, neutral=neutral, models=models)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

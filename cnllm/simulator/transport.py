@@ -14,12 +14,22 @@ from cnllm.model import Model
 from cnllm.protocols import speaks
 from cnllm.simulator import chat, write
 from cnllm.simulator.answer import answer
-from cnllm.simulator.asked import flags_for
+from cnllm.simulator.asked import Asked, flags_for
 from cnllm.simulator.case import Wrong
 from cnllm.simulator.judge import Refused, judge, refusal
 from cnllm.simulator.read import CHAT, asked_of
 
-__all__ = ["MARK", "Answered", "AsyncSimTransport", "Known", "Sent", "SimTransport", "respond", "turned_away"]
+__all__ = [
+    "MARK",
+    "Answered",
+    "AsyncSimTransport",
+    "Known",
+    "Sent",
+    "SimTransport",
+    "is_unlisted",
+    "respond",
+    "turned_away",
+]
 
 MARK = "x-cnllm-simulated"
 _DEEPEST = 128
@@ -54,8 +64,28 @@ class Answered(Struct, frozen=True):
     pieces: Iterable[bytes]
 
 
-def respond(model: Model, headers: Mapping[str, str], content: bytes, path: str = "") -> Answered:
-    """What this endpoint answers to these bytes, sent to this path."""
+def is_unlisted(registry: Known | None, model: Model) -> bool:
+    """Whether the endpoint's models are listed in the registry and this is none of them."""
+    if all(note.code != "unknown-model" for note in model.notes):
+        return False
+    return registry is None or any(name.startswith(f"{model.provider}/") for name in registry.names())
+
+
+def respond(
+    model: Model,
+    headers: Mapping[str, str],
+    content: bytes,
+    path: str = "",
+    *,
+    strict: bool = False,
+    unlisted: bool = False,
+    shown: str | None = None,
+) -> Answered:
+    """What this endpoint answers to these bytes, sent to this path.
+
+    `strict`: all that the flags deny is refused. `unlisted`: it serves no such model. `shown`: the name that stands in
+    the answer in place of the model's; refusals then are in general words, which name nobody.
+    """
     try:
         body = msgspec.json.decode(content)
     except RecursionError:
@@ -67,7 +97,9 @@ def respond(model: Model, headers: Mapping[str, str], content: bytes, path: str 
     if (why := _unusable(content, body)) is not None:
         return _turned_away(model, why)
     try:
-        return _answered(model, headers, body, path)
+        asked = asked_of(model, body, path)
+        refused = judge(model, headers, asked, strict=strict, general=shown is not None, unlisted=unlisted)
+        return _answered(model, asked, shown or model.id) if refused is None else _refused(refused)
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
         return _turned_away(model, f"The body cannot be read: {error}")
 
@@ -104,17 +136,13 @@ def _is_deep(body: Any) -> bool:
     return True
 
 
-def _answered(model: Model, headers: Mapping[str, str], body: dict[str, Any], path: str) -> Answered:
-    asked = asked_of(model, body, path)
-    refused = judge(model, headers, asked)
-    if refused is not None:
-        return _refused(refused)
+def _answered(model: Model, asked: Asked, shown: str) -> Answered:
     flags, thinks = flags_for(model, asked)
-    said = answer(model, flags, asked, thinks)
+    said = answer(shown, flags, asked, thinks)
     if asked.stream:
-        told = chat.frames(model, flags, asked, said) if model.protocol == CHAT else write.frames(model, flags, said)
+        told = (chat if model.protocol == CHAT else write).frames(model, flags, asked, said)
         return Answered(200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told)
-    body_of = chat.whole(model, flags, asked, said) if model.protocol == CHAT else write.whole(model, flags, said)
+    body_of = (chat if model.protocol == CHAT else write).whole(model, flags, asked, said)
     return Answered(200, _json(), [body_of])
 
 
@@ -138,16 +166,26 @@ def _json() -> dict[str, str]:
     return {"content-type": "application/json", MARK: "1"}
 
 
-class SimTransport:
-    """A transport that answers out of the registry; `pace` is the seconds between the pieces of a stream."""
+def _sent(plan: Sent, registry: Known | None, strict: bool) -> Answered:
+    unlisted = strict and is_unlisted(registry, plan.model)
+    path = unquote(urlsplit(plan.url).path)
+    return respond(plan.model, plan.headers, plan.content, path, strict=strict, unlisted=unlisted)
 
-    def __init__(self, registry: Known | None = None, pace: float = 0.0) -> None:
+
+class SimTransport:
+    """A transport that answers out of the registry; `pace` is the seconds between the pieces of a stream.
+
+    With `strict` it refuses all that the flags of a model deny, also what real endpoints are not known to refuse.
+    """
+
+    def __init__(self, registry: Known | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.registry = registry
         self.pace = pace
+        self.strict = strict
 
     def send(self, plan: Sent) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Status, headers, and the body in pieces."""
-        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+        answered = _sent(plan, self.registry, self.strict)
         return answered.status, answered.headers, self._paced(answered.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -163,13 +201,14 @@ class SimTransport:
 class AsyncSimTransport:
     """The same for code that awaits; under asyncio and trio alike."""
 
-    def __init__(self, registry: Known | None = None, pace: float = 0.0) -> None:
+    def __init__(self, registry: Known | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.registry = registry
         self.pace = pace
+        self.strict = strict
 
     async def send(self, plan: Sent) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Status, headers, and the body in pieces."""
-        answered = respond(plan.model, plan.headers, plan.content, unquote(urlsplit(plan.url).path))
+        answered = _sent(plan, self.registry, self.strict)
         return answered.status, answered.headers, self._paced(answered.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -184,7 +184,7 @@ def _beside_calls(turn: Turn, empty: str | None) -> str | None:
 
 def _keys(case: Case) -> Iterator[Wrong]:
     """Keys that no one knows. An endpoint that refuses reasoning by the name of its field checks every name."""
-    if "reasoning-sent" not in case.worded or case.model.protocol != CHAT:
+    if not case.refuses("reasoning-sent") or case.model.protocol != CHAT:
         return
     rules = case.flags.messages
     reasoning = case.flags.reasoning
@@ -200,13 +200,17 @@ def _reasoning(case: Case) -> Iterator[Wrong]:
     if rules is None:
         return
     turns = case.asked.turns
-    if "reasoning-missing" in case.worded and case.thinks:
-        for index in _must_carry(case, rules):
+    if _demands_reasoning(case, rules) and case.thinks:
+        # Where reasoning is given up for want of an earlier turn's, the turns of the last answer alone are meant.
+        users = [i for i, turn in enumerate(turns) if turn.role == "user"]
+        recent = rules.if_missing == "reasoning-off" and "reasoning-missing" not in case.worded
+        start = users[-1] if recent and users else -1
+        for index in [i for i in _must_carry(case, rules) if i > start]:
             if not _carries(turns[index], rules):
                 message = f"The reasoning of messages[{index}] must be passed back."
                 yield Wrong("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)
-    if "reasoning-sent" in case.worded:
-        forbidden = _forbidden(rules)
+    if case.refuses("reasoning-sent"):
+        forbidden = _forbidden(case, rules)
         for index, turn in enumerate(turns):
             found = next((f for f in forbidden if at(turn.wire, f) is not None), None)
             if turn.role == "assistant" and found is not None:
@@ -214,8 +218,15 @@ def _reasoning(case: Case) -> Iterator[Wrong]:
                 yield Wrong("reasoning-sent", message, param=f"messages[{index}].{found}", index=index)
 
 
-def _forbidden(rules: Reasoning) -> list[str]:
+def _demands_reasoning(case: Case, rules: Reasoning) -> bool:
+    """Does the endpoint refuse a turn without its reasoning? Not where the registry says that it may be left out."""
+    return "reasoning-missing" in case.worded or (case.strict and rules.if_missing not in (None, "omit"))
+
+
+def _forbidden(case: Case, rules: Reasoning) -> list[str]:
     """The fields that may hold reasoning and are not the one in which it goes back."""
+    if case.model.protocol != CHAT:
+        return ["reasoning"] if rules.replay == "never" else []
     goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
     return [f for f in rules.fields or [] if not goes_back or f != _place(rules)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from cnllm.flags import Flags
 from cnllm.model import Model
 from cnllm.protocols import framed, speaks
 from cnllm.simulator.answer import Said
+from cnllm.simulator.asked import Asked
 from cnllm.simulator.words import pieces
 from cnllm.types import (
     BlockEnd,
@@ -51,8 +53,8 @@ _LATE = ("gemini",)
 
 
 def _token(model: Model) -> str:
-    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's."""
-    return base64.b64encode(f"simulated by {model.name}".encode()).decode()
+    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's. It names nobody."""
+    return base64.b64encode(hashlib.sha256(f"simulated by {model.name}".encode()).hexdigest()[:48].encode()).decode()
 
 
 def genuine(model: Model, data: Any) -> bool:
@@ -62,14 +64,14 @@ def genuine(model: Model, data: Any) -> bool:
     return not any(f'"{word}"' in text for word in words) or _token(model) in text
 
 
-def whole(model: Model, flags: Flags, said: Said) -> bytes:
+def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
     """The body of an answer that is not streamed."""
-    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said)))
+    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said), asked.body))
 
 
-def frames(model: Model, flags: Flags, said: Said) -> Iterator[bytes]:
+def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
     """The same answer as server-sent events."""
-    stream = speaks(model.protocol).stream(f"sim-{said.id}", model.id)
+    stream = speaks(model.protocol).stream(f"sim-{said.id}", said.model, asked.body)
     yield from (framed(*frame) for frame in stream.begin())
     for event in _events(_reply(model, flags, said)):
         yield from (framed(*frame) for frame in stream.event(event))
@@ -98,7 +100,7 @@ def _reply(model: Model, flags: Flags, said: Said) -> Reply:
         raw_finish=_word(flags, said.finish),
         usage=said.usage,
         cost=None,
-        model=model.id,
+        model=said.model,
         id=f"sim-{said.id}",
         notes=[],
         message=Message("assistant", (*parts, *calls), model.name),

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import urllib.error
 import urllib.request
 
 import pytest
@@ -185,3 +186,25 @@ def test_simulated_over_a_socket(machine: Machine) -> None:
     process.communicate(timeout=30)
     assert done.status == 0
     assert done.out.strip()
+
+
+def test_a_neutral_simulator_serves_one_model_without_its_name(machine: Machine) -> None:
+    machine.run("simulate", "--model", "home/m").fails(2, "--neutral")
+    process = machine.start("simulate", "--strict", "--neutral", "--model", "home/m")
+    assert process.stdout is not None
+    url = process.stdout.readline().decode().strip()
+    statuses = {}
+    for model, more in (("model-1", {}), ("model-2", {}), ("home/m", {}), ("model-1", {"messages": "x"})):
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **more}
+        headers = {"Content-Type": "application/json", "Authorization": "Bearer any-key"}
+        asked = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                said, statuses[model, *more] = answer.read(), answer.status
+                assert json.loads(said)["model"] == model
+        except urllib.error.HTTPError as error:
+            said, statuses[model, *more] = error.read(), error.code
+        assert model == "home/m" or b"home" not in said
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert statuses == {("model-1",): 200, ("model-2",): 404, ("home/m",): 404, ("model-1", "messages"): 400}

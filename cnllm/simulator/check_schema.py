@@ -1,0 +1,61 @@
+"""What of a tool's JSON Schema lies outside the subset that an endpoint takes.
+
+It shares no code with what adapts a schema for a request: an error there is to be refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+__all__ = ["schema_violation"]
+
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_KINDS = ("type", "anyOf", "oneOf", "allOf", "$ref")
+_COMBINED = ("$ref", "allOf", "anyOf", "oneOf")
+
+
+def schema_violation(schema: dict[str, Any], rules: Collection[str], refused: Collection[str]) -> str | None:
+    """Return what is wrong with a schema under the rules of `tools.schema` and `tools.schema_drop`, or None."""
+    if "root-object" in rules and (schema.get("type") != "object" or any(key in schema for key in _COMBINED)):
+        return "the root must have type 'object' and no combination"
+    return next((said for node in _nodes(schema) if (said := _node_violation(node, rules, refused))), None)
+
+
+def _nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All schemas in a schema, itself first. Names of properties and values are no schemas."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict):
+            continue
+        yield node
+        for key in _MAPS:
+            waiting += node[key].values() if isinstance(node.get(key), dict) else ()
+        for key in _LISTS:
+            waiting += node[key] if isinstance(node.get(key), list) else ()
+        waiting += [node[key] for key in _SINGLE if key in node]
+
+
+def _node_violation(node: dict[str, Any], rules: Collection[str], refused: Collection[str]) -> str | None:
+    if (keyword := next((key for key in node if key in refused), None)) is not None:
+        return f"the keyword '{keyword}' is not supported"
+    ref = node.get("$ref")
+    if isinstance(ref, str):
+        if "inline-refs" in rules:
+            return "'$ref' is not supported"
+        if "root-refs" in rules and (len(node) > 1 or not (ref == "#" or ref.startswith("#/$defs/"))):
+            return f"'$ref' must stand alone and point into '#/$defs/', not to '{ref}'"
+    if "any-of-only" in rules and (key := next((k for k in ("oneOf", "allOf") if k in node), None)):
+        return f"'{key}' is not supported, only 'anyOf' is"
+    if "one-type" in rules and isinstance(node.get("type"), list):
+        return "'type' must be a string"
+    if "branch-types" in rules and isinstance(node.get("anyOf"), list) and "type" in node:
+        return "'type' must stand in the branches of 'anyOf', not beside it"
+    if "no-tuples" in rules and ("prefixItems" in node or isinstance(node.get("items"), list)):
+        return "'items' must be one schema"
+    if "typed" in rules and not any(key in node for key in _KINDS):
+        return "a schema without 'type'"
+    return None

@@ -1,0 +1,39 @@
+"""How long the simulated reasoning is: by the effort or the budget that a request asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.flags import LEVELS, Reasoning
+from cnllm.simulator.paths import at
+from cnllm.simulator.words import pieces
+
+__all__ = ["reasoning_text"]
+
+_STEPS = {"minimal": 0, "low": 1, "medium": 2, "high": 4, "xhigh": 6, "max": 8}
+"""Sentences that a level adds."""
+_TOKENS = 1024
+"""Tokens of a budget for each sentence that it adds."""
+_MOST = 40
+"""The most sentences that a budget adds."""
+
+
+def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str, step: str) -> str:
+    """Return `start` and further steps: more for a higher effort or a larger budget, within the budget."""
+    budget = reasoning.budget if reasoning is not None else None
+    tokens = at(body, budget.at) if budget is not None and budget.at else None
+    steps = _effort_steps(reasoning, body)
+    if type(tokens) is int and tokens > 0:
+        steps = min(_MOST, tokens // _TOKENS)
+    text = start + "".join(step.format(n=n + 1) for n in range(steps))
+    return "".join(pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
+
+
+def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:
+    effort = reasoning.effort if reasoning is not None else None
+    word = at(body, effort.at) if effort is not None and effort.at else None
+    if effort is None or not isinstance(word, str):
+        return 0
+    levels = [level for level in LEVELS if getattr(effort, level) == word]
+    level = word if word in levels or not levels else levels[-1]
+    return _STEPS.get(level.lower(), 0)
