@@ -6,6 +6,7 @@ where a keyword turns the answer round: `not`, `oneOf`, `if`, `maxContains`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -21,6 +22,7 @@ __all__ = ["KEYWORDS", "counted"]
 
 Errors = Iterator[ValidationError]
 _FEW = 16  # values of an enum that are compared one by one, and told
+_KEPT = 50  # errors of a branch that are kept: one is enough for a verdict
 _EACH = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
     | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
@@ -198,8 +200,9 @@ def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
 
 
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
-    """Return the errors of a branch, counted."""
-    return list(map(validator.format_checker.weigh, errors_below(validator, instance, branch, schema_path=index)))
+    """Return the first errors of a branch, counted."""
+    errors = errors_below(validator, instance, branch, schema_path=index)
+    return list(map(validator.format_checker.weigh, itertools.islice(errors, _KEPT)))
 
 
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:

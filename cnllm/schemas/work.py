@@ -9,7 +9,7 @@ __all__ = ["TooMuchWork", "Work", "canonical", "depth"]
 
 STEPS = 100_000  # of any validation
 STEPS_A_VALUE = 20  # of a validation of many values: it may be longer, but not by more than its values
-_MOST_STEPS = 3_000_000
+_MOST_STEPS = 400_000
 _MESSAGE = 1_000  # characters of an error's message that are kept
 
 
