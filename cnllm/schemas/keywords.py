@@ -22,6 +22,7 @@ __all__ = ["KEYWORDS", "counted"]
 
 Errors = Iterator[ValidationError]
 _FEW = 16  # values of an enum that are compared one by one, and told
+_REFERENCE = 4  # steps of a reference: it is looked up
 _KEPT = 50  # errors of a branch that are kept: one is enough for a verdict
 _EACH = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
@@ -32,11 +33,12 @@ _EACH = frozenset(  # keywords that look at every item or name
 def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
     is_each = name in _EACH
+    least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
     is_each_part = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         work = validator.format_checker
-        steps = 1
+        steps = least
         if is_each_part and (type(value) is list or type(value) is dict):
             steps += len(value)
         if is_each and (type(instance) is list or type(instance) is dict):

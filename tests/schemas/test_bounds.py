@@ -71,7 +71,7 @@ def test_arguments_that_cannot_be_checked_are_not_executed_and_the_model_hears_w
         ToolCall("c", "f", value, ""),
     )
     assert said is not None
-    assert "they cannot be checked: it takes more than 100000 steps. Send fewer or simpler values." in said
+    assert "they cannot be checked: it takes more than 50000 steps. Send fewer or simpler values." in said
 
 
 def test_a_schema_without_end_is_the_schemas_fault() -> None:
