@@ -28,8 +28,6 @@ def within(**keywords: Any) -> dict[str, Any]:
 
 AGAIN = {"properties": {"a": {"$ref": "#/$defs/n"}}}
 EXACT = [{**AGAIN, "required": ["x"]}, {**AGAIN, "required": ["y"]}, AGAIN]
-    f"r{i}": {"allOf": [{"$ref": f"#/$defs/r{(i + 1) % 5}"}, {"$ref": f"#/$defs/r{(i + 2) % 5}"}]} for i in range(5)
-}
 
 # name → (schema of the object, what stands under its name "v")
 VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {
