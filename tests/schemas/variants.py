@@ -52,7 +52,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {
     "dependentSchemas of names": ({"properties": {"v": {"dependentSchemas": {f"k{i}": {"propertyNames": pattern("^(k+[0-9]*)+$")}
                                                                              for i in range(200)}}}},
                                   {f"k{i}": 1 for i in range(200)}),
-    "unique, nearly equal": ({"properties": {"v": {"uniqueItems": True}}}, [[0] * 50 + [i] for i in range(3_000)]),
+    "unique, nearly equal": ({"properties": {"v": {"uniqueItems": True}}}, [[0] * 50 + [i] for i in range(1_000)]),
     "unique, numbers as texts": ({"properties": {"v": {"uniqueItems": True}}}, [x for i in range(5_000) for x in (i, str(i))]),
     "unique in unique": ({"properties": {"v": {"uniqueItems": True, "items": {"uniqueItems": True}}}},
                          [[{"i": i, "j": j} for j in range(60)] for i in range(60)]),
@@ -60,7 +60,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {
                                     [[2_999, [2_999]]] * 5_000),
     "an enum in anyOf, often": ({"properties": {"v": {"items": {"anyOf": [{"enum": [*range(1_000)]}] * 50}}}}, [-1] * 2_000),
     "const objects in oneOf": ({"properties": {"v": {"items": {"oneOf": [{"const": {"i": i}} for i in range(500)]}}}},
-                               [{"i": 499}] * 1_000),
+                               [{"i": 499}] * 200),
     "anyOf of three": (within(anyOf=EXACT), deep(40)),
     "oneOf of three": (within(oneOf=EXACT), deep(40)),
     "not of not": (within(allOf=[{"not": {"not": AGAIN}}, {"not": {"not": AGAIN}}]), deep(40)),
@@ -75,6 +75,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {
                                                            "unevaluatedItems": False}}}, [*range(300)]),
     "contains, counted": ({"properties": {"v": {"allOf": [{"contains": {"multipleOf": i + 1}, "minContains": 5} for i in range(300)]}}},
                           [*range(2_000)]),
-    "large, and then deep": ({**within(anyOf=EXACT), "additionalProperties": True}, {"pad": [0] * 30_000, **deep(40)}),
+    "large, and then deep": ({**within(anyOf=EXACT), "additionalProperties": True}, {"pad": [0] * 2_000, **deep(40)}),
     "numbers without end": ({"properties": {"v": {"items": {"multipleOf": 0.0001}}}}, [10**3_000 + i for i in range(500)]),
 }  # fmt: skip
