@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -83,9 +84,9 @@ def attacks() -> Iterator[tuple[str, Callable[[], Any], int]]:
     text = {"a": "[1]"}
     for width in (8, 200):
         wide = {"$defs": around(width), "properties": {"a": {"$ref": "#/$defs/d0"}}}
-        yield f"encoded, {width} ways", lambda wide=wide: decoded(text, wide), 20_000
-        yield f"typed, {width} ways", lambda wide=wide: kinds(wide["properties"]["a"], wide), 20_000
-        yield f"inline, {width} ways", lambda wide=wide: adapted(wide, RULES, ()), 3_000_000
+        yield f"encoded, {width} ways", partial(decoded, text, wide), 20_000
+        yield f"typed, {width} ways", partial(kinds, wide["properties"]["a"], wide), 20_000
+        yield f"inline, {width} ways", partial(adapted, wide, RULES, ()), 3_000_000
     endless: dict[str, Any] = {"$defs": {"n": {"anyOf": [REF, {"$ref": "#/$defs/n"}]}}, "properties": {"a": REF}}
     yield "encoded, endless", lambda: decoded(text, endless), 1_000
     many = {"properties": {"a": {"anyOf": [{"type": "array"}] * 50_000}}}
@@ -117,7 +118,7 @@ def attacks() -> Iterator[tuple[str, Callable[[], Any], int]]:
         "(" * 5_000,
         "a{99999999}",
     ):
-        yield f"matching {source[:20]}", lambda source=source: matching(source, "s"), 500_000
+        yield f"matching {source[:20]}", partial(matching, source, "s"), 500_000
     yield "matching a range", lambda: matching("[\0-\U0010ffff]{500}", "s"), 500_000
     each = {"type": "array", "minItems": 10_000, "items": {"type": "string", "pattern": "^((ab){50}){50}$"}}
     yield "an array of patterns", lambda: invent(each), 3_000_000
