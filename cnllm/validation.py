@@ -21,7 +21,8 @@ _LENGTH = 200  # characters of one fault: a validator quotes what it finds wrong
 _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
 _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
-_DEEP = 50  # levels of a value; less deep, and a validation without end is the schema's fault
+_MOST_SCHEMA_STEPS = 3_000_000
+_DEEP = 8  # levels of a value; less deep, and a validation without end is the schema's fault
 
 
 class Invalid(ValueError):
@@ -139,7 +140,9 @@ def _compiled(encoded: bytes) -> _Compiled:
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    meta = bounded(kind)(kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema, _SCHEMA_STEPS))
+    meta = bounded(kind)(
+        kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema, _SCHEMA_STEPS, _MOST_SCHEMA_STEPS)
+    )
     try:
         error = next(_errors(meta, schema), None)
     except Unjudged as unknown:

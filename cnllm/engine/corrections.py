@@ -37,7 +37,8 @@ def together(first: Reply, last: Reply, words: str, nth: int, most: int) -> Repl
     did = f"sent back, and asked again ({nth} of {most}); usage and cost are of all requests"
     note = Note("answer-corrected", "corrections", words, did)
     kept = [n for n in first.notes if n.code != _INVALID]
-    notes = [*kept, note, *(n for n in last.notes if n not in kept)]
+    known = set(kept)
+    notes = [*kept, note, *(n for n in last.notes if n not in known)]
     both = [first, last]
     return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
 

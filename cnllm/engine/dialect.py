@@ -23,6 +23,7 @@ _KINDS = {
 }
 _KEPT = 65_536  # bytes of a schema that is kept
 _EXPANSIONS = 500  # references written out in full; what is meant more often than this ends as its bare type
+_NODES = 20_000  # schemas in what is written out; what is more ends as its bare type, too
 
 
 def changed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
@@ -99,41 +100,52 @@ class _Inliner:
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _EXPANSIONS
+        self._left, self._nodes = _EXPANSIONS, _NODES
 
     def inlined(self, node: Any, inside: tuple[str, ...]) -> Any:
         if type(node) is not dict:
             return node
+        self._nodes -= bool(inside)
         ref = node.get("$ref")
+        if self._nodes < 0 and inside:
+            return _bare(node)
         if type(ref) is not str:
             out = _each(node, lambda child: self.inlined(child, inside))
             return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
         found = _target(self._root, ref)
         self._left -= 1
         if ref in inside or type(found) is not dict or self._left < 0:
-            kind = found.get("type") if type(found) is dict else None
-            shape: Schema = {"type": kind if type(kind) is str else "object"}
+            shape = _bare(found)
         else:
             shape = self.inlined(found, (*inside, ref))
         return {**shape, **self.inlined({k: v for k, v in node.items() if k != "$ref"}, inside)}
 
 
+def _bare(node: Any) -> Schema:
+    """The type that a schema names, and nothing else of it."""
+    kind = node.get("type") if type(node) is dict else None
+    return {"type": kind if type(kind) is str else "object"}
+
+
 def _root_refs(schema: Schema) -> Schema:
     """Every reference as `#/$defs/NAME`, alone in its node."""
-    names: dict[str, str] = {}
+    names: dict[int | str, str] = {}  # by the identity of what a reference points at: it may be written in many ways
+    counts: dict[str, int] = {}
     defs: dict[str, Any] = {}
 
     def named(ref: str) -> str:
-        if ref not in names:
+        found = _target(schema, ref)
+        known = id(found) if type(found) is dict else ref
+        if known not in names:
             last = unquote(ref.rsplit("/", 1)[-1]).replace("~1", "_").replace("~0", "_")
             base = "".join(c if c.isalnum() or c in "_.-" else "_" for c in last) or "root"
-            name, count = base, 2
+            name, count = base, counts.get(base, 2)
             while name in defs:
                 name, count = f"{base}_{count}", count + 1
-            names[ref], defs[name] = name, {}
-            found = _target(schema, ref)
+            counts[base] = count
+            names[known], defs[name] = name, {}
             defs[name] = moved(found) if type(found) is dict else {"type": "object"}
-        return f"#/$defs/{names[ref]}"
+        return f"#/$defs/{names[known]}"
 
     def moved(node: Any) -> Any:
         if type(node) is not dict:
@@ -185,8 +197,10 @@ def _united(node: Schema, branches: list[Schema], *, every: bool) -> Schema:
     if required:
         out["required"] = required
     if every:
-        for branch in branches:
-            out = {**{k: v for k, v in branch.items() if k not in ("properties", "required")}, **out}
+        together: Schema = {}  # what an earlier one says counts, and what the node says counts most
+        for branch in reversed(branches):
+            together.update((k, v) for k, v in branch.items() if k not in ("properties", "required"))
+        out = {**together, **out}
     return out
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 __all__ = ["decoded", "item_schema", "kinds", "property_schema", "typed"]
 
 _DEEP = 32  # how far references and alternatives are followed
-_WIDE = 256  # how many alternatives are looked at
+_WIDE = 256  # how many alternatives are looked at, and how many values of an enum
 _LOOSE = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum", "date", "datetime"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "long", "short", "uint", "uint32", "uint64", "unsigned"), "integer"),
@@ -39,13 +40,13 @@ def typed(text: str, schema: Any, root: Any) -> Any:
     """The value a text stands for; `root` is the whole schema, in which references are looked up.
 
     Where several types are allowed the narrowest that fits is taken, but where a string is among them, only if it
-    would be written back the same (`5`, not `007`). `null` is null wherever null is allowed.
+    would be written back the same (`5`, not `007`). `null` is null wherever null is allowed. Of an enum with more than
+    `_WIDE` values the first alone are looked at, and a string may be among the others.
     """
-    for value in _listed(schema, root):
-        if text == value:
-            return text
-    allowed = kinds(schema, root)
     listed = list(_listed(schema, root))
+    if text in listed:
+        return text
+    allowed = kinds(schema, root)
     for kind in _KINDS:
         if kind in allowed:
             fits, value = _as(kind, text, "string" in allowed)
@@ -105,9 +106,9 @@ _JSON = json.JSONDecoder(strict=False, parse_constant=_constant)
 def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
     """A schema, and all that its references, anyOf, oneOf and allOf lead to, each once."""
     seen: set[int] = set()
-    waiting = [(schema, 0)]
+    waiting = deque([(schema, 0)])
     while waiting and len(seen) < _WIDE:
-        one, depth = waiting.pop(0)
+        one, depth = waiting.popleft()
         if not isinstance(one, Mapping) or id(one) in seen:
             continue
         seen.add(id(one))
@@ -118,7 +119,7 @@ def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
             for word in ("allOf", "anyOf", "oneOf"):
                 branches = one.get(word)
                 if isinstance(branches, list):
-                    waiting += [(branch, depth + 1) for branch in branches]
+                    waiting += [(branch, depth + 1) for branch in branches[:_WIDE]]
 
 
 def _at(ref: str, root: Any) -> Any:
@@ -140,13 +141,13 @@ def _at(ref: str, root: Any) -> Any:
 def _said(one: Mapping[str, Any]) -> set[str]:
     """The types that one schema names itself."""
     told = one.get("type")
-    names = [name for name in (told if isinstance(told, list) else [told]) if isinstance(name, str)]
+    names = [name for name in (told[:_WIDE] if isinstance(told, list) else [told]) if isinstance(name, str)]
     found = {_LOOSE.get(name.lower(), name.lower()) for name in names} & set(_KINDS)
     if one.get("nullable") is True:
         found.add("null")
     if not found:
         values = _values(one)
-        found = {_kind(value) for value in values}
+        found = {_kind(value) for value in values[:_WIDE]} | ({"string"} if len(values) > _WIDE else set())
         if not values and isinstance(one.get("properties"), Mapping):
             found = {"object"}
         elif not values and isinstance(one.get("items"), Mapping):
@@ -156,7 +157,7 @@ def _said(one: Mapping[str, Any]) -> set[str]:
 
 def _values(one: Mapping[str, Any]) -> list[Any]:
     listed = one.get("enum")
-    return list(listed) if isinstance(listed, list) else [one["const"]] if "const" in one else []
+    return listed[: _WIDE + 1] if isinstance(listed, list) else [one["const"]] if "const" in one else []
 
 
 def _listed(schema: Any, root: Any) -> Iterator[Any]:
@@ -167,6 +168,8 @@ def _listed(schema: Any, root: Any) -> Iterator[Any]:
         if not values and _said(one) - {"null"} and not any(word in one for word in ("anyOf", "oneOf", "allOf")):
             return
         every += values
+        if len(every) > _WIDE:  # which others there are is not looked at
+            return
     yield from every
 
 

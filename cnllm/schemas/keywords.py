@@ -6,6 +6,7 @@ where a keyword turns the answer round: `not`, `oneOf`, `if`, `maxContains`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -21,6 +22,8 @@ __all__ = ["KEYWORDS", "counted"]
 
 Errors = Iterator[ValidationError]
 _FEW = 16  # values of an enum that are compared one by one, and told
+_REFERENCE = 4  # steps of a reference: it is looked up
+_KEPT = 50  # errors of a branch that are kept: one is enough for a verdict
 _EACH = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
     | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
@@ -30,11 +33,12 @@ _EACH = frozenset(  # keywords that look at every item or name
 def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
     is_each = name in _EACH
+    least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
     is_each_part = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
         work = validator.format_checker
-        steps = 1
+        steps = least
         if is_each_part and (type(value) is list or type(value) is dict):
             steps += len(value)
         if is_each and (type(instance) is list or type(instance) is dict):
@@ -198,8 +202,9 @@ def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
 
 
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
-    """Return the errors of a branch, counted."""
-    return list(map(validator.format_checker.weigh, errors_below(validator, instance, branch, schema_path=index)))
+    """Return the first errors of a branch, counted."""
+    errors = errors_below(validator, instance, branch, schema_path=index)
+    return list(map(validator.format_checker.weigh, itertools.islice(errors, _KEPT)))
 
 
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:

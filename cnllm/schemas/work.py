@@ -7,9 +7,9 @@ from typing import Any
 
 __all__ = ["TooMuchWork", "Work", "canonical", "depth"]
 
-STEPS = 100_000  # of any validation
-STEPS_A_VALUE = 20  # of a validation of many values: it may be longer, but not by more than its values
-_MOST_STEPS = 3_000_000
+STEPS = 50_000  # of any validation
+STEPS_A_VALUE = 40  # of a validation of many values: it may be longer, but not by more than its values
+_MOST_STEPS = 400_000
 _MESSAGE = 1_000  # characters of an error's message that are kept
 
 
@@ -23,10 +23,11 @@ class Work:
     jsonschema hands one object on to the validator of every schema below, its `format_checker`; this stands there.
     """
 
-    def __init__(self, value: Any, steps_a_value: int = STEPS_A_VALUE) -> None:
+    def __init__(self, value: Any, steps_a_value: int = STEPS_A_VALUE, most: int = _MOST_STEPS) -> None:
         self._value = value
         self._steps_a_value = steps_a_value
         self._limit = STEPS
+        self._most = most
         self._is_final = False
         self.steps = 0
         self.unknown = 0
@@ -41,13 +42,13 @@ class Work:
     def _extend(self) -> None:
         if not self._is_final:
             self._is_final = True
-            self._limit = max(STEPS, min(_MOST_STEPS, self._steps_a_value * _size(self._value)))
+            self._limit = max(STEPS, min(self._most, self._steps_a_value * _size(self._value)))
         if self.steps > self._limit:
             raise TooMuchWork(f"it takes more than {self._limit} steps")
 
     def weigh(self, error: Any) -> Any:
         """Count an error of jsonschema by the length of its message, and shorten that."""
-        self.spend(1 + len(error.message) // 64)
+        self.spend(2 + len(error.message) // 64)
         if len(error.message) > _MESSAGE:
             error.message = f"{error.message[:_MESSAGE]}…"
         return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cnllm.simulator.pattern import matching
+from cnllm.simulator.pattern import made
 
 __all__ = ["invent"]
 
@@ -68,7 +68,7 @@ def _value(schema: Any, root: _Root, words: str, nth: int, depth: int) -> Any:
         case "null":
             return None
         case _:
-            return _string(plain, words, nth)
+            return _string(plain, root, words, nth)
 
 
 def _flat(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def _flat(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
         # Deep down null comes first: that is where a schema that contains itself ends.
         if chosen := (nulls + rest if depth > _DEEP else rest + nulls)[:1]:
             out = _both(out, _flat(chosen[0], root, depth, hops + 1))
+    root.left -= (len(out) + len(out.get("properties") or ())) // 16
     return out
 
 
@@ -127,6 +128,7 @@ def _type(plain: dict[str, Any]) -> str:
 
 def _object(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> dict[str, Any]:
     known: dict[str, Any] = plain.get("properties") or {}
+    root.left -= len(known) // 16
     names = list(plain.get("required") or [])
     needed = set(names)
     optional = [n for n in known if n not in needed]
@@ -188,12 +190,14 @@ def _bound(plain: dict[str, Any], closed: str, opened: str, inward: int) -> tupl
     return max(found, key=lambda b: (b[0] * inward, abs(b[1])))
 
 
-def _string(plain: dict[str, Any], words: str, nth: int) -> str:
+def _string(plain: dict[str, Any], root: _Root, words: str, nth: int) -> str:
     if plain.get("format") in _FORMATS:
         return _FORMATS[plain["format"]]
     text = f"{words} {nth + 1}" if nth else words
     pattern = plain.get("pattern")
     if isinstance(pattern, str):
-        text = matching(pattern, f"{words}{nth}", whole=False) or text
+        match, steps = made(pattern, f"{words}{nth}", whole=False)
+        root.left -= steps // 4
+        text = match or text
     text = text.ljust(min(_MOST, int(plain.get("minLength", 0))), "x")
     return text[: int(plain.get("maxLength", 1 << 30))]

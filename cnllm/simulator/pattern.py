@@ -6,12 +6,14 @@ import random
 import re
 import string
 
-__all__ = ["matching"]
+__all__ = ["made", "matching"]
 
 _CLASSES = {"d": string.digits, "w": string.ascii_letters + string.digits + "_", "s": " "}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _PRINTABLE = string.ascii_letters + string.digits + "_-.:/ "
-_COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
+_COUNT = re.compile(r"\{([0-9]{1,6})(,([0-9]{0,6}))?\}")
+_MOST = 20_000  # pieces of a pattern that are written, repetitions included
+_RANGE = 256  # characters of a range that are picked from
 
 
 class _TooHard(Exception):
@@ -21,21 +23,28 @@ class _TooHard(Exception):
 def matching(pattern: str, seed: str, *, whole: bool = True) -> str | None:
     """A match of the pattern (as a whole, or as a search would find it), None where it is too hard.
 
-    Knows literals, classes, groups, alternatives and counts; what it makes is checked with `re` before it is
-    returned, so that lookaheads and the like give None and never a wrong string.
+    Knows literals, classes, groups, alternatives and counts; what it makes is checked before it is returned, so that
+    lookaheads and the like give None and never a wrong string.
     """
-    try:
-        check = re.compile(pattern)
-    except re.error:
-        return None
+    return made(pattern, seed, whole=whole)[0]
+
+
+def made(pattern: str, seed: str, *, whole: bool = True) -> tuple[str | None, int]:
+    """Return what `matching` returns, and how many pieces of the pattern were written for it."""
+    from cnllm.schemas import compile_pattern
+
+    steps = 1
     for wide in (12, 1):
+        maker = _Maker(pattern, random.Random(seed), wide)
         try:
-            made = _Maker(pattern, random.Random(seed), wide).made()
-        except _TooHard:
-            return None
-        if (check.fullmatch if whole else check.search)(made):
-            return made
-    return None
+            text = maker.made()
+        except (_TooHard, RecursionError):
+            return None, steps + maker.steps
+        steps += maker.steps
+        source = maker.source()
+        if compile_pattern(f"^(?:{source})$" if whole else source).matches(text):
+            return text, steps
+    return None, steps
 
 
 class _Maker:
@@ -43,12 +52,18 @@ class _Maker:
 
     def __init__(self, pattern: str, dice: random.Random, wide: int) -> None:
         self.pattern, self.dice, self.wide, self.at = pattern, dice, wide, 0
+        self.steps = 0
+        self.brackets: set[int] = set()  # where a bracket stands first in its class, and so does not close it
 
     def made(self) -> str:
         out = self.branches()
         if self.at < len(self.pattern):
             raise _TooHard
         return out
+
+    def source(self) -> str:
+        """The pattern as every engine reads it."""
+        return "".join(f"\\{c}" if i in self.brackets else c for i, c in enumerate(self.pattern))
 
     def peek(self) -> str:
         return self.pattern[self.at : self.at + 1]
@@ -97,6 +112,9 @@ class _Maker:
         return (wanted if most is None else min(most, wanted)), end
 
     def atom(self) -> str:
+        self.steps += 1
+        if self.steps > _MOST:
+            raise _TooHard
         char = self.take()
         if char == "(":
             return self.group()
@@ -137,14 +155,20 @@ class _Maker:
         negated = self.peek() == "^"
         self.at += negated
         out = ""
+        if self.peek() == "]":
+            self.brackets.add(self.at)
         while self.peek() != "]" or not out:
+            self.steps += 1
             char = self.take()
             low = self.escaped() if char == "\\" else char
             if len(low) == 1 and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
                 high = self.take()
                 high = self.escaped() if high == "\\" else high
-                out += "".join(map(chr, range(ord(low), ord(high[0]) + 1)))
+                if negated:
+                    out += "".join(c for c in _PRINTABLE if low <= c <= high[0]) or low
+                else:
+                    out += "".join(map(chr, range(ord(low), min(ord(high[0]), ord(low) + _RANGE) + 1)))
             else:
                 out += low
         self.at += 1

@@ -10,7 +10,7 @@ import msgspec
 __all__ = ["decoded", "unwrapped"]
 
 _BAD = (msgspec.DecodeError, RecursionError)
-_DEPTH = 8  # how far a schema is followed; one that goes deeper refers to itself
+_WIDE = 256  # schemas that are read for one argument
 
 
 def unwrapped(raw: str) -> dict[str, Any] | None:
@@ -40,7 +40,7 @@ def _decoded(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     if not _may_be_encoded(value):
         return value
     properties = schema.get("properties")
-    wanted = _types(properties.get(name), schema, _DEPTH) if isinstance(properties, Mapping) else set()
+    wanted = _types(properties.get(name), schema) if isinstance(properties, Mapping) else set()
     if "string" in wanted or not wanted & {"array", "object"}:
         return value
     try:
@@ -50,19 +50,40 @@ def _decoded(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
     return inner if ("array" if type(inner) is list else "object") in wanted else value
 
 
-def _types(said: Any, root: Mapping[str, Any], depth: int) -> set[str]:
-    """The JSON types that a schema lets through, as far as it names them; one that names none lets text through."""
-    if not isinstance(said, Mapping) or not depth:
-        return {"string"}
-    if isinstance(reference := said.get("$ref"), str):
-        found: Any = root
-        for key in reference.removeprefix("#/").split("/"):
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return _types(found, root, depth - 1)
-    branches = [b for word in ("anyOf", "oneOf") if isinstance(said.get(word), list) for b in said[word]]
-    if branches:
-        return set().union(*(_types(b, root, depth - 1) for b in branches))
-    kind = said.get("type")
-    if isinstance(kind, str):
-        return {kind}
-    return {k for k in kind if isinstance(k, str)} if isinstance(kind, list) else {"string"}
+def _types(said: Any, root: Mapping[str, Any]) -> set[str]:
+    """The JSON types that a schema lets through, as far as it names them; one that names none lets text through.
+
+    Each schema that references and alternatives lead to is read once; more than `_WIDE` of them let text through.
+    """
+    types: set[str] = set()
+    seen: set[int] = set()
+    waiting = [said]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping) or len(seen) >= _WIDE:
+            return {"string"}
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(reference := one.get("$ref"), str):
+            waiting.append(_target(reference, root))
+            continue
+        if branches := [b for word in ("anyOf", "oneOf") if isinstance(one.get(word), list) for b in one[word]]:
+            waiting += branches if len(branches) <= _WIDE else [None]
+            continue
+        kind = one.get("type")
+        if isinstance(kind, str):
+            types.add(kind)
+        else:
+            types |= {k for k in kind if isinstance(k, str)} if isinstance(kind, list) else {"string"}
+        if "string" in types:  # nothing more can be learnt
+            return types
+    return types
+
+
+def _target(reference: str, root: Mapping[str, Any]) -> Any:
+    """What a reference points at, or None."""
+    here: Any = root
+    for key in reference.removeprefix("#/").split("/"):
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here

@@ -14,6 +14,7 @@ _SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _PREFIX = "#/$defs/"
 _HOPS = 20  # references that lead to references
 _EXPANSIONS = 200  # references written out; a schema that needs more keeps the rest as references
+_NODES = 20_000  # schemas in what is written out
 
 
 def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
@@ -40,24 +41,26 @@ def untitled(node: Any) -> Any:
 def inlined(schema: Schema) -> Schema:
     """References written out, but for what holds itself: many endpoints know no `$defs`, and models read on better."""
     defs: Schema = schema.get("$defs", {})
-    left = _EXPANSIONS
+    left, nodes = _EXPANSIONS, _NODES
+    references, sizes = _contents(defs)
     kept: set[str] = set()
 
     def walk(node: Any, inside: frozenset[str]) -> Any:
-        nonlocal left
+        nonlocal left, nodes
         if not isinstance(node, dict):
             return node
         name = str(node.get("$ref", "")).removeprefix(_PREFIX)
         if name not in defs:
             return _below(node, lambda child: walk(child, inside))
-        if name in inside or name in endless or left <= 0:
+        if name in inside or name in endless or left <= 0 or nodes < sizes[name]:
             kept.add(name)
             return node
         left -= 1
+        nodes -= sizes[name]
         beside = {key: value for key, value in node.items() if key != "$ref"}
         return {**walk(defs[name], inside | {name}), **beside}
 
-    endless = {name for name in defs if name in _reached(defs, name)}
+    endless = {name for name in defs if name in _reached(references, name)}
     out: Schema = walk({key: value for key, value in schema.items() if key != "$defs"}, frozenset())
     done: Schema = {}
     while waiting := sorted(kept - done.keys()):
@@ -66,20 +69,33 @@ def inlined(schema: Schema) -> Schema:
     return {**out, "$defs": {name: done[name] for name in sorted(done)}} if done else out
 
 
-def _reached(defs: Schema, start: str) -> set[str]:
-    """The definitions that one refers to, over others too."""
-    found: set[str] = set()
+def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
+    """Return for each definition the others that it refers to, and how many schemas it holds."""
+    references: dict[str, set[str]] = {name: set() for name in defs}
+    sizes = dict.fromkeys(defs, 0)
 
-    def walk(node: Any) -> Any:
+    def walk(node: Any, owner: str) -> Any:
         if isinstance(node, dict):
+            sizes[owner] += 1
             name = str(node.get("$ref", "")).removeprefix(_PREFIX)
-            if name in defs and name not in found:
-                found.add(name)
-                walk(defs[name])
-            _below(node, walk)
+            if name in defs:
+                references[owner].add(name)
+            _below(node, lambda child: walk(child, owner))
         return node
 
-    walk(defs[start])
+    for name, node in defs.items():
+        walk(node, name)
+    return references, sizes
+
+
+def _reached(references: dict[str, set[str]], start: str) -> set[str]:
+    """The definitions that one refers to, over others too."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = references[waiting.pop()] - found
+        found |= new
+        waiting += new
     return found
 
 
@@ -147,7 +163,7 @@ def without_nulls(value: Any, schema: Schema) -> Any:
         if isinstance(value, list) and isinstance(node.get("items"), dict):
             return [walk(item, node["items"]) for item in value]
         if isinstance(value, dict) and isinstance(node.get("properties"), dict):
-            known, demanded = node["properties"], node.get("required", ())
+            known, demanded = node["properties"], set(node.get("required", ()))
             return {
                 name: walk(inner, known[name]) if name in known else inner
                 for name, inner in value.items()

@@ -21,9 +21,10 @@ from .shapes import SHAPES
 LIMIT = 300  # seconds after which a process hangs; all shapes together take a few
 
 JUDGE = """
-from cnllm.schemas import Work
+from cnllm.schemas import Work, work
 from cnllm.validation import Unjudged, faults
 from tests.schemas.shapes import SHAPES
+work.STEPS = 10_000  # so that what ends by them ends sooner
 most, spend = [0], Work.spend
 def counted(self, steps):
     most[0] = max(most[0], self.steps)
@@ -41,7 +42,7 @@ def test_every_shape_ends_with_the_right_verdict_within_its_steps() -> None:
     done = subprocess.run([sys.executable, "-c", JUDGE], capture_output=True, text=True, timeout=LIMIT, check=True)
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     assert {name: verdict for name, verdict, _ in lines} == {name: str(said) for name, (_, _, said) in SHAPES.items()}
-    assert max(int(steps) for _, _, steps in lines) <= 3_000_000
+    assert max(int(steps) for _, _, steps in lines) <= 400_000
     assert len(lines) >= 40
 
 
@@ -71,7 +72,7 @@ def test_arguments_that_cannot_be_checked_are_not_executed_and_the_model_hears_w
         ToolCall("c", "f", value, ""),
     )
     assert said is not None
-    assert "they cannot be checked: it takes more than 100000 steps. Send fewer or simpler values." in said
+    assert "they cannot be checked: it takes more than 50000 steps. Send fewer or simpler values." in said
 
 
 def test_a_schema_without_end_is_the_schemas_fault() -> None:
@@ -203,7 +204,7 @@ def _above(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(schema=st.recursive(leaves, _above, max_leaves=10), value=values)
 def test_ordinary_schemas_are_judged_as_jsonschema_judges_them(schema: Any, value: Any) -> None:
     whole = {"allOf": [schema]}
