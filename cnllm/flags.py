@@ -223,8 +223,6 @@ class Prefill(_Base, frozen=True):
 
     set: Annotated[dict[str, Any] | None, _d("keys of that last message")] = None
     path: Annotated[str | None, _d("what follows base_url for such a request, where it differs")] = None
-    trim: Annotated[bool | None, _d("must the text not end in white space?")] = None
-    repeats: Annotated[bool | None, _d("does the reply begin with the text again?")] = None
 
 
 class Messages(_Base, frozen=True):

@@ -32,7 +32,7 @@ def applied(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
     return flags
 
 
-def beginning(reply: Reply | None, how: Prefill) -> Message | None:
+def beginning(reply: Reply | None) -> Message | None:
     """Return the turn that a cut reply is continued from; None where it cannot be.
 
     Only plain text can: no call that was begun, no reasoning, nothing that was taken out of the text.
@@ -43,18 +43,12 @@ def beginning(reply: Reply | None, how: Prefill) -> Message | None:
         return None
     if any(note.code.startswith("text-call") for note in reply.notes):
         return None
-    text = reply.text.rstrip() if how.trim else reply.text
-    return Message("assistant", (Text(text),), by=reply.message.by)
+    return Message("assistant", (Text(reply.text),), by=reply.message.by)
 
 
-def joined(old: Reply, new: Reply, how: Prefill) -> Reply:
+def joined(old: Reply, new: Reply) -> Reply:
     """Return both halves of a reply as one. Both requests were paid for: usage and cost are their sums."""
-    rest = new.text
-    if how.repeats:
-        rest = rest.removeprefix(old.text.rstrip() if how.trim else old.text)
-    if how.trim:
-        rest = _behind(old.text, rest)
-    text = old.text + rest
+    text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]
     both = [old, new]
     return replace(
@@ -64,12 +58,3 @@ def joined(old: Reply, new: Reply, how: Prefill) -> Reply:
         usage=total_usage(both),
         cost=total_cost(both),
     )
-
-
-def _behind(text: str, rest: str) -> str:
-    """The rest without the white space that stands at the end of the text already."""
-    there = text[len(text.rstrip()) :]
-    blank = rest[: len(rest) - len(rest.lstrip())]
-    if not there:
-        return rest
-    return rest[len(there) :] if blank.startswith(there) else rest[len(blank) :]

@@ -382,7 +382,7 @@ class Call:
     def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
         """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
         how = self.plan.prefill
-        turn = None if how is None else prefill.beginning(old, how)
+        turn = None if how is None else prefill.beginning(old)
         if how is None or turn is None or self.plan.recovery.streams == 0:
             return None
         try:
@@ -393,7 +393,7 @@ class Call:
             more = yield from inner.whole()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
-        reply = prefill.joined(old, more, how)
+        reply = prefill.joined(old, more)
         note = Note(
             "reply-continued",
             "messages.prefill",

@@ -106,7 +106,7 @@ def _rest(flags: Flags, asked: Asked, text: str) -> str:
     """What follows the beginning of the reply, where the request ends with one."""
     how = flags.messages.prefill if flags.messages is not None else None
     last = asked.last
-    if how is None or last is None or last.role != "assistant" or how.repeats:
+    if how is None or last is None or last.role != "assistant":
         return text
     marked = all(last.wire.get(key) == value for key, value in (how.set or {}).items())
     return text.removeprefix(last.text) if marked else text
