@@ -227,7 +227,8 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
     assert [name for name, _, text in rows(flags.Flags) if not text] == []
     # Two that a user's own gateway may need, and one of a wire where streams have another address.
     assert {name for name, who in setters().items() if not who} <= {"stream_path", "headers", "body.drop"}
-    assert len(list(rows(flags.Flags))) < 90
+    # A budget, so that nobody adds one lightly: 89 before files, prefill, recovery and the form of strict tools came.
+    assert len(list(rows(flags.Flags))) < 100
 
 
 SHAPES: dict[str, Any] = {
