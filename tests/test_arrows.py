@@ -70,6 +70,7 @@ MAY: dict[str, set[str]] = {
         }
         for kind, runs in (("", "runs_sync"), ("_async", "runs_async"))
     },
+    "sanitizer": VALUES | {"engine", "leaks", "registry"},
     "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
     "cli": VALUES
     | HELPERS

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.engine.decode import Unreadable, lenient
+from cnllm.wires.reported import NUMBERS, key_name
 
 __all__ = ["Facts", "collect", "number", "sentence"]
 
@@ -21,37 +22,30 @@ _SHOWN = 1000  # characters of what is added to a sentence
 _LITERAL = 20_000  # characters of a Python repr that are parsed
 
 _CODE_KEYS = frozenset(
-    (
-        *(
-            "code",
-            "codes",
-            "type",
-            "status",
-            "reason",
-            "ret",
-            "retcode",
-            "provider_code",
-            "blockreason",
-            "block_reason",
-        ),
-        *("status_code", "statuscode", "http_code", "http_status", "httpcode", "httpstatus", "error_code", "errorcode"),
-        *("error_type", "errortype", "err_code", "errcode", "err_type"),
-    )
-)
-_NUMBER_KEYS = (
-    *("code", "status", "status_code", "statusCode", "http_code", "http_status", "httpStatus", "error_code"),
-    *("errorCode", "err_code"),
+    ("code", "codes", "type", "status", "reason", "ret", "retcode", "providercode", "blockreason", "statuscode")
+    + ("httpcode", "httpstatus", "errorcode", "errortype", "errcode", "errtype")
 )
 _SAID_KEYS = (
-    *("message", "msg", "error", "error_msg", "error_message", "errorMessage", "err_msg", "errmsg", "status_msg"),
-    *("detail", "details", "description", "error_description", "reason", "title", "raw", "errors", "param"),
+    *("message", "msg", "error", "errormsg", "errormessage", "errmsg", "statusmsg", "detail", "details"),
+    *("description", "errordescription", "reason", "title", "raw", "errors", "param"),
 )
 _ECHO_KEYS = frozenset(
     (
-        *("input", "inputs", "request", "messages", "prompt", "failed_generation", "request_body", "requestbody"),
-        *("body", "url", "uri", "path", "instance", "user", "user_id", "request_id", "requestid", "log_id", "id"),
-        *("model", "object", "provider_name", "doc_url", "documentation_url", "help", "trace", "stack", "stacktrace"),
-        *("traceback", "timestamp"),
+        *("input", "inputs", "request", "messages", "prompt", "failedgeneration", "requestbody", "body", "url", "uri"),
+        *(
+            "path",
+            "instance",
+            "user",
+            "userid",
+            "requestid",
+            "logid",
+            "id",
+            "model",
+            "object",
+            "providername",
+            "docurl",
+        ),
+        *("documentationurl", "help", "trace", "stack", "stacktrace", "traceback", "timestamp"),
     )
 )
 """What an error repeats of the request, or says about itself: nothing that tells what it is."""
@@ -59,7 +53,7 @@ _ECHO_KEYS = frozenset(
 _HTTP = re.compile(r"\s*(?:(?:http|error|status)(?:[ _]?(?:error|code|status))*[ :/]*)?([45]\d\d)(?!\d)", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d{4,6})\)")
 _QUOTED = re.compile(
-    r"""["']?(?:message|msg|error_msg)["']?\s*:\s*(?:"((?:[^"\\]|\\.){3,2000})|'((?:[^'\\]|\\.){3,2000}))"""
+    r"""["']?(?:message|(?:error[_-]?)?msg)["']?\s*:\s*(?:"((?:[^"\\]|\\.){3,2000})|'((?:[^'\\]|\\.){3,2000}))"""
 )
 _OBJECT = re.compile(r"\[\s*\{|\{")
 _REQUEST = re.compile(r"\b(?:messages|input|inputs|request|body|tools)[\"']?\s*[=:]?\s*\[?$", re.IGNORECASE)
@@ -90,7 +84,7 @@ def _walk(data: Any, key: str, facts: Facts, depth: int, room: list[int]) -> Non
     kind = type(data)
     if kind is dict:
         for name, value in data.items():
-            folded = name.lower() if type(name) is str else ""
+            folded = key_name(name) if type(name) is str else ""
             if folded not in _ECHO_KEYS:
                 _walk(value, folded, facts, depth + 1, room)
     elif kind is list:
@@ -177,8 +171,12 @@ def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
         each = [s for item in found[:5] if (s := _item(item, paths, depth))]
         return "; ".join(dict.fromkeys(each))
     if type(found) is dict:
-        for name in (*paths, *_SAID_KEYS):
-            if name in found and (said := sentence(found[name], paths, depth + 1)):
+        for path in paths:
+            if path in found and (said := sentence(found[path], paths, depth + 1)):
+                return said
+        named = {key_name(key): value for key, value in found.items() if type(key) is str}
+        for name in _SAID_KEYS:
+            if name in named and (said := sentence(named[name], paths, depth + 1)):
                 return said
     return ""
 
@@ -224,8 +222,9 @@ def number(*places: Any) -> int | None:
     """Return the HTTP status that an error names itself, as a number or at the head of a text."""
     for place in places:
         if type(place) is dict:
-            for key in _NUMBER_KEYS:
-                if (found := _status(place.get(key))) is not None:
+            named = {key_name(key): value for key, value in place.items() if type(key) is str}
+            for name in NUMBERS:
+                if (found := _status(named.get(name))) is not None:
                     return found
     for place in places:
         if type(place) is str and (match := _HTTP.match(place)):

@@ -340,8 +340,7 @@ class Fold:
             self._put(False, self._stops.flush(), flushed)
             return [*flushed, *self.end_block()]
         if not self.idle or any(halves.held for halves in self._halves.values()):
-            blocks.kind = None  # it is over all the same, and told of later
-            return []
+            return []  # it is over all the same, and told of later; what is held still belongs to it
         return [BlockEnd(index, part) for index, part in blocks.settled(self._part)]
 
     def open_to(self, kind: str) -> bool:

@@ -53,7 +53,7 @@ class TagSplitter:
         return "".join(self._raw)
 
     def stray(self) -> str:
-        """The closing tags left out since this was asked last."""
+        """Return the closing tag that was left out since the last call, or nothing."""
         stray, self._stray = self._stray, ""
         return stray
 
@@ -180,10 +180,10 @@ class TagSplitter:
         return None
 
     def _closed(self, text: str) -> str | None:
-        """The closing tag at the start of a text where none is open, which is left out."""
+        """Return the closing tag at the start of a text where none is open. It is left out, once."""
         for closing in self._strays:
             if text.startswith(closing):
-                self._stray += closing
+                self._stray, self._strays = closing, ()  # one is left out; more of them are text
                 return closing
         return None
 

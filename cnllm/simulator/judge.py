@@ -19,7 +19,7 @@ from cnllm.simulator.read import CHAT
 
 __all__ = ["Refused", "judge", "refusal"]
 
-_TYPES = {"key": "authentication_error", "model": "not_found_error"}
+_TYPES = {"key": "authentication_error", "model": "not_found_error", "fault": "server_error"}
 _STATUSES = {"key": 401, "model": 404}
 _CODES = {"context": "context_length_exceeded"}
 

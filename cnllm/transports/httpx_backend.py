@@ -11,15 +11,17 @@ versions that the tests run with, the connection serves one request.
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cnllm import process
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["OPENED", "AsyncStream", "Stream", "install"]
 
@@ -137,6 +139,8 @@ class Stream(_Watch):
         return Stream(self._inner.start_tls(*args, **options), self._core)
 
     def _find_probes(self) -> list[Callable[[], Any]] | None:
+        import ssl
+
         found: list[Callable[[], Any]] = []
         sock, tls = self._inner.get_extra_info("socket"), self._inner.get_extra_info("ssl_object")
         if isinstance(sock, ssl.SSLSocket):
@@ -176,6 +180,8 @@ class AsyncStream(_Watch):
 
     def _find_probes(self) -> list[Callable[[], Any]] | None:
         """Of anyio's streams and trio's: what TLS and the event loop have read ahead."""
+        import ssl
+
         found: list[Callable[[], Any]] = []
         stream = getattr(self._inner, "_stream", None)
         for _ in range(_DEPTH):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-import ssl
+from typing import TYPE_CHECKING
 
 from cnllm.errors import TransportError
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["context"]
 
@@ -14,6 +17,8 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # the first one counts
 
 def context() -> ssl.SSLContext:
     """A context for clients. Reading the certificates takes 20 ms: keep it. Raises `TransportError`."""
+    import ssl  # it takes 17 ms, which a program that never connects does without
+
     name, place = next(((n, p) for n in _VARIABLES if (p := os.environ.get(n))), ("", ""))
     keylog = os.environ.get("SSLKEYLOGFILE")
     try:

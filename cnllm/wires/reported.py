@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["names_status", "reported"]
+__all__ = ["NUMBERS", "key_name", "names_status", "reported"]
 
-_NUMBERS = ("code", "status", "status_code", "statusCode", "http_code", "error_code", "errorCode")
-_SENTENCES = ("message", "msg", "error", "error_msg", "errorMessage", "detail", "title", "status_msg", "description")
+NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
+"""Names (see `key_name`) of what may hold the status of an error, as a number."""
+_SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
+
+
+def key_name(key: str) -> str:
+    """Return a key in lower case, without what joins its words: endpoints write them in every way."""
+    return key.replace("_", "").replace("-", "").lower()
 
 
 def names_status(data: dict[str, Any]) -> bool:
     """Whether an object names the status of an HTTP error, as a number or as text."""
-    for key in _NUMBERS:
-        value = data.get(key)
+    for key, value in data.items():
+        if key_name(key) not in NUMBERS:
+            continue
         if type(value) is str and len(value) == 3 and value.isascii() and value.isdigit():
             value = int(value)
         if isinstance(value, int | float) and 400 <= value <= 599:
@@ -22,8 +29,8 @@ def names_status(data: dict[str, Any]) -> bool:
 
 
 def reported(data: dict[str, Any]) -> dict[str, Any] | None:
-    """The object itself where it is an error: it names a status or says that it failed, and has a sentence."""
+    """Return the object itself where it is an error: it names a status or says that it failed, and has a sentence."""
     if data.get("object") != "error" and data.get("success") is not False and not names_status(data):
         return None
-    said = next((data[key] for key in _SENTENCES if data.get(key)), data.get("errors"))
-    return data if said else None
+    said = any(value and key_name(key) in _SENTENCES for key, value in data.items())
+    return data if said or data.get("errors") else None

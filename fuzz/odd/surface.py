@@ -159,7 +159,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "by": lambda: "zai/glm-4.7",
     "note": lambda: cnllm.Note("a", "b", "c", "d"),
     "run": lambda: None,
-    "env": lambda: ["A_TOKEN"],
+    "env": lambda: "A_TOKEN",
     "origin": lambda: "https://a",
     "most": lambda: 5,
     "usage": cnllm.Usage,

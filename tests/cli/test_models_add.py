@@ -174,7 +174,7 @@ def test_it_says_where_trust_is_needed(machine: Machine, own: Path) -> None:
     assert f"cnllm registry trust {own}" in done.err
     taken = ("--provider", "pirate", "--id", "n", "--base-url", "https://pirate.example/v1")
     done = machine.run("models", "add", *taken, "--key-env", "DEEPSEEK_API_KEY")
-    assert "another provider's" in done.err
+    assert "its key stays here until" in done.err
     assert f"cnllm registry trust {own}" in done.err
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .corpus import Exchange, special
 from .oracle import content_of, reasoning_of, split_think
+from .strict import without_strictness
 
 # ── taking it apart ──────────────────────────────────────────────────────────
 
@@ -170,6 +171,8 @@ def _normal_tool(tool: dict[str, Any]) -> dict[str, Any]:
         return tool
     function = {key: value for key, value in tool["function"].items() if value is not None and key != "strict"}
     parameters = dict(function.get("parameters") or {})
+    if tool["function"].get("strict"):
+        parameters = without_strictness(parameters)
     parameters.setdefault("type", "object")
     if not parameters.get("properties"):
         parameters = {key: value for key, value in parameters.items() if value != []} | {"properties": {}}

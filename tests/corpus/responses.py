@@ -9,6 +9,7 @@ from typing import Any
 from cnllm import Model, engine
 
 from .heard import Call, Heard
+from .strict import without_strictness
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 FINISH = {"completed": "stop", "incomplete": "length"}
@@ -88,6 +89,8 @@ def _item(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     said = {k: v for k, v in tool.items() if v is not None}
+    if said.get("strict"):
+        said["parameters"] = without_strictness(said.get("parameters", {}))
     return {**ADDED, **said} if said["type"] == "function" else said
 
 

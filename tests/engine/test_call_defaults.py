@@ -254,6 +254,8 @@ def test_whatever_a_call_may_say_may_be_a_default_but_for_keys_and_the_transport
         "api_key",
         "limits",
         "timeout",
+        "prefill",  # what a continued reply is asked for with
+        "recovery",  # has a table of its own
     }
 
 

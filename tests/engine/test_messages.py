@@ -266,7 +266,10 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{
         ),
         ({"role": "assistant", "tool_calls": [{"id": None, "function": {"name": "f"}}]}, [ToolCall("", "f", {})]),
         ({"role": "tool", "tool_call_id": "1", "name": "f", "content": "x"}, [ToolResult("1", "x", "f")]),
-        ({"role": "tool", "tool_call_id": 7, "content": [{"type": "text", "text": "x"}, "y"]}, [ToolResult("7", "xy")]),
+        (
+            {"role": "tool", "tool_call_id": 7, "content": [{"type": "text", "text": "x"}, "y"]},
+            [ToolResult("7", "x\n\ny")],
+        ),
         ({"role": "tool", "tool_call_id": "1", "content": None}, [ToolResult("1")]),
     ],
 )

@@ -104,7 +104,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "api_key is int": lambda: cnllm.Client(api_key=12345678),  # type: ignore[arg-type]
     "timeout=-1": lambda: cnllm.Client(timeout=-1),
     "timeout is str": lambda: cnllm.Client(timeout="10"),  # type: ignore[arg-type]
-    "max_reply_bytes=0": lambda: cnllm.Limits(max_reply_bytes=0),
+    "max_reply_bytes=-1": lambda: cnllm.Limits(max_reply_bytes=-1),
     "attempts=0": lambda: cnllm.Retry(attempts=0),
     "registry is str": lambda: cnllm.Client("glm-4.7"),  # type: ignore[arg-type]
     "transport is int": lambda: cnllm.Client(transport=5),  # type: ignore[arg-type]

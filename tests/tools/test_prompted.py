@@ -299,7 +299,6 @@ def test_arguments_that_do_not_fit_are_a_call_with_a_problem(model: cnllm.Model)
     "text",
     [
         "It is fine.",
-        '<tool_call>{"name": "rain", "arguments": {}}</tool_call>',
         '<tool_call>{"name": "weather", "arguments": {"city": "Be',
         "Write `<tool_call>{}</tool_call>` to call.",
         f"```\n{CALL}\n```",
@@ -309,6 +308,15 @@ def test_arguments_that_do_not_fit_are_a_call_with_a_problem(model: cnllm.Model)
 def test_what_is_no_certain_call_stays_text(model: cnllm.Model, text: str) -> None:
     reply = whole(model, text, tools=TOOLS)
     assert (reply.text, reply.tool_calls, reply.finish) == (text, [], "stop")
+
+
+def test_a_call_of_a_tool_that_was_not_offered_is_taken_out(model: cnllm.Model) -> None:
+    block = '<tool_call>{"name": "rain", "arguments": {}}</tool_call>'
+    reply = whole(model, block, tools=TOOLS)
+    assert "<tool_call>" not in reply.text
+    assert "rain" in reply.text
+    assert reply.tool_calls == []
+    assert any(note.code == "text-call-stripped" and note.said == block for note in reply.notes)
 
 
 def test_the_caller_decides_what_becomes_of_calls_in_text_here_too(model: cnllm.Model) -> None:

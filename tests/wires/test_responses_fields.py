@@ -229,8 +229,6 @@ ECHOES: Json = {
     "prompt_cache_key": "p",
     "safety_identifier": "s",
     "user": "u",
-    "presence_penalty": 0.5,
-    "frequency_penalty": -0.5,
     "top_logprobs": 2,
     "background": False,
     "previous_response_id": "resp_0",

@@ -57,9 +57,10 @@ def test_tools_are_flat_and_not_strict_unless_asked() -> None:
     own = {"type": "web_search"}
     sent = body("hi", tools=[TOOL, strict, own], tool_choice="f", parallel_tool_calls=False)
     empty = {"type": "object", "properties": {}}
+    closed = {**empty, "required": [], "additionalProperties": False}
     assert sent["tools"] == [
         {"type": "function", "name": "f", "parameters": empty, "strict": False},
-        {"type": "function", "name": "g", "description": "d", "parameters": empty, "strict": True},
+        {"type": "function", "name": "g", "description": "d", "parameters": closed, "strict": True},
         own,
     ]
     assert sent["tool_choice"] == {"type": "function", "name": "f"}
