@@ -105,14 +105,14 @@ class Recovery(Struct, frozen=True, kw_only=True):
         return Recovery(**{name: other if own is None else own for name, (own, other) in pairs.items()})
 
     @staticmethod
-    def of(given: Any) -> Recovery:
-        """The settings, also those in a dict. Raises `TypeError` or `ValueError` for anything else."""
-        if isinstance(given, Recovery):
-            return given
+    def of(recovery: Any) -> Recovery:
+        """Return the settings, also those in a dict. Raises `TypeError` or `ValueError` for anything else."""
+        if isinstance(recovery, Recovery):
+            return recovery
         expected = f"a cnllm.Recovery, or a dict of {', '.join(Recovery.__struct_fields__)}"
-        if not isinstance(given, Mapping):
-            raise checks.wrong_type("recovery", given, expected)
-        table = checks.as_dict("recovery", given)
+        if not isinstance(recovery, Mapping):
+            raise checks.wrong_type("recovery", recovery, expected)
+        table = checks.as_dict("recovery", recovery)
         if unknown := [name for name in table if name not in Recovery.__struct_fields__]:
             raise checks.wrong_value("recovery", unknown[0], expected)
         return Recovery(**table)

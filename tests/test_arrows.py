@@ -71,11 +71,11 @@ MAY: dict[str, set[str]] = {
         for kind, runs in (("", "runs_sync"), ("_async", "runs_async"))
     },
     "sanitizer": VALUES | {"engine", "leaks", "registry"},
-    "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync"},
+    "shortcuts": VALUES | {"engine", "registry", "client", "runs_sync", "sanitizer"},
     "cli": VALUES
     | HELPERS
     | {"engine", "registry", "client", "transport", "cassette", "keys", "simulator", "secrets", "shortcuts", "tiers"}
-    | {"log_mode", "store", "tools"},
+    | {"log_mode", "sanitizer", "store", "tools"},
     "__main__": {"cli"},
 }
 MAY["__init__"] = set(MAY)

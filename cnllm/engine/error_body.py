@@ -22,8 +22,10 @@ _SHOWN = 1000  # characters of what is added to a sentence
 _LITERAL = 20_000  # characters of a Python repr that are parsed
 
 _CODE_KEYS = frozenset(
-    ("code", "codes", "type", "status", "reason", "ret", "retcode", "providercode", "blockreason", "statuscode")
-    + ("httpcode", "httpstatus", "errorcode", "errortype", "errcode", "errtype")
+    (
+        *("code", "codes", "type", "status", "reason", "ret", "retcode", "providercode", "blockreason", "statuscode"),
+        *("httpcode", "httpstatus", "errorcode", "errortype", "errcode", "errtype"),
+    )
 )
 _SAID_KEYS = (
     *("message", "msg", "error", "errormsg", "errormessage", "errmsg", "statusmsg", "detail", "details"),
@@ -45,7 +47,7 @@ _ECHO_KEYS = frozenset(
             "providername",
             "docurl",
         ),
-        *("documentationurl", "help", "trace", "stack", "stacktrace", "traceback", "timestamp"),
+        *("docurl", "documentationurl", "help", "trace", "stack", "stacktrace", "traceback", "timestamp"),
     )
 )
 """What an error repeats of the request, or says about itself: nothing that tells what it is."""

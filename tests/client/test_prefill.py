@@ -73,10 +73,10 @@ BODY = reply("x").partition(b"\r\n\r\n")[2]
 
 def test_a_path_of_its_own(client: Driver, tmp_path: Path) -> None:
     flags = 'messages.prefill = { path = "/beta/chat" }'
-    events, got, received = drained(client, tmp_path, CUT, [reply(" blue.")], flags=flags)
+    events, got, received = drained(client, tmp_path, CUT, [reply("blue.")], flags=flags)
     assert written(events) == got.text == "The sky is blue."
     assert received[1].line.split()[1].endswith("/beta/chat")
-    assert received[1].json()["messages"][-1] == {"role": "assistant", "content": "The sky is"}
+    assert received[1].json()["messages"][-1] == {"role": "assistant", "content": "The sky is "}
 
 
 def test_a_refusal_or_another_cut_is_answered_by_asking_again(client: Driver, tmp_path: Path) -> None:

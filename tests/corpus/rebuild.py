@@ -163,15 +163,16 @@ def _ids(messages: list[dict[str, Any]]) -> list[str]:
 
 def normal_tools(tools: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """`strict` may be left out, no parameters are an object without properties, null keys are absent."""
-    return [_normal_tool(tool) for tool in tools or []]
+    strict = any(tool.get("function", {}).get("strict") for tool in tools or [])
+    return [_normal_tool(tool, strict) for tool in tools or []]
 
 
-def _normal_tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _normal_tool(tool: dict[str, Any], strict: bool) -> dict[str, Any]:
     if "function" not in tool:
         return tool
     function = {key: value for key, value in tool["function"].items() if value is not None and key != "strict"}
     parameters = dict(function.get("parameters") or {})
-    if tool["function"].get("strict"):
+    if strict:  # an endpoint may take all tools strict, or none
         parameters = without_strictness(parameters)
     parameters.setdefault("type", "object")
     if not parameters.get("properties"):

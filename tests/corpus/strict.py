@@ -13,9 +13,8 @@ def without_strictness(schema: Any) -> Any:
         return [without_strictness(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
-        k: without_strictness(v) for k, v in schema.items() if k not in STRICTNESS or not isinstance(v, STRICTNESS[k])
-    }
+    added = {key for key, value in schema.items() if key in STRICTNESS and isinstance(value, STRICTNESS[key])}
+    kept = {key: without_strictness(value) for key, value in schema.items() if key not in added}
     branches = [one for one in kept.get("anyOf", []) if one != {"type": "null"}]
     if len(branches) == 1 and len(branches) < len(kept["anyOf"]):
         return {key: value for key, value in kept.items() if key != "anyOf"} | branches[0]

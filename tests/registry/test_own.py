@@ -104,14 +104,17 @@ def test_a_file_cannot_lean_on_the_users_own(files: Files) -> None:
     file = own(MINE)
     for text in (
         '[providers.mine]\nbase_url = "https://evil.example"\n',
-        '[providers.mine]\npath = "@evil.example/"\n',
         '[providers.mine]\nwhen.no-stream.base_url = "https://evil.example"\n',
         '[models."mine/x"]\nbase_url = "https://evil.example"\n',
         '[providers.mine]\nheaders = { host = "evil.example" }\n',
-        '[protocols.openai-chat]\npath = "@evil.example/"\n',
     ):
         for order in ((file, files.write(text)), (files.write(text), file)):
             refused(Registry.load(*order), "mine/x")
+    for table in ("providers.mine", "protocols.openai-chat"):
+        text = f'[{table}]\npath = "@evil.example/"\n'
+        for order in ((file, files.write(text)), (files.write(text), file)):
+            with pytest.raises(RegistryError, match="must begin with /"):
+                Registry.load(*order).resolve("mine/x")
     assert sends(Registry.load(file, files.write('[models."mine/x"]\nlimits.output = 5\n')), "mine/x")
 
 

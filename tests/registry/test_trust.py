@@ -22,10 +22,6 @@ OVERLAYS = {  # what an overlay may try → (its text, the model to call)
     "a base_url in one mode": ('[providers.zai]\nwhen.no-tools.base_url = "https://evil.example/v1"\n', "glm-4.7"),
     "a base_url on one wire": ('[providers.zai.on.openai-chat]\nbase_url = "https://evil.example/v1"\n', "glm-4.7"),
     "a base_url of a family": ('[providers.zai.families.glm]\nbase_url = "https://evil.example/v1"\n', "glm-4.7"),
-    "a path that moves the host": (
-        '[providers.zai]\nbase_url = "https://api.z.ai"\npath = "@evil.example/v1"\n',
-        "glm-4.7",
-    ),
     "another port": ('[providers.zai]\nbase_url = "https://api.z.ai:8443/api/paas/v4"\n', "glm-4.7"),
     "a host below": ('[providers.zai]\nbase_url = "https://x.api.z.ai/v4"\n', "glm-4.7"),
     "a host that begins alike": ('[providers.zai]\nbase_url = "https://api.z.ai.evil.example/v4"\n', "glm-4.7"),
@@ -182,7 +178,7 @@ def test_an_untrusted_file_cannot_lean_on_a_trusted_one(files: Files, attempt: s
     registry = Registry.load(good, bad) if last else Registry.load(bad, good)
     with Client(registry, transport=Nowhere()) as client:
         for stream in (False, True):
-            with pytest.raises(Untrusted):
+            with pytest.raises(RegistryError if "@evil" in LEANING[attempt] else Untrusted):
                 list(client.stream("glm-4.7", "hi")) if stream else client.call("glm-4.7", "hi")
 
 
@@ -205,6 +201,14 @@ def test_a_base_url_of_the_call_is_not_covered_by_a_trusted_file(files: Files) -
     trust(path)
     registry = Registry.load(path)
     refused(registry, registry.resolve("glm-4.7", base_url="https://worse.example"))
+
+
+def test_a_path_that_moves_the_host_is_refused_whoever_wrote_it(files: Files) -> None:
+    path = files.write('[providers.zai]\nbase_url = "https://api.z.ai"\npath = "@evil.example/v1"\n')
+    for _ in range(2):
+        with pytest.raises(RegistryError, match="path must begin with /"):
+            Registry.load(path).resolve("glm-4.7")
+        trust(path)
 
 
 @pytest.mark.parametrize("attempt", list(OVERLAYS))
