@@ -110,7 +110,7 @@ class StreamParser:
             model,
             flags,
             plan.renamed if plan is not None else {},
-            _text_calls(flags, tools, plan),
+            _text_calls(flags, tools, plan, known=plan is not None or tools is not None),
             spoken.ordered,
             _ids(flags, plan),
             _rules(plan),
@@ -473,12 +473,13 @@ def _text_calls(
     plan: Plan | None,
     then: Then | None = None,
     script: str | None = None,
+    known: bool = True,
 ) -> TextCalls | None:
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
         offered = asked_for({"tools": tools}).tools
         then = then or (flags.call or {}).get("recover_text_calls")
-        return looked_for(flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script)
+        return looked_for(flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script, known=known)
     found = looked_for(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )

@@ -11,6 +11,7 @@ from operator import itemgetter
 
 __all__ = ["TagSplitter"]
 
+_STRAYS = 8  # closing tags that close nothing, at the head of a text; they are left out
 _WINDOW = 8192  # characters that are looked at together
 
 
@@ -22,7 +23,19 @@ class TagSplitter:
     "anywhere". A closing tag at the head, or again behind a block, closes nothing and is left out: see `stray`.
     """
 
-    __slots__ = ("_at", "_close", "_held", "_longest", "_pairs", "_raw", "_state", "_stray", "_strays", "unclosed")
+    __slots__ = (
+        "_at",
+        "_close",
+        "_held",
+        "_longest",
+        "_pairs",
+        "_raw",
+        "_spare",
+        "_state",
+        "_stray",
+        "_strays",
+        "unclosed",
+    )
 
     def __init__(self, tags: list[str], at: str = "start") -> None:
         self._pairs = dict(zip(tags[::2], tags[1::2], strict=True))
@@ -35,6 +48,7 @@ class TagSplitter:
         self._raw: list[str] = []
         self._strays = tuple(self._pairs.values())
         self._stray = ""
+        self._spare = _STRAYS
         self.unclosed = at == "start-open"
 
     @property
@@ -53,7 +67,7 @@ class TagSplitter:
         return "".join(self._raw)
 
     def stray(self) -> str:
-        """Return the closing tag that was left out since the last call, or nothing."""
+        """Return the closing tags that were left out since the last call."""
         stray, self._stray = self._stray, ""
         return stray
 
@@ -180,10 +194,13 @@ class TagSplitter:
         return None
 
     def _closed(self, text: str) -> str | None:
-        """Return the closing tag at the start of a text where none is open. It is left out, once."""
+        """Return the closing tag at the start of a text where none is open. It is left out."""
         for closing in self._strays:
             if text.startswith(closing):
-                self._stray, self._strays = closing, ()  # one is left out; more of them are text
+                self._stray += closing
+                self._spare -= 1
+                if not self._spare:  # more of them are text
+                    self._strays = ()
                 return closing
         return None
 

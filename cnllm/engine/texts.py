@@ -39,16 +39,18 @@ def looked_for(
     prompted: bool = False,
     messages: Sequence[Message] = (),
     script: str | None = None,
+    known: bool = True,
 ) -> TextCalls | None:
     """The filters of one reply, or None where nothing is declared or wanted.
 
     `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
     over what each rule does. With `prompted` calls were asked for as text. What the user and the results of tools
     said in the `messages` is quoted where it comes back. A fallback is in the language of the `prompt`, or in `script`.
+    Unless it is `known` what was offered, a block that is not whole stays text: nobody can tell that it is no call.
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered))
+    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered) or not known)
     if wanted is None:
         return None
     sentences = Fallback(flags.fallback or {}, prompt, script)

@@ -32,10 +32,10 @@ def split(parts: list[str], at: str, tags: list[str] = TAGS) -> tuple[str, str]:
 
 
 def reference(text: str, at: str) -> tuple[str, str]:
-    """The same, with the whole text in hand. One closing tag that closes nothing is left out."""
+    """The same, with the whole text in hand. Up to eight closing tags that close nothing are left out."""
     opening, closing = TAGS
     thought = said = ""
-    inside, spare = at == "start-open", True
+    inside, spare = at == "start-open", 8
     rest = text.lstrip()
     if len(text) - len(rest) > len(opening):  # so much white space is not waited for
         if at == "start":
@@ -43,8 +43,8 @@ def reference(text: str, at: str) -> tuple[str, str]:
     elif inside:
         text = rest[len(opening) :] if rest.startswith(opening) else text
     elif rest.startswith((opening, closing)):
-        if rest.startswith(closing):
-            spare = False
+        while spare and rest.startswith(closing):
+            spare -= 1
             rest = rest[len(closing) :].lstrip()
         inside = rest.startswith(opening)
         text = rest[len(opening) :] if inside else rest
@@ -57,8 +57,8 @@ def reference(text: str, at: str) -> tuple[str, str]:
             piece, tag, text = text.partition(closing)
             thought += piece
             text = text.lstrip() if tag else ""
-            if spare and text.startswith(closing):
-                spare = False
+            while spare and text.startswith(closing):
+                spare -= 1
                 text = text[len(closing) :].lstrip()
             if at != "anywhere":
                 return thought, text
