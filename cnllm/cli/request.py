@@ -51,6 +51,7 @@ def options(
             chosen[name] = _typed(name, value)
         elif name in FURTHER:
             chosen[name] = value
+            extra.pop(name, None)  # -p wins over --extra-body, as for every other name
         else:
             _put(extra, name, value)
     if extra:

@@ -81,7 +81,7 @@ def _at_home(base: str, whole: str) -> bool:
         return False
 
 
-_UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\\]")  # a path may hold spaces, which go out encoded
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 
 
