@@ -333,15 +333,24 @@ class Fold:
         blocks = self._blocks
         if blocks is None:
             return []
+        out: list[Event] = []
+        self._release(out)
         if self._stops is not None and self._stops.held:
             if self._stops.complete:  # whether the answer ends here is not known yet
-                return []
-            flushed: list[Event] = []
-            self._put(False, self._stops.flush(), flushed)
-            return [*flushed, *self.end_block()]
+                return out
+            self._put(False, self._stops.flush(), out)
         if not self.idle or any(halves.held for halves in self._halves.values()):
-            return []  # it is over all the same, and told of later; what is held still belongs to it
-        return [BlockEnd(index, part) for index, part in blocks.settled(self._part)]
+            return out  # it is over all the same, and told of later; what is held still belongs to it
+        return [*out, *(BlockEnd(index, part) for index, part in blocks.settled(self._part))]
+
+    def _release(self, out: list[Event]) -> None:
+        """Deliver what was held back because a tag or marker could begin with it: none goes on in another part."""
+        if self.splitter is not None and not self.splitter.plain:
+            for inside, piece in self.splitter.release():
+                self._say(inside, self._tagged(piece) if inside else piece, out)
+        if self.leaks is not None and not self.leaks.idle:
+            self._out = out
+            self.leaks.release()
 
     def open_to(self, kind: str) -> bool:
         """Would more of this kind go on with the part that came last?"""

@@ -96,9 +96,13 @@ class TagSplitter:
         if self._state == "inside":
             self._raw.append(held)
             return [(True, held)]
-        if self._state == "after":
-            return [(False, held)]
         return [(False, held)]
+
+    def release(self) -> list[tuple[bool, str]]:
+        """Return what is held back, because the part of the reply that it belongs to is over."""
+        if self._state in ("before", "after") and self._held.strip():
+            self._state = "text" if self._at == "anywhere" else "plain"
+        return self.close()
 
     def _step(self, text: str, out: list[tuple[bool, str]]) -> str:
         """Take something off the front of `text`; return what is left to look at."""

@@ -200,6 +200,12 @@ class TextCalls:
         else:
             filter_.feed(text)
 
+    def release(self) -> None:
+        """Deliver what may only begin a marker, because the part of the reply that it belongs to is over."""
+        for filter_ in (self._thinking, self._answer):
+            if filter_ is not None:
+                filter_.release()
+
     def _answered(self, text: str) -> None:
         if self._tail and text.strip():
             self._only_thought()

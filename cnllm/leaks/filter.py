@@ -142,6 +142,12 @@ class Filter:
             while rest:
                 rest = self._outside(rest) if self._leak is None else self._inside(rest)
 
+    def release(self) -> None:
+        """Let the beginning of a marker through, because the part of the reply that it belongs to is over."""
+        if self._leak is None and self._held and self._strays.find(self._held) is None:
+            held, self._held = self._held, ""
+            self._pass(held)
+
     def close(self, *, proven: bool = True) -> None:
         """The channel is over: what was held back is text, an open block was cut off. `proven`: and that was all."""
         held, self._held = self._held, ""

@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cnllm import Message, Registry, engine
@@ -178,7 +178,17 @@ def streamed(items: list[dict[str, Any]], response: dict[str, Any]) -> bytes:
     return b"".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events)
 
 
+def message_of(text: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text, "annotations": []}]}
+
+
+CALL = {"type": "function_call", "name": "f", "arguments": "{}"}
+
+
 @given(ITEMS, st.lists(st.integers(1, 400), max_size=6))
+@example([message_of("<"), message_of("0")], [])  # what may begin a marker stays in the message that it came in
+@example([message_of("x <tool_"), CALL, message_of("call> y")], [])
+@example([message_of("``"), message_of("`")], [])
 @settings(max_examples=120, deadline=None)
 def test_a_stream_says_what_the_whole_says_and_is_written_as_it_was(
     given_items: list[dict[str, Any]], cuts: list[int]
