@@ -118,17 +118,17 @@ class _Run(Driven):
         self._left = False
 
     def events(self) -> Generator[Event]:
-        send, clean = self._steps.send, self._echo_events
+        send = self._steps.send
         done: Any = None
         try:
             while True:
                 step = send(done)
                 kind = type(step)
                 if kind is list:
-                    yield from clean(step)
+                    yield from self._echo.events(step)
                     done = self._next()
                 elif kind is Last:
-                    yield from clean(step)
+                    yield from self._echo.events(step)
                     done = None
                 else:
                     done = self._do(step)

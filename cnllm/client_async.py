@@ -106,7 +106,7 @@ class _AsyncRun(Driven):
     """Does what a call's steps ask for, awaiting."""
 
     async def events(self) -> AsyncGenerator[Event]:
-        send, clean = self._steps.send, self._echo_events
+        send = self._steps.send
         done: Any = None
         try:
             while True:
@@ -117,11 +117,11 @@ class _AsyncRun(Driven):
                     return
                 kind = type(step)
                 if kind is list:
-                    for event in clean(step):
+                    for event in self._echo.events(step):
                         yield event
                     done = await self._next()
                 elif kind is Last:
-                    for event in clean(step):
+                    for event in self._echo.events(step):
                         yield event
                     done = None
                 else:

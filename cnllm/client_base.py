@@ -19,7 +19,7 @@ from cnllm.model import Model
 from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
 from cnllm.settings import from_environment
-from cnllm.types import Event, Message, Note, Reply
+from cnllm.types import Message, Note, Reply
 from cnllm.watch import OnEvent, Recovered, Watch, checked
 
 if TYPE_CHECKING:
@@ -181,10 +181,6 @@ class Driven:
         if self._watch is not None:
             self._watch.failed(error)
         return error
-
-    def _echo_events(self, events: list[Event]) -> list[Event]:
-        """The events as the caller may see them."""
-        return self._echo.events(events)
 
     def cleaned(self, reply: Reply | None) -> Reply | None:
         """A reply that was left in its middle, as the caller may see it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -43,7 +44,6 @@ SHORTEST = 8
 _BEGINS = 3  # so many characters of a secret are held back until it is known what follows; fewer go out at once
 _CUT = 8  # so many at the end of a text are the beginning of a secret that was cut off
 _BEFORE = 64  # so many characters before a piece of arguments are looked at with it
-_KINDS = {TextDelta, ReasoningDelta}
 
 
 class Echo:
@@ -54,7 +54,9 @@ class Echo:
         self._begin()
 
     def _begin(self) -> None:
-        self._runs: dict[Any, _Run] = {kind: _Run(self._plain, self._begins) for kind in (TextDelta, ReasoningDelta)}
+        self._runs: dict[Any, _Run] = {}
+        if self._finder is not None:
+            self._runs = {kind: _Run(self._plain, self._begins) for kind in (TextDelta, ReasoningDelta)}
         self._arguments: dict[int, _Arguments] = {}
         self._sent: dict[str, int] = {}  # arguments → so many characters of them went out before a secret was seen
         self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # where the last block ended, and its last characters
@@ -63,16 +65,29 @@ class Echo:
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events without secrets. What may be the beginning of one waits for what follows."""
+        runs = self._runs
+        if len(events) == 1 and (run := runs.get(type(events[0]))) is not None and not run.held:
+            # Most often: what `passes` does, without the call.
+            text: str = events[0].text  # type: ignore[union-attr]
+            window = run.gone + text
+            for begin in self._begins:
+                if begin in window:
+                    break
+            else:
+                run.gone = window[1 - _BEGINS :]
+                run.at += len(text)
+                return events
         if self._finder is None or not events:
             return events
-        kind: Any = type(events[0])
-        if kind in _KINDS and (len(events) == 1 or set(map(type, events)) == {kind}):
-            text = events[0].text if len(events) == 1 else "".join([e.text for e in events])  # type: ignore[union-attr]
-            if self._runs[kind].passes(text):
-                return events
         out: list[Event] = []
-        for event in events:
-            self._event(event, out)
+        for kind, group in groupby(events, type):
+            alike: list[Any] = list(group)
+            run = runs.get(kind)
+            if run is not None and run.passes("".join([event.text for event in alike])):
+                out += alike
+                continue
+            for event in alike:
+                self._event(event, out)
         return out
 
     def rest(self) -> list[Event]:
@@ -243,32 +258,34 @@ def _shape(secrets: tuple[str, ...]) -> tuple[Finder | None, tuple[str, ...], tu
 class _Run:
     """A text that comes in pieces, of which what went out cannot be taken back."""
 
+    __slots__ = ("_begins", "_kept", "_secrets", "at", "gone", "held")
+
     def __init__(self, secrets: tuple[str, ...], begins: tuple[str, ...]) -> None:
         self._secrets = secrets
         self._begins = begins
-        self._gone = ""  # the last two characters that went out
-        self._held = ""
-        self._at = 0  # where the text ends that went out or is held
+        self.gone = ""  # the last two characters that went out
+        self.held = ""
+        self.at = 0  # where the text ends that went out or is held
         self._kept: dict[int, int] = {}  # where a secret began → so many characters of it went out
 
     def passes(self, text: str) -> bool:
         """Whether a piece can go out as it is, which it has done then."""
-        if self._held:
+        if self.held:
             return False
-        window = self._gone + text
+        window = self.gone + text
         for begin in self._begins:
             if begin in window:
                 return False
-        self._gone = window[1 - _BEGINS :]
-        self._at += len(text)
+        self.gone = window[1 - _BEGINS :]
+        self.at += len(text)
         return True
 
     def more(self, text: str) -> str:
         """What can go out with a piece."""
-        gone = len(self._gone)
-        window = self._gone + self._held + text
-        start = self._at - len(self._held) - gone  # of the window in the text
-        self._at += len(text)
+        gone = len(self.gone)
+        window = self.gone + self.held + text
+        start = self.at - len(self.held) - gone  # of the window in the text
+        self.at += len(text)
         out, at = [], 0
         for begin, end in _plain_spans(window, self._secrets):
             if begin < gone:
@@ -278,8 +295,8 @@ class _Run:
         held = self._beginning(window, at)
         out.append(window[max(at, gone) : max(held, gone)])
         sent = max(held, gone)
-        self._held = window[sent:]
-        self._gone = window[max(at, sent + 1 - _BEGINS) : sent]
+        self.held = window[sent:]
+        self.gone = window[max(at, sent + 1 - _BEGINS) : sent]
         return "".join(out)
 
     def _beginning(self, window: str, at: int) -> int:
@@ -296,17 +313,17 @@ class _Run:
 
     def rest(self) -> str:
         """What is held, once nothing more comes."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         if not held:
             return ""
-        window = self._gone + held
+        window = self.gone + held
         begin = self._beginning(window, 0)
         if len(window) - begin < _CUT:
             return held
-        gone = len(self._gone)
+        gone = len(self.gone)
         if begin < gone:
-            self._kept[self._at - len(window) + begin] = gone - begin
-        self._gone = ""
+            self._kept[self.at - len(window) + begin] = gone - begin
+        self.gone = ""
         return window[gone:begin] + MARK
 
     def whole(self, text: str) -> str:

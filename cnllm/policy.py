@@ -37,13 +37,16 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     def of(given: float | Timeouts | None) -> Timeouts:
         """A number stands for all four, though connecting never waits longer than usual."""
         if given is None:
-            return Timeouts()
+            return _TIMEOUTS
         if isinstance(given, Timeouts):
             return given
         seconds = checks.seconds("timeout", given)
         if seconds is None:
             return Timeouts(first_byte=None, idle=None, progress=None)
         return Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds, progress=seconds)
+
+
+_TIMEOUTS = Timeouts()
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -74,9 +77,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(given: Limits | None) -> Limits:
         """The limits given, or the usual ones. Raises `TypeError` for anything else."""
-        if given is not None and not isinstance(given, Limits):
+        if given is None:
+            return _LIMITS
+        if not isinstance(given, Limits):
             raise checks.wrong_type("limits", given, "a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
-        return given or Limits()
+        return given
+
+
+_LIMITS = Limits()
 
 
 class Recovery(Struct, frozen=True, kw_only=True):

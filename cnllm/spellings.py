@@ -80,7 +80,8 @@ class Finder:
 
     def _escaped(self, lowered: str) -> bool:
         """Whether a character of a secret is not written as itself."""
-        return any(sign in lowered and self._escapes[sign].search(lowered) is not None for sign in _SIGNS)
+        signs = [sign for sign in _SIGNS if sign in lowered]
+        return any(self._escapes[sign].search(lowered) is not None for sign in signs)
 
     def may_hold(self, data: bytes) -> bool:
         """Whether UTF-8 may hold a secret in any spelling. False is certain; it costs a few searches."""

@@ -81,9 +81,10 @@ def call_rules(
         return None
     if asked.choice is None and not offered:
         return None
-    own = not _BODY.isdisjoint(patch) or any(tool.definition is not None for tool in offered)
+    names = [tool.name for tool in offered if tool.definition is None]
+    own = len(names) < len(offered) or not _BODY.isdisjoint(patch)
     return CallRules(
-        names=None if own or not offered else frozenset(tool.name for tool in offered),
+        names=frozenset(names) if names and not own else None,
         choice=asked.choice,
         chosen=asked.chosen,
         forced=forced,

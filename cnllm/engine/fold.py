@@ -504,10 +504,12 @@ class Fold:
         if self.leaks is not None:
             self._out = out
             self._written(self.leaks.close(proven=proven), out)
-        self._end_text(proven, out)
+        if self._stops is not None and self._stops.held:
+            self._end_text(self._stops, proven, out)
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
-        out += self._note_silence()
+        if self.finish == "stop" and not self._done and not self._incomplete:
+            out += self._note_silence()
         told = 0 if self._blocks is None else self._blocks.told
         for index, part in enumerate(self._message):
             if type(part) is not ToolCall and index >= told:
@@ -515,21 +517,19 @@ class Fold:
         for index, call in zip(self._places, self._done, strict=True):
             out.append(ToolCallEnd(index, call))
         assert self.finish is not None
-        out += self.left_out()
+        out += map(NoteAdded, self._notes.left_out)
         out.append(Finished(self.finish, self.raw_finish))
         return out
 
-    def _end_text(self, proven: bool, out: list[Event]) -> None:
+    def _end_text(self, stops: StopTexts, proven: bool, out: list[Event]) -> None:
         """Take off the stop text that the server left in at the end of the answer."""
-        if self._stops is None or not self._stops.held:
-            return
-        text, stop = self._stops.split()
+        text, stop = stops.split()
         ended = (self.flags.finish or {}).get(self.raw_finish or "", "stop") == "stop" and self.fault is None
         if not stop or not proven or not ended or self.called:
             self._put(False, text + stop, out)
             return
         self._put(False, text, out)
-        self._stops.removed = True
+        stops.removed = True
         out += self.note("stop-left-in", "params.stop", stop, "taken off the end of the text")
 
     def left_out(self) -> list[Event]:
@@ -570,8 +570,10 @@ class Fold:
                 where = self.of.where(f"finish.{self.raw_finish}") if said else ""
                 code = "finish-follows" if said else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, where)
-        self._note_limit(out)
-        self._note_ids(out)
+        if self._max_output is not None:
+            self._note_limit(self._max_output, out)
+        if self._calls.ids.renamed:
+            self._note_ids(out)
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
             for code, wish, did in self._rules.ignored([call.name for call in self._done]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
@@ -595,12 +597,10 @@ class Fold:
             did = f"the cost is by the price of peak hours: {said} is not known"
             out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.of.where(flag))
 
-    def _note_limit(self, out: list[Event]) -> None:
+    def _note_limit(self, most: int, out: list[Event]) -> None:
         """Compare the tokens with the limit: a reply that reached it may not be whole, whatever its last word says."""
-        most, output = self._max_output, self.usage.output
-        if self.finish not in ("stop", "tool_calls"):
-            return
-        if most is None or output is None or output < most or not most:
+        output = self.usage.output
+        if output is None or output < most or not most or self.finish not in ("stop", "tool_calls"):
             return
         said = f"{output} tokens of {most} that it may have, and {self.raw_finish or 'no word of the end'}"
         if self.finish == "stop" and not wire(self.of.protocol).tells_length:
@@ -611,7 +611,7 @@ class Fold:
 
     def _note_silence(self) -> list[Event]:
         """Note a reply that ends as if it were whole and holds nothing but reasoning."""
-        if self.finish != "stop" or "".join(self.texts).strip() or self._done or self._incomplete:
+        if any(text.strip() for text in self.texts):
             return []
         kinds = {type(part) for part in self._message}
         if not (self.thoughts or Reasoning in kinds) or Media in kinds:
@@ -621,9 +621,9 @@ class Fold:
 
     def _note_ids(self, out: list[Event]) -> None:
         """Note the ids of the wire that an earlier call has."""
-        if again := self._calls.ids.renamed:
-            said = f"{len(again)} call ids that came before, the first {again[0]!r}"
-            out += self.note("ids-repeated", "tools.ids", said, "made unique")
+        again = self._calls.ids.renamed
+        said = f"{len(again)} call ids that came before, the first {again[0]!r}"
+        out += self.note("ids-repeated", "tools.ids", said, "made unique")
 
     def _sort(self, index: int, call: Call, out: list[Event], *, broken: bool, cut_off: bool) -> None:
         raw = call.raw

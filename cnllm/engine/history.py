@@ -17,6 +17,8 @@ from cnllm.wires import wire
 
 __all__ = ["fit"]
 
+_PLAIN = ("user", "assistant", "system")
+
 
 def fit(
     messages: Sequence[Message],
@@ -31,6 +33,49 @@ def fit(
     `tools` are those offered with the request; their schemas tell which arguments were encoded twice. `pictured`: is
     there a picture or a sound in any message?
     """
+    rules = flags.messages or Messages()
+    spoken_by = wire(model.protocol)
+    if _is_plain(messages, fills=_fills(flags)):
+        turns = list(enumerate(messages))
+    else:
+        turns = _repaired(messages, model, flags, tools, ledger, pictured)
+    if rules.system in ("first", "user"):
+        turns = roles.gathered(turns, rules.system, ledger)
+    if rules.runs == "join":
+        turns = roles.joined(turns, ledger)
+    alone = rules.first_user or all(message.role in ("system", "developer") for _, message in turns)
+    if rules.first_user or (alone and rules.system in spoken_by.apart):  # a request needs a turn
+        turns = roles.first_user(turns, ledger)
+    return [message for _, message in turns]
+
+
+def _fills(flags: Flags) -> bool:
+    """Whether an assistant's turn without reasoning gets some."""
+    rules = flags.reasoning
+    return rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit")
+
+
+def _is_plain(messages: Sequence[Message], *, fills: bool) -> bool:
+    """Whether each message is one text, with nothing in it that could need repair. Most conversations are."""
+    for message in messages:
+        parts = message.parts
+        if len(parts) != 1 or (role := message.role) not in _PLAIN or (fills and role == "assistant"):
+            return False
+        part = parts[0]
+        if type(part) is not Text or part.seal is not None or not part.text or part.text.isspace():
+            return False
+    return True
+
+
+def _repaired(
+    messages: Sequence[Message],
+    model: Model,
+    flags: Flags,
+    tools: Sequence[Function],
+    ledger: Ledger,
+    pictured: bool,
+) -> list[repair.Turn]:
+    """The messages with calls and results in pairs, reasoning as declared, and nothing that is not taken."""
     spoken_by = wire(model.protocol)
     rules = flags.messages or Messages()
     calling = flags.tools or Tools()
@@ -57,12 +102,4 @@ def fit(
         turns = [(0, Message("user", (Text("…"),)))]
     if pictured and not calling.result_media:
         turns = media.moved(turns, ledger)
-    turns = ids.renamed(turns, calling.ids, ledger)
-    if rules.system in ("first", "user"):
-        turns = roles.gathered(turns, rules.system, ledger)
-    if rules.runs == "join":
-        turns = roles.joined(turns, ledger)
-    alone = all(message.role in ("system", "developer") for _, message in turns)
-    if rules.first_user or (alone and rules.system in spoken_by.apart):  # a request needs a turn
-        turns = roles.first_user(turns, ledger)
-    return [message for _, message in turns]
+    return ids.renamed(turns, calling.ids, ledger)

@@ -186,11 +186,11 @@ def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | 
 
 
 def _tools(value: Any) -> tuple[Function, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise TypeError(f"tools is {type(value).__name__}, a list is meant")
     if type(value) is not list:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise TypeError(f"tools is {type(value).__name__}, a list is meant")
         value = checks.as_list("tools", value, "a list")
-    return tuple(_tool(tool, index) for index, tool in enumerate(value))
+    return tuple([_tool(tool, index) for index, tool in enumerate(value)])
 
 
 def _tool(tool: Any, index: int) -> Function:

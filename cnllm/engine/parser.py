@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from cnllm.engine.decode import Unreadable, lenient
 from cnllm.engine.elements import Elements
 from cnllm.engine.fold import Fold
 from cnllm.engine.options import asked_for
+from cnllm.engine.plan import Plan
 from cnllm.engine.prompted import is_prompted
 from cnllm.engine.sent import facts
 from cnllm.engine.sse import TOO_LONG, Frames
@@ -27,9 +28,6 @@ from cnllm.policy import Limits
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
 from cnllm.wires import wire
 from cnllm.wires.ids import ReplyIds
-
-if TYPE_CHECKING:
-    from cnllm.engine.plan import Plan
 
 __all__ = ["StreamParser", "fold_of_text", "parse_response"]
 
@@ -91,8 +89,8 @@ class StreamParser:
     ) -> None:
         if type(model) is not Model:
             checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
-        if plan is not None:
-            _demand_plan(plan)
+        if plan is not None and type(plan) is not Plan:
+            checks.demand("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
         if type(status) is not int:
             checks.demand("status", status, int, "the status of an HTTP response (a number)")
         self._limits = limits = (
@@ -445,12 +443,6 @@ def fold_of_text(
 def _bytes(name: str, value: Any) -> bytes:
     checks.demand(name, value, (bytes, bytearray, memoryview), "bytes")
     return bytes(value)
-
-
-def _demand_plan(plan: Any) -> None:
-    from cnllm.engine.plan import Plan
-
-    checks.demand("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

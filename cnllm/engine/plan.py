@@ -216,7 +216,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     standing = flags.body.set if flags.body is not None else None
     rules = call_rules(
         wish,
-        [*wish.tools, *tools],
+        tools if tools is wish.tools else [*wish.tools, *tools],
         standing or {},
         forced=forced if spoken is None else spoken.must is not None,
         single=single if spoken is None else spoken.one,
@@ -268,6 +268,8 @@ def _limit(body: dict[str, Any], flags: Flags) -> int | None:
 
 def _stops(asked: Asked, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
     """The stop texts that the caller gave, as an option or in the body."""
+    if not asked.extra_body and "stop" not in asked.params:
+        return ()
     given = [asked.params.get("stop"), at(body, _param_path("stop", flags)) if asked.extra_body else None]
     texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
     return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))

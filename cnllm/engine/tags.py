@@ -26,6 +26,7 @@ class TagSplitter:
     __slots__ = (
         "_at",
         "_close",
+        "_first",
         "_held",
         "_longest",
         "_pairs",
@@ -40,6 +41,7 @@ class TagSplitter:
     def __init__(self, tags: list[str], at: str = "start") -> None:
         self._pairs = dict(zip(tags[::2], tags[1::2], strict=True))
         self._longest = max(map(len, self._pairs))
+        self._first = {tag[0] for tag in tags}
         self._close = tuple(self._pairs.values())  # those that would end the block one is in
         self._at = at
         # before: white space at most; inside a block; after: just behind one; text: in the answer; plain: for good
@@ -135,6 +137,9 @@ class TagSplitter:
 
     def _before(self, text: str, out: list[tuple[bool, str]]) -> str:
         rest = text.lstrip()
+        if rest and rest[0] not in self._first:  # most answers
+            self._state = "text" if self._at == "anywhere" else "plain"
+            return text
         near = len(text) - len(rest) <= self._longest  # white space without end is not waited for
         if near and (tag := self._opened(rest)) is not None:
             self._raw.append(text[: len(text) - len(rest)] + tag)

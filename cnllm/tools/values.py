@@ -182,6 +182,10 @@ def _is_table(value: Any) -> bool:
     return type(value) is dict or isinstance(value, Mapping)
 
 
+def _as_table(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(value) if type(value) is dict else checks.as_dict(name, value)
+
+
 def _defined(item: Mapping[str, Any], where: str) -> Tool:
     """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
     said = item.get("function", item)
@@ -203,7 +207,7 @@ def _defined(item: Mapping[str, Any], where: str) -> Tool:
         schema = said.get("inputSchema", said.get("input_schema"))
     if schema is not None and not _is_table(schema):
         raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
-    parameters = None if schema is None else checks.as_dict(f"{where}.parameters", schema)
+    parameters = None if schema is None else _as_table(f"{where}.parameters", schema)
     name, description, strict = said["name"], said.get("description"), said.get("strict")
     if description is not None and not isinstance(description, str):
         raise checks.wrong_type(f"{where}.description", description, "a string or None")

@@ -92,7 +92,8 @@ class ReplyIds:
 
     def _begin(self) -> UniqueIds:
         self._ids = ids = UniqueIds(self._pattern)
-        ids.take(part.id for turn in self._history for part in turn.parts if isinstance(part, ToolCall | ToolResult))
+        parts = [part for turn in self._history for part in turn.parts]
+        ids.take([part.id for part in parts if type(part) is ToolCall or type(part) is ToolResult])
         return ids
 
     def _digest(self, index: int, text: str) -> str:
