@@ -42,6 +42,7 @@ __all__ = ["SHORTEST", "Echo", "clean_data"]
 SHORTEST = 8
 """Shorter secrets are left alone in what an endpoint says."""
 _BEGINS = 3  # so many characters of a secret are held back until it is known what follows; fewer go out at once
+_DELTAS = (TextDelta, ReasoningDelta)
 _CUT = 8  # so many at the end of a text are the beginning of a secret that was cut off
 _BEFORE = 64  # so many characters before a piece of arguments are looked at with it
 
@@ -54,19 +55,22 @@ class Echo:
         self._begin()
 
     def _begin(self) -> None:
-        self._runs: dict[Any, _Run] = {}
-        if self._finder is not None:
-            self._runs = {kind: _Run(self._plain, self._begins) for kind in (TextDelta, ReasoningDelta)}
+        self._runs: dict[Any, _Run] = {}  # of the kinds of delta that have come
         self._arguments: dict[int, _Arguments] = {}
         self._sent: dict[str, int] = {}  # arguments → so many characters of them went out before a secret was seen
         self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # where the last block ended, and its last characters
+
+    def _run(self, kind: Any) -> _Run:
+        run = self._runs.get(kind)
+        if run is None:
+            run = self._runs[kind] = _Run(self._plain, self._begins)
+        return run
 
     # ── as it comes ──────────────────────────────────────────────────────────
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events without secrets. What may be the beginning of one waits for what follows."""
-        runs = self._runs
-        if len(events) == 1 and (run := runs.get(type(events[0]))) is not None and not run.held:
+        if len(events) == 1 and (run := self._runs.get(type(events[0]))) is not None and not run.held:
             # Most often: what `passes` does, without the call.
             text: str = events[0].text  # type: ignore[union-attr]
             window = run.gone + text
@@ -82,8 +86,7 @@ class Echo:
         out: list[Event] = []
         for kind, group in groupby(events, type):
             alike: list[Any] = list(group)
-            run = runs.get(kind)
-            if run is not None and run.passes("".join([event.text for event in alike])):
+            if kind in _DELTAS and self._run(kind).passes("".join([event.text for event in alike])):
                 out += alike
                 continue
             for event in alike:
@@ -107,7 +110,7 @@ class Echo:
         assert self._finder is not None
         match event:
             case TextDelta(text) | ReasoningDelta(text):
-                run = self._runs[type(event)]
+                run = self._run(type(event))
                 if run.passes(text):
                     out.append(event)
                 elif text := run.more(text):
@@ -147,7 +150,7 @@ class Echo:
         end, before = self._blocks[type(part)]
         whole = before + part.text
         self._blocks[type(part)] = end + len(part.text), whole[1 - max(map(len, self._plain)) :]
-        run = self._runs[TextDelta if type(part) is Text else ReasoningDelta]
+        run = self._run(TextDelta if type(part) is Text else ReasoningDelta)
         text = run.pieces([before, part.text], whole, end - len(before))[1]
         if text != part.text:
             part = replace(part, text=text)
@@ -159,18 +162,18 @@ class Echo:
         """The reply without secrets."""
         if self._finder is None:
             return reply
-        # whatever a part says stands in the body, which is here where the reply came whole
-        said = reply.raw if type(reply.raw) is dict else (reply.message, reply.tool_calls, reply.raw)
+        # Whatever a part says stands in the body, which is here where the reply came whole. Texts are looked at apart.
+        said = reply.raw if type(reply.raw) is dict else ([*map(_wordless, reply.message.parts)], reply.message.extra, reply.raw)
         some = (said, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
-        if not self._may_hold(some) and not self._split(reply):
+        if not self._may_hold(some) and not self._in_words(reply):
             return reply if reply.parsed is None else self._built(reply)
         hidden = self._finder
         fields = {name: clean_data(getattr(reply, name), hidden) for name in ("raw_finish", "model", "id")}
         return self._built(
             replace(
                 reply,
-                text=self._runs[TextDelta].whole(reply.text),
-                reasoning=self._runs[ReasoningDelta].whole(reply.reasoning),
+                text=self._run(TextDelta).whole(reply.text),
+                reasoning=self._run(ReasoningDelta).whole(reply.reasoning),
                 tool_calls=[self._call(call) for call in reply.tool_calls],
                 incomplete=[self._call(call) for call in reply.incomplete],
                 notes=[self._note(note) for note in reply.notes],
@@ -180,16 +183,17 @@ class Echo:
             )
         )
 
-    def _split(self, reply: Reply) -> bool:
-        """Whether a secret stands over several parts."""
-        return any(secret in reply.text or secret in reply.reasoning for secret in self._plain)
+    def _in_words(self, reply: Reply) -> bool:
+        """Whether a secret stands in the text or the reasoning, be it over several parts, or begins at the end."""
+        heads = [secret[:_CUT] for secret in self._plain]
+        return any(head in reply.text or head in reply.reasoning for head in heads)
 
     def _message(self, message: Message) -> Message:
         parts: list[Part] = list(message.parts)
         for kind, delta in ((Text, TextDelta), (Reasoning, ReasoningDelta)):
             places = [at for at, part in enumerate(parts) if type(part) is kind]
             texts = [parts[at].text for at in places]  # type: ignore[union-attr]
-            for at, text in zip(places, self._runs[delta].pieces(texts, "".join(texts)), strict=True):
+            for at, text in zip(places, self._run(delta).pieces(texts, "".join(texts)), strict=True):
                 if text != parts[at].text:  # type: ignore[union-attr]
                     parts[at] = replace(parts[at], text=text)
         extra = clean_data(message.extra, self._finder) if message.extra else message.extra
@@ -242,6 +246,11 @@ class Echo:
             return self._finder.may_hold(msgspec.json.encode(value))
         except (TypeError, ValueError, RecursionError):  # half a character; what JSON cannot hold
             return True
+
+
+def _wordless(part: Part) -> Part:
+    """The part without its words, which are looked at in another way. What is long need not be copied."""
+    return replace(part, text="") if isinstance(part, Text | Reasoning) else part
 
 
 @lru_cache(maxsize=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -155,6 +156,7 @@ def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
     return value
 
 
+@lru_cache(maxsize=16)
 def needles(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """The secrets as they stand in a body; what is too short to be one is left out."""
     return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= SHORTEST)

@@ -91,7 +91,7 @@ class Finder:
                 return True
         if self._always:
             return True
-        if b"%" in lowered or b"&" in lowered or b"\\" in lowered:
+        if b"%" in lowered or b"&" in lowered or b"\\u" in lowered or b"\\x" in lowered:
             return self._escaped(lowered.decode("latin-1"))
         return False
 

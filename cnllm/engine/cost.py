@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 
 from cnllm.engine.hours import is_within
 from cnllm.flags import Price
 from cnllm.types import Cost, Usage
 
 __all__ = ["cost_of", "is_off_peak"]
+
+_NOTHING = Decimal(0)
 
 
 def is_off_peak(price: Price | None, created: float | None) -> bool | None:
@@ -55,4 +58,10 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> 
 
 
 def _times(tokens: int, rate: float) -> Decimal:
-    return tokens * Decimal(repr(rate))
+    return tokens * _exact(rate) if tokens else _NOTHING
+
+
+@lru_cache(maxsize=256)
+def _exact(rate: float) -> Decimal:
+    """The rate as the registry writes it."""
+    return Decimal(repr(rate))

@@ -265,7 +265,7 @@ class Fold:
         if self.source is None:
             self.source = field
         if field == self.source:
-            return "" if len(text) >= _REPEATED and self._is_whole(text) else text
+            return "" if len(text) >= _REPEATED and not self.whole and self._is_whole(text) else text
         mirror = self._mirrors.get(field)
         if mirror is None:
             mirror = self._mirrors[field] = Mirror(self.thoughts)
@@ -278,7 +278,7 @@ class Fold:
 
     def _is_whole(self, text: str) -> bool:
         """Whether a text is all the thinking so far once more."""
-        if self._blocks is not None or not self.thoughts or self._wholes == 0 or self.whole:
+        if self._blocks is not None or not self.thoughts or self._wholes == 0:
             return False
         head = self.thoughts[0].strip()[:_REPEATED]
         text = text.strip()

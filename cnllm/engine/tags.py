@@ -6,6 +6,7 @@ at what has passed: the time is linear in the text.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -39,16 +40,13 @@ class TagSplitter:
     )
 
     def __init__(self, tags: list[str], at: str = "start") -> None:
-        self._pairs = dict(zip(tags[::2], tags[1::2], strict=True))
-        self._longest = max(map(len, self._pairs))
-        self._first = {tag[0] for tag in tags}
-        self._close = tuple(self._pairs.values())  # those that would end the block one is in
+        self._pairs, self._strays, self._first, self._longest = _shape(tuple(tags))
+        self._close = self._strays  # those that would end the block one is in
         self._at = at
         # before: white space at most; inside a block; after: just behind one; text: in the answer; plain: for good
         self._state = "inside" if at == "start-open" else "before"
         self._held = ""
         self._raw: list[str] = []
-        self._strays = tuple(self._pairs.values())
         self._stray = ""
         self._spare = _STRAYS
         self.unclosed = at == "start-open"
@@ -218,6 +216,13 @@ class TagSplitter:
 
     def _may_open(self, text: str) -> bool:
         return any(opening.startswith(text) for opening in self._pairs)
+
+
+@lru_cache(maxsize=64)
+def _shape(tags: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...], frozenset[str], int]:
+    """The pairs of tags, the closing ones, the characters that any of them begins with, the longest opening one."""
+    pairs = dict(zip(tags[::2], tags[1::2], strict=True))
+    return pairs, tuple(pairs.values()), frozenset(tag[0] for tag in tags), max(map(len, pairs))
 
 
 def _merged(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:

@@ -32,7 +32,7 @@ def counts(data: dict[str, Any], flags: Flags) -> Usage:
 
 def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
     for path in paths or ():
-        found = at(data, path)
+        found = at(data, path) if "." in path else data.get(path)
         if type(found) is float and found.is_integer():
             found = int(found)
         if type(found) is int and found >= 0:
