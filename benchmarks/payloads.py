@@ -22,7 +22,7 @@ _TEXT = "好的,我来查询北京未来三天的天气。Let me look that up wi
 
 MARKUP = {
     "plain": "The quick brown fox jumps over the lazy dog.\n",
-    "openers": "<tool_call>",
+    "openers": "a <tool_call> ",  # alone on its line it would be markup, which is left out
     "halves": "<tool_cal",
     "barred": "<｜tool▁calls▁begin｜",
     "nested": "<tool_call>{",
