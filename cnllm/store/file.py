@@ -30,8 +30,7 @@ class File:
         self._generation = process.generation()
         with self._told():
             _private(path)
-            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
-            self._connection.text_factory = lambda said: said.decode("utf-8", "replace")  # one bad row hides no other
+            self._connection = _connection(path)
             try:
                 self._prepare()
             except BaseException:
@@ -42,7 +41,7 @@ class File:
         """This process's connection: SQLite forbids a child to use its parent's, or to close it."""
         if self._generation != process.generation():
             _keep_for_ever(self._connection)
-            self._connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            self._connection = _connection(self.path)
             self._generation = process.generation()
             self._prepare()
         return self._connection
@@ -120,6 +119,13 @@ class File:
             raise CnllmError(f"{self.path} cannot be used: {error}", hint="move it away to begin anew") from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    """Open a connection that shows the good part of a row with bad bytes, so that it hides no other."""
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
 
 
 def _keep_for_ever(connection: sqlite3.Connection) -> None:

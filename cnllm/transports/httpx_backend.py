@@ -28,6 +28,9 @@ __all__ = ["OPENED", "AsyncStream", "Stream", "install"]
 OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
 """The connections that a request opens by way of a proxy: httpcore leaves them open where SOCKS goes wrong."""
 
+Probes = list[Callable[[], Any]]
+"""Functions that return what is true where something was read ahead of the response."""
+
 _DEPTH = 4  # of connections within connections: a tunnel, TLS within TLS
 
 
@@ -44,9 +47,9 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
 
 
 class _Watch:
-    """What is known of one connection."""
+    """What is known of one connection. `probes` tell what was read ahead; None: nobody can know."""
 
-    def __init__(self, inner: Any, core: Any) -> None:
+    def __init__(self, inner: Any, core: Any, probes: Probes | None) -> None:
         self._inner = inner
         self._core = core
         self.open = True
@@ -59,7 +62,7 @@ class _Watch:
         self._spoilt = False
         self._in_headers = False
         self._end: float | None = None  # when they must be complete
-        self._probes = self._find_probes()
+        self._probes = probes
         with suppress(AttributeError, OSError):
             process.register_socket(inner.get_extra_info("socket").fileno())
 
@@ -115,9 +118,6 @@ class _Watch:
             raise self._core.ReadTimeout("the headers did not come in time")
         return left
 
-    def _find_probes(self) -> list[Callable[[], Any]] | None:
-        raise NotImplementedError
-
 
 class Stream(_Watch):
     """A connection of a pool that blocks."""
@@ -136,21 +136,7 @@ class Stream(_Watch):
 
     def start_tls(self, *args: Any, **options: Any) -> Stream:
         self.open = False
-        return Stream(self._inner.start_tls(*args, **options), self._core)
-
-    def _find_probes(self) -> list[Callable[[], Any]] | None:
-        import ssl
-
-        found: list[Callable[[], Any]] = []
-        sock, tls = self._inner.get_extra_info("socket"), self._inner.get_extra_info("ssl_object")
-        if isinstance(sock, ssl.SSLSocket):
-            found.append(sock.pending)
-        if isinstance(tls, ssl.SSLObject):  # TLS within TLS
-            incoming = getattr(self._inner, "_incoming", None)
-            if not isinstance(incoming, ssl.MemoryBIO):
-                return None
-            found += [tls.pending, lambda: incoming.pending]
-        return found
+        return _stream(self._inner.start_tls(*args, **options), self._core)
 
 
 class AsyncStream(_Watch):
@@ -176,31 +162,58 @@ class AsyncStream(_Watch):
 
     async def start_tls(self, *args: Any, **options: Any) -> AsyncStream:
         self.open = False
-        return AsyncStream(await self._inner.start_tls(*args, **options), self._core)
+        return _async_stream(await self._inner.start_tls(*args, **options), self._core)
 
-    def _find_probes(self) -> list[Callable[[], Any]] | None:
-        """Of anyio's streams and trio's: what TLS and the event loop have read ahead."""
-        import ssl
 
-        found: list[Callable[[], Any]] = []
-        stream = getattr(self._inner, "_stream", None)
-        for _ in range(_DEPTH):
-            below = getattr(stream, "transport_stream", None)
-            if below is None:
-                break
-            tls = getattr(stream, "_ssl_object", None)
-            incoming = getattr(stream, "_read_bio", None) or getattr(stream, "_incoming", None)
-            if not (isinstance(tls, ssl.SSLObject) and isinstance(incoming, ssl.MemoryBIO)):
-                return None
-            found += [tls.pending, _pending(incoming)]
-            stream = below
-        made_by = type(stream).__module__.partition(".")[0]
-        if made_by == "trio" and hasattr(stream, "socket"):
-            return found  # it reads when it is asked to
-        queue = getattr(getattr(stream, "_protocol", None), "read_queue", None)
-        if made_by != "anyio" or not isinstance(queue, deque):
+def _stream(inner: Any, core: Any) -> Stream:
+    """Watch a stream that blocks."""
+    return Stream(inner, core, _probes_of(inner))
+
+
+def _async_stream(inner: Any, core: Any) -> AsyncStream:
+    """Watch a stream of an event loop."""
+    return AsyncStream(inner, core, _async_probes_of(inner))
+
+
+def _probes_of(inner: Any) -> Probes | None:
+    """Return what tells whether TLS has read ahead; None where that cannot be known."""
+    import ssl
+
+    probes: Probes = []
+    sock, tls = inner.get_extra_info("socket"), inner.get_extra_info("ssl_object")
+    if isinstance(sock, ssl.SSLSocket):
+        probes.append(sock.pending)
+    if isinstance(tls, ssl.SSLObject):  # TLS within TLS
+        incoming = getattr(inner, "_incoming", None)
+        if not isinstance(incoming, ssl.MemoryBIO):
             return None
-        return [*found, queue.__len__]
+        probes += [tls.pending, _pending(incoming)]
+    return probes
+
+
+def _async_probes_of(inner: Any) -> Probes | None:
+    """Return what tells whether TLS or the event loop has read ahead, for anyio's streams and trio's."""
+    import ssl
+
+    probes: Probes = []
+    stream = getattr(inner, "_stream", None)
+    for _ in range(_DEPTH):
+        below = getattr(stream, "transport_stream", None)
+        if below is None:
+            break
+        tls = getattr(stream, "_ssl_object", None)
+        incoming = getattr(stream, "_read_bio", None) or getattr(stream, "_incoming", None)
+        if not (isinstance(tls, ssl.SSLObject) and isinstance(incoming, ssl.MemoryBIO)):
+            return None
+        probes += [tls.pending, _pending(incoming)]
+        stream = below
+    made_by = type(stream).__module__.partition(".")[0]
+    if made_by == "trio" and hasattr(stream, "socket"):
+        return probes  # it reads when it is asked to
+    queue = getattr(getattr(stream, "_protocol", None), "read_queue", None)
+    if made_by != "anyio" or not isinstance(queue, deque):
+        return None
+    return [*probes, queue.__len__]
 
 
 class _Backend:
@@ -211,7 +224,7 @@ class _Backend:
         self._core = core
 
     def connect_tcp(self, *args: Any, **options: Any) -> Stream:
-        return Stream(self._inner.connect_tcp(*args, **options), self._core)
+        return _stream(self._inner.connect_tcp(*args, **options), self._core)
 
     def sleep(self, seconds: float) -> None:
         self._inner.sleep(seconds)
@@ -221,7 +234,7 @@ class _AsyncBackend(_Backend):
     """The same for an event loop."""
 
     async def connect_tcp(self, *args: Any, **options: Any) -> AsyncStream:  # type: ignore[override]
-        return AsyncStream(await self._inner.connect_tcp(*args, **options), self._core)
+        return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
 
     async def sleep(self, seconds: float) -> None:  # type: ignore[override]
         await self._inner.sleep(seconds)

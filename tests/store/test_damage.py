@@ -1,5 +1,6 @@
 """One damaged row blocks nothing else, and is named; a file of a newer version and two migrations at once."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -148,3 +149,35 @@ def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
         store._file.rows("PRAGMA query_only = ON")
         with pytest.raises(cnllm.CnllmError, match="readonly"):
             store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_reads_and_writes_by_a_connection_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    ids = filled(path)
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE messages SET text = CAST(? AS TEXT) WHERE id = 1", (b"\xff sunset",))
+    raw.close()
+    with Store.open(path) as store:
+        assert len(store.summaries()) == 3
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert [one.id for one in store.summaries()] == ids[::-1]
+                assert [one.id for one in store.records(exchanges=True)] == ids
+                store.search(["sunset"])
+                with store.conversation().turn([cnllm.Message("user", [cnllm.Text("of the child")])], model="p/m"):
+                    pass
+                store.close()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(store.summaries()) == 4  # the parent's connection goes on, and sees what the child wrote
+        with store.conversation().turn([cnllm.Message("user", [cnllm.Text("of the parent")])], model="p/m"):
+            pass
+        assert len(store.summaries()) == 5
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    raw.close()
