@@ -62,7 +62,7 @@ class Base:
         self._retry = settings.retry if retry is None else retry
         self._limits = settings.limits if limits is None else Limits.of(limits)
         self._raw_log: RawLog | None = None
-        if raw_log or (raw_log is None and os.environ.get("CNLLM_RAW_LOG")):
+        if raw_log is not False and (raw_log is not None or os.environ.get("CNLLM_RAW_LOG")):
             from cnllm.raw_log import RawLog, folder_of
 
             folder = folder_of(raw_log)

@@ -48,6 +48,10 @@ def _d(text: str) -> Meta:
     return Meta(description=text)
 
 
+_FromZero = Annotated[int, Meta(ge=0)]
+_FromOne = Annotated[int, Meta(ge=1)]
+
+
 class _Base(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the registry: every key is optional, unknown keys are refused."""
 
@@ -302,12 +306,12 @@ class Stream(_Base, frozen=True):
 class Recovery(_Base, frozen=True):
     """What is tried where a reply breaks off, or comes empty. A call's `recovery` option wins."""
 
-    steps: Annotated[int | None, _d("how often a tool loop takes a step again that came empty or broke off")] = None
-    streams: Annotated[int | None, _d("how often a cut stream is asked for again, whole")] = None
+    steps: Annotated[_FromZero | None, _d("how often a tool loop takes an empty or broken step again")] = None
+    streams: Annotated[_FromZero | None, _d("how often a cut stream is asked for again, whole")] = None
     resume: Annotated[bool | None, _d("does a tool loop ask the model, at last, to go on? `resume` has the words")] = (
         None
     )
-    cycle: Annotated[int | None, _d("how many steps a circle of the same calls and results may have")] = None
+    cycle: Annotated[_FromOne | None, _d("how many steps a circle of the same calls and results may have")] = None
 
 
 class ErrorPaths(_Base, frozen=True):

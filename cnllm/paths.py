@@ -38,7 +38,14 @@ def folder(kind: str) -> str:
     chosen = os.environ.get(f"CNLLM_{kind.upper()}_DIR")
     if not chosen:
         return _plain(kind) or _platform(kind)
-    return str(_path(chosen).expanduser()) if chosen.startswith("~") else chosen
+    if not chosen.startswith("~"):
+        return chosen
+    place = os.path.expanduser(chosen)
+    if place.startswith("~"):
+        from cnllm.errors import CnllmError
+
+        raise CnllmError(f"CNLLM_{kind.upper()}_DIR={chosen}: no such user has a home", hint="name the folder itself")
+    return place
 
 
 def _path(place: str) -> Path:

@@ -50,7 +50,7 @@ class Sanitizer:
     ) -> None:
         found = model_of(model)
         if recover_text_calls is not None and recover_text_calls not in _RULES:
-            raise ValueError(f"recover_text_calls is one of {', '.join(_RULES)}, not {recover_text_calls!r}")
+            raise checks.wrong_value("recover_text_calls", recover_text_calls, f"one of {', '.join(_RULES)}")
         if lang is not None:
             checks.demand("lang", lang, str, 'the tag of a language, like "zh",')
         script = None if lang is None else of_language(lang)

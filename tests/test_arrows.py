@@ -17,7 +17,7 @@ VALUES = {"types", "arguments", "checks", "errors", "flags", "levels", "model", 
 HELPERS = {"paths", "private", "process", "redact"}
 MAY: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
-    "paths": set(),
+    "paths": {"errors"},
     "process": set(),
     "spellings": set(),
     "redact": {"spellings"},

@@ -33,6 +33,7 @@ __all__ = ["StreamParser", "fold_of_text", "parse_response"]
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SHORT = 25  # characters
+_STATUSES = 999  # RFC 9110 has three digits for them
 _PATIENCE = 8  # chunks that are read in full although nothing but text is in them
 _LONGEST_FIELD = max(len(field) for field in _FIELDS)
 _BOM = b"\xef\xbb\xbf"
@@ -91,8 +92,9 @@ class StreamParser:
             checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
         if plan is not None and type(plan) is not Plan:
             checks.demand("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
-        if type(status) is not int:
+        if type(status) is not int or not 0 <= status <= _STATUSES:
             checks.demand("status", status, int, "the status of an HTTP response (a number)")
+            raise checks.wrong_value("status", status, "the status of an HTTP response (a number)")
         self._limits = limits = (
             Limits.of(limits) if limits is not None else plan.limits if plan is not None else Limits()
         )

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from cnllm import checks
+from cnllm.engine.decode import whole
 from cnllm.messages import struct_fault
 from cnllm.model import Model
 from cnllm.protocols import Spoken, framed, speaks
@@ -85,8 +86,7 @@ def _executable(reply: Reply) -> Reply:
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
     """A failure → the body of a refusal in that protocol."""
     spoken = _spoken(protocol)
-    _demand_error(status, message, code)
-    return spoken.write_error(status, message, code)
+    return spoken.write_error(*_error(status, message, code))
 
 
 class StreamWriter:
@@ -139,8 +139,7 @@ class StreamWriter:
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """A failure after the stream began; nothing may follow."""
-        _demand_error(status, message, code)
-        return _framed(self._writes.error(status, message, code))
+        return _framed(self._writes.error(*_error(status, message, code)))
 
 
 def _request(request: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -152,11 +151,14 @@ def _spoken(protocol: str) -> Spoken:
     return speaks(str.__str__(protocol))
 
 
-def _demand_error(status: int, message: str, code: str | None) -> None:
+def _error(status: int, message: str, code: str | None) -> tuple[int, str, str | None]:
+    """Return what an error holds, as JSON can. Raises `TypeError` for anything else."""
     checks.demand("status", status, int, "the status of an HTTP response (a number)")
     checks.demand_text("message", message)
     if code is not None:
         checks.demand("code", code, str, "a string or None")
+        code = whole(str.__str__(code))
+    return int(status), whole(str.__str__(message)), code
 
 
 def _framed(frames: list[tuple[str | None, Any]]) -> bytes:

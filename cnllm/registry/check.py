@@ -207,8 +207,8 @@ def _expected(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
 
 
 def _bare(kind: Any) -> Any:
-    """A type without its description and without None."""
-    while typing.get_origin(kind) is typing.Annotated:
+    """A type without its description and without None; its least value stays."""
+    while typing.get_origin(kind) is typing.Annotated and all(meta.ge is None for meta in kind.__metadata__):
         kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         rest = [a for a in typing.get_args(kind) if a is not type(None)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from errno import EBADF, ELOOP, ENOENT, ENOTDIR
+from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm import paths
 
@@ -31,7 +31,7 @@ def _exists(place: str) -> bool:
     try:
         os.stat(place)
     except OSError as error:
-        if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP):
+        if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP, ENAMETOOLONG):
             raise
         return False
     except ValueError:  # a null character

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from cnllm import paths
+from cnllm.errors import CnllmError
 
 try:
     from _blake2 import blake2b  # hashlib would bring OpenSSL along, which takes longer than all the rest
@@ -27,7 +28,7 @@ def entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str |
     """
     try:
         folder = paths.folder("cache")
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, CnllmError) as error:
         _tell("no cache folder: %s", error)
         return None
     if len(contents) == 1:

@@ -63,6 +63,7 @@ class Registry:
         """
         for place in overlays:
             checks.demand_path("overlays: a path", place)
+        checks.demand("watch", watch, bool, "True or False")
         chosen = [Path(p) for p in overlays] if overlays else None
         registry = Registry([], overlays=chosen, watch=watch)
         registry.reload()

@@ -49,6 +49,8 @@ class Store:
         """
         if path is not None:
             checks.demand_path("path", path)
+            if not Path(path).name:
+                raise checks.wrong_value("path", str(path), "the path of a file")
         return cls(File(Path(path) if path is not None else place()))
 
     @property

@@ -27,7 +27,8 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
     `ValueError` for a tool whose parameters are no JSON Schema. With `built=False` the schema alone is asked: a class
     of the caller's may look at the disk while it is built, and a call that nobody approved yet must not cause that.
     """
-    _demand(tool, call)
+    _demand(tool)
+    _demand_call(call)
     head = f"The call of {tool.name} was not executed:"
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
@@ -44,7 +45,8 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
 
 def meant(tool: Tool, call: ToolCall) -> ToolCall:
     """The call with what its model encoded twice decoded, where the schema has room for nothing else; `raw` stays."""
-    _demand(tool, call)
+    _demand(tool)
+    _demand_call(call)
     arguments = unwrapped(call.raw) if call.arguments is None else call.arguments
     if arguments is None:
         return call
@@ -96,16 +98,18 @@ def unjudged(tool: Tool) -> tuple[str, ...]:
         raise _unusable(tool, error) from error
 
 
-def _demand(tool: Tool, call: ToolCall | None = None) -> None:
-    """Raises `TypeError` for what is no tool and no call."""
+def _demand(tool: Tool) -> None:
+    """Raise `TypeError` for what is no tool."""
     if type(tool) is not Tool:
         raise checks.wrong_type("tool", tool, "a cnllm.Tool")
     if tool.parameters is not None and type(tool.parameters) is not dict:
         raise checks.wrong_type("tool.parameters", tool.parameters, "a JSON Schema (dict) or None")
     if tool.function is not None and not callable(tool.function):
         raise checks.wrong_type("tool.function", tool.function, "a function or None")
-    if call is None:
-        return
+
+
+def _demand_call(call: ToolCall) -> None:
+    """Raise `TypeError` for what is no call."""
     if type(call) is not ToolCall:
         raise checks.wrong_type("call", call, "a cnllm.ToolCall")
     if call.arguments is not None and type(call.arguments) is not dict:

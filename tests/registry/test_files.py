@@ -152,6 +152,8 @@ WRONG = [
     ("providers = []\n", 1, "providers = []", ""),
     ("[models.'zai/x']\nlimits.output = '12'\n", 2, "expected `int`, got `str`", ""),
     ("[models.'zai/x']\nlimits.output = 1.5\n", 2, "limits.output = 1.5", ""),
+    ("[providers.zai.recovery]\n\nsteps = -1\n", 3, "recovery.steps = -1; expected `int` >= 0", ""),
+    ("[defaults]\nrecovery.cycle = 0\n", 2, "expected `int` >= 1", ""),
     ("[models.'zai/x']\nlimits.output = true\n", 2, "expected `int`, got `bool`", ""),
     ("[models.'zai/x']\nstatus.since = 'soon'\n", 2, "status.since = 'soon'", ""),
     ("[models.'zai/x']\nextends = ['zai/glm-4.7']\n", 2, "expected `str`, got `array`", ""),
