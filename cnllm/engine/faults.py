@@ -1,9 +1,9 @@
 """Build a typed error from what an endpoint reports, in its own words.
 
 Which sentence, code or status means what is data (`errors` in the registry); here is only how to look. All texts, codes
-and numbers of the error object count (`error_body`). The first rule that fits decides, in this order:
+and numbers of the error object count (`error_body`). The first rule that fits decides (`error_rules`), in this order:
 
-1. rules about the sentence (`text`, `pattern`), and rules with a code that has a meaning of its own;
+1. rules about the sentence (`text`, `pattern`, `unless`), and rules with a code that has a meaning of its own;
 2. rules with a code that says only that the request was wrong or the endpoint failed (`bad-request`, `other`),
    or that is the number of an HTTP status;
 3. rules with a status alone.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -48,7 +47,6 @@ _CLASSES: dict[str, type[EndpointError]] = {
     "bad-request": errors.BadRequest,
     "other": EndpointError,
 }
-_RETRYABLE = {"rate", "overloaded"}
 _VAGUE = {"bad-request", "other"}  # what says nothing beside that it failed
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _LONGEST = 65_536  # characters of a body that an error carries
@@ -207,38 +205,11 @@ def _effective(status: int, number: int | None) -> int:
 
 
 def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
-    """What a fault is, and whether the same request may succeed later. The module says which rule comes first."""
+    """What a fault is, and whether the same request may succeed later."""
+    from cnllm.engine import error_rules  # a call that goes well has no time for it
+
     said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
-    folded = said.lower()
-    codes = fault.codes | {(fault.code or "").lower()}
-    for rule in sorted(rules, key=_rank):  # stable: the nearest layer stays first
-        if (
-            (rule.status is None or status in rule.status)
-            and (rule.code is None or any(c.lower() in codes for c in rule.code))
-            and (rule.text is None or any(t.lower() in folded for t in rule.text))
-            and (rule.pattern is None or any(_compiled(p).search(said) for p in rule.pattern))
-        ):
-            return rule.is_, rule.retry if rule.retry is not None else rule.is_ in _RETRYABLE
-    return "other", status in (408, 409, 429) or status >= 500
-
-
-def _rank(rule: ErrorRule) -> int:
-    if rule.text is not None or rule.pattern is not None:
-        return 0
-    if rule.code is None:
-        return 2
-    return 1 if rule.is_ in _VAGUE or all(len(code) == 3 and code.isdigit() for code in rule.code) else 0
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error:  # the check of a registry file reports it
-        return _NEVER
-
-
-_NEVER = re.compile(r"(?!)")
+    return error_rules.classify(rules, status, said, fault.codes | {(fault.code or "").lower()})
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
