@@ -16,7 +16,6 @@ as it is where the number says more than a 400 or a 5xx around it.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -57,7 +56,8 @@ _MESSAGE = 1000  # characters of a first line that stands in for a sentence
 class Fault(Struct, frozen=True):
     """A reported failure: the endpoint's sentence and code, everything else it said, and the body as text.
 
-    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself.
+    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself, `wait` the
+    seconds after which it says to try again.
     """
 
     message: str
@@ -66,6 +66,7 @@ class Fault(Struct, frozen=True):
     body: str
     codes: frozenset[str] = frozenset()
     number: int | None = None
+    wait: float | None = None
 
 
 NOTHING = Fault("", None, "", "")
@@ -108,7 +109,7 @@ def error(
     `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
     whose reasoning is missing; `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine import wrong_url
+    from cnllm.engine import retry_delay, wrong_url
 
     fault = fold.fault
     flags = fold.flags
@@ -134,7 +135,7 @@ def error(
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=_retry_after(headers),
+        retry_after=wait if (wait := retry_delay.from_headers(headers)) is not None else fault.wait,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,
@@ -192,6 +193,7 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
         body,
         frozenset(facts.codes),
         error_body.number(inner, data, message),
+        facts.wait,
     )
 
 
@@ -210,25 +212,6 @@ def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]
 
     said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
     return error_rules.classify(rules, status, said, fault.codes | {(fault.code or "").lower()})
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the endpoint asks: `Retry-After-Ms`, or `Retry-After` as a number or a date."""
-    if (exact := headers.get("retry-after-ms", "").strip()).isascii() and exact.replace(".", "", 1).isdigit():
-        return float(exact) / 1000
-    said = headers.get("retry-after", "").strip()
-    if not said:
-        return None
-    if said.isascii() and said.replace(".", "", 1).isdigit():
-        return float(said)
-    from email.utils import parsedate_to_datetime  # a call that goes well has no time for it
-
-    try:
-        then = parsedate_to_datetime(said).timestamp()
-        now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-    except (ValueError, TypeError):
-        return None
-    return max(then - now, 0.0)
 
 
 def _payloads(body: bytes) -> list[bytes]:
