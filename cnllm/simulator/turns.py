@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cnllm.flags import Patch, Reasoning
+from cnllm.protocols import speaks
 from cnllm.simulator.asked import Turn
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
@@ -31,6 +32,7 @@ def wrongs(case: Case) -> Iterator[Wrong]:
     yield from _roles(case)
     yield from _order(case)
     yield from _results(case)
+    yield from _result_names(case)
     yield from _calls(case)
     yield from _content(case)
     yield from _keys(case)
@@ -95,6 +97,23 @@ def _results(case: Case) -> Iterator[Wrong]:
         pending = [c.id for c in turn.calls or ()]
     if pending:
         yield _unanswered(pending, len(case.asked.turns))
+
+
+def _result_names(case: Case) -> Iterator[Wrong]:
+    """A result without the tool's name where the flag demands it, or with one where the flag denies it.
+
+    Recordings show endpoints that take both, so that a strict one alone minds.
+    """
+    wanted = case.flags.tools.result_name if case.flags.tools is not None else None
+    if wanted is None or not case.strict or not speaks(case.model.protocol).result_names:
+        return
+    for index, turn in enumerate(case.asked.turns):
+        name = turn.wire.get("name") if turn.role == "tool" else None
+        where = f"messages[{index}].name"
+        if turn.role == "tool" and wanted and not (isinstance(name, str) and name):
+            yield Wrong("param", f"{where} is missing: a tool result carries the tool's name.", where, index=index)
+        elif name is not None and not wanted:
+            yield Wrong("param", f"{where}: a tool result has no name here.", where, value=name, index=index)
 
 
 def _unanswered(pending: list[Any], index: int) -> Wrong:
