@@ -27,7 +27,7 @@ MAY: dict[str, set[str]] = {
     "veil": {"redact"},
     "keys": VALUES | HELPERS,
     "settings": VALUES,
-    "wires": VALUES,
+    "wires": VALUES | {"schemas"},
     "leaks": VALUES | {"process"},
     "protocols": VALUES,
     "tools": VALUES | {"validation"},

@@ -1,4 +1,4 @@
-"""Find the regular expressions of a registry file that can match nothing: broken ones, and look-around."""
+"""Find the regular expressions of a registry file that cannot be matched: broken ones, and look-around."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ _KEYS = ("pattern", "unless")
 
 
 def pattern_faults(document: Document) -> Iterator[tuple[list[str], int | None, str]]:
-    """Yield (path, line, fault) of each pattern in a rule about errors that the engine for them cannot match."""
-    for path, rules in _error_rules(document.data, []):
-        for place, rule in enumerate(rules):
-            for key in _KEYS:
-                for source in (rule.get(key) if type(rule) is dict else None) or ():
-                    if (problem := _problem(source)) is not None:
-                        keys = [*path, str(place), key]
-                        yield keys, _line(document, keys, source), problem
+    """Yield (path, line, fault) of each pattern that cannot be matched in linear time."""
+    for path, source, is_whole in _patterns(document.data, []):
+        if (problem := _problem(source, is_whole)) is not None:
+            yield path, _line(document, path, source), problem
 
 
 def _line(document: Document, path: list[str], source: str) -> int | None:
@@ -35,23 +31,34 @@ def _line(document: Document, path: list[str], source: str) -> int | None:
     return first
 
 
-def _error_rules(data: Any, path: list[str]) -> Iterator[tuple[list[str], list[Any]]]:
+def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str], str, bool]]:
+    """Yield (path, pattern, whether it is matched as a whole) of the rules about errors and of call ids."""
     for key, value in data.items():
+        here = [*path, key]
         if key == "errors" and type(value) is list:
-            yield [*path, key], value
+            for place, rule in enumerate(value):
+                for name in _KEYS:
+                    for source in rule.get(name) or ():
+                        yield [*here, str(place), name], source, False
+        elif key == "ids" and type(value) is str and path[-1:] == ["tools"]:
+            yield here, value, True
         elif type(value) is dict:
-            yield from _error_rules(value, [*path, key])
+            yield from _patterns(value, here)
 
 
-def _problem(source: str) -> str | None:
-    """Return why a pattern matches nothing; None where it can."""
-    from cnllm.schemas import ignore_case  # with an engine that a listing has no time for
+def _problem(source: str, is_whole: bool) -> str | None:
+    """Return why a pattern cannot be matched; None where it can."""
+    from cnllm.schemas import ignore_case, whole_problem  # with an engine that a listing has no time for
 
-    pattern = ignore_case(source)
-    if pattern.problem is None:
+    if is_whole:
+        found = whole_problem(source)
+    else:
+        pattern = ignore_case(source)
+        found = None if pattern.problem is None else (pattern.problem, pattern.is_broken)
+    if found is None:
         return None
-    what = "is no regular expression" if pattern.is_broken else "cannot be matched in linear time"
-    return f"the pattern {_shown(source)} {what}: {pattern.problem}"
+    what = "is no regular expression" if found[1] else "cannot be matched in linear time"
+    return f"the pattern {_shown(source)} {what}: {found[0]}"
 
 
 def _shown(source: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cnllm.schemas.patterns import Pattern, compile_pattern, ignore_case
-
 if TYPE_CHECKING:
+    from cnllm.schemas.patterns import Pattern, compile_pattern, ignore_case
     from cnllm.schemas.validators import bounded, unjudged_patterns
+    from cnllm.schemas.whole import whole_matcher, whole_problem
     from cnllm.schemas.work import TooMuchWork, Work, depth
 
 __all__ = [
@@ -19,16 +20,22 @@ __all__ = [
     "depth",
     "ignore_case",
     "unjudged_patterns",
+    "whole_matcher",
+    "whole_problem",
 ]
+
+_MODULES = {
+    "patterns": ("Pattern", "compile_pattern", "ignore_case"),
+    "validators": ("bounded", "unjudged_patterns"),
+    "whole": ("whole_matcher", "whole_problem"),
+    "work": ("TooMuchWork", "Work", "depth"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Return what validates when it is first used: patterns alone need no jsonschema."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cnllm.schemas.validators import bounded, unjudged_patterns
-    from cnllm.schemas.work import TooMuchWork, Work, depth
-
-    late = {"bounded": bounded, "depth": depth, "unjudged_patterns": unjudged_patterns}
-    globals().update(late, TooMuchWork=TooMuchWork, Work=Work)
-    return globals()[name]
+    """Return what stands in a module that is imported when it is first used: patterns need no jsonschema."""
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cnllm.flags import Patch, Reasoning
 from cnllm.protocols import speaks
+from cnllm.schemas import whole_matcher
 from cnllm.simulator.asked import Turn
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
@@ -134,13 +134,18 @@ def _calls(case: Case) -> Iterator[Wrong]:
             where = f"messages[{index}].tool_calls[{n}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
                 yield Wrong("param", f"{where} has no id or no name.", param=where, index=index)
-            elif rules is not None and rules.ids and not re.fullmatch(rules.ids, call.id):
+            elif rules is not None and rules.ids and not _fits(rules.ids, call.id):
                 message = f"{where}.id is {call.id} but must match {rules.ids}"
                 yield Wrong("results", message, param=f"{where}.id", value=call.id, index=index)
             if not _object(call.arguments, bool(rules and rules.one_object)):
                 message = f"{where}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Wrong("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
+
+
+def _fits(pattern: str, id: str) -> bool:
+    matches = whole_matcher(pattern)
+    return matches is None or matches(id)
 
 
 def _object(arguments: Any, may_be_object: bool) -> bool:

@@ -94,27 +94,68 @@ errors = [
     'a(b'] },
   { is = "rate", unless = ["\\d(?=x)"] },
 ]
+tools.ids = 'a{3}(b'
 when.stream.errors = [{ is = "rate", pattern = ['*'] }]
 
 [[providers.home.on.openai-chat.errors]]
 is = "quota"
 pattern = ['fine', '(a)\1']
 
+[models."home/n"]
+tools = { ids = '(?=a)[a-z]+' }
 [models."home/m"]
 [[models."home/m".errors]]
 is = "quota"
 unless = ['[z-a]']
 """)
     found = [(problem.line, problem.message) for problem in check([str(file)])]
-    assert sorted(line or 0 for line, _ in found) == [8, 9, 11, 15, 20]
+    assert sorted(line or 0 for line, _ in found) == [8, 9, 11, 12, 16, 19, 23]
     said = dict(found)
     assert "no regular expression" in said[8]
     assert "'a(b'" in said[8]
     assert "errors.1.pattern" in said[8]
     assert "linear time" in said[9]
+    assert "tools.ids" in said[11]
     assert "no regular expression" in said[11]
-    assert "linear time" in said[15]
-    assert 'models."home/m".errors.0.unless' in said[20]
+    assert "no regular expression" in said[12]
+    assert "linear time" in said[16]
+    assert "linear time" in said[19]
+    assert 'models."home/m".errors.0.unless' in said[23]
+
+
+IDS = r"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+import cnllm
+from cnllm import Message, ToolCall, ToolResult, engine
+ids = ["a" * 5_000 + "!", "a" * 40 + "!", "aaa", "A1"]
+turns = []
+for id in ids:
+    turns += ["go", Message("assistant", (ToolCall(id, "f", {}, "{}"),)), Message("tool", (ToolResult(id, "x"),))]
+for file in sys.argv[1:]:
+    model = cnllm.Registry.load(file).resolve("slow/m")
+    plan = engine.build_request(model, [*turns, "and?"], tools=[{"name": "f", "parameters": {"type": "object"}}])
+    sent = [call["id"] for message in plan.body["messages"] for call in message.get("tool_calls", ())]
+    print(*[old == new for old, new in zip(ids, sent, strict=True)])
+"""
+
+
+def test_a_pattern_of_call_ids_cannot_hang_a_request_or_break_it(tmp_path: Path) -> None:
+    table = [
+        (r"([a-z]+)+", "False False True False"),
+        (r"(?:[a-z]|[a-z0-9])+x?", "False False True False"),
+        (r"[a-zA-Z0-9]{1,40}", "False False True True"),
+        (r"(b", "True True True True"),  # nobody can tell what it means
+        (r"a)|(a", "True True True True"),
+        (r"(?=a).*", "True True True True"),
+        (r"[z-a]", "True True True True"),
+    ]
+    files = [tmp_path / f"{number}.toml" for number in range(len(table))]
+    for file, (pattern, _) in zip(files, table, strict=True):
+        file.write_text(PROVIDER.format(key="text", patterns='["x"]') + f"tools.ids = '{pattern}'\n")
+    command = [sys.executable, "-c", IDS, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [kept for _, kept in table], done.stderr[-300:]
 
 
 def test_every_pattern_of_the_builtin_file_can_be_matched() -> None:
