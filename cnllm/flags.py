@@ -321,7 +321,10 @@ class ErrorPaths(_Base, frozen=True):
 
 
 class ErrorRule(_Base, frozen=True):
-    """Each given key must match; `text`, `pattern` and `code` match when one of theirs does."""
+    """Each given key must match; `text`, `pattern` and `code` match when one of theirs does, `unless` when none does.
+
+    Patterns are matched in linear time: they know no look-around and no back-references.
+    """
 
     is_: Annotated[
         Literal["bad-key", "quota", "rate", "overloaded", "context", "filtered", "replay", "bad-request", "other"],
@@ -331,6 +334,7 @@ class ErrorRule(_Base, frozen=True):
     code: Annotated[list[str] | None, _d("the endpoint's codes")] = None
     text: Annotated[list[str] | None, _d("pieces of its sentence, in any case")] = None
     pattern: Annotated[list[str] | None, _d("regular expressions that its sentence matches, in any case")] = None
+    unless: Annotated[list[str] | None, _d("regular expressions of which its sentence must match none")] = None
     retry: Annotated[bool | None, _d("may the same request succeed later?")] = None
 
 

@@ -57,8 +57,8 @@ _EARLIER = 500  # turns that the arrow keys find again
 def chat(**given: Any) -> int:
     """Talk with a model; /help lists what can be done meanwhile.
 
-    Answers go to stdout, all else to stderr. Where stdin is no terminal, each line of it is a turn. A terminal needs
-    prompt_toolkit: pip install 'cnllm[chat]'.
+    Answers go to stdout, all else to stderr. Where stdin is no terminal, each line of it is a turn, and the exit
+    status is the worst of the turns, as of cnllm call. A terminal needs prompt_toolkit: pip install 'cnllm[chat]'.
     """
     from cnllm.cli import kept
 
@@ -119,12 +119,12 @@ def _greet(talk: Talk) -> None:
 
 
 def _turns(talk: Talk, turns: Typed) -> int:
-    """One turn after another until there are no more."""
+    """Take one turn after another, and return the exit status: of a terminal 0, else the worst of the turns."""
     while True:
         try:
             said = turns.turn(f"{terminal.escape(talk.model.id)}> ")
         except EOFError:
-            return errors.WHOLE
+            return _status(talk)
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
@@ -132,9 +132,13 @@ def _turns(talk: Talk, turns: Typed) -> int:
             continue
         try:
             if not _turn(talk, said):
-                return errors.WHOLE
+                return _status(talk)
         except KeyboardInterrupt:  # between the answer and the next turn
             streams.say("interrupted")
+
+
+def _status(talk: Talk) -> int:
+    return errors.WHOLE if sys.stdin.isatty() else talk.status
 
 
 def _turn(talk: Talk, said: str) -> bool:

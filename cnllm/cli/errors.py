@@ -21,11 +21,25 @@ from cnllm.errors import (
 if TYPE_CHECKING:
     from cnllm.types import Reply
 
-__all__ = ["FAILED", "INTERRUPTED", "PARTIAL", "WHOLE", "WRONG", "came", "debug", "hide", "report", "status", "words"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "PARTIAL",
+    "WHOLE",
+    "WRONG",
+    "came",
+    "debug",
+    "hide",
+    "report",
+    "status",
+    "words",
+    "worst",
+]
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
 """All came; nothing came; the call was wrong; an answer came that is not whole; Ctrl-C."""
 
+_FROM_BEST = (WHOLE, PARTIAL, FAILED, WRONG, INTERRUPTED)
 _LONGEST = 1000
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
@@ -75,6 +89,11 @@ def status(error: BaseException) -> int:
     if isinstance(error, CnllmError | click.ClickException):
         return WRONG
     return FAILED
+
+
+def worst(*statuses: int) -> int:
+    """Return the worst of exit statuses."""
+    return max(statuses, key=_FROM_BEST.index, default=WHOLE)
 
 
 def report(error: Exception) -> int:

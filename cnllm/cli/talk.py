@@ -30,6 +30,22 @@ class Place(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """A turn that stands: its number in the store, its messages, and the exit status that `call` would have."""
+
+    number: int | None
+    said: list[Message]
+    status: int = errors.WHOLE
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A turn of which nothing came."""
+
+    number: int | None
+    question: Message
+    status: int = errors.FAILED
+
+
 class Talk:
     """The state of a chat. Its turns are in the store too, if they are kept at all."""
 
@@ -54,8 +70,9 @@ class Talk:
         self._system = Message("system", [Text(system)]) if system else None
         self._options = options
         self._told: set[str] = set()
-        self._turns: list[tuple[int | None, list[Message]]] = [*log.turns()]
-        self._failed: tuple[int | None, Message] | None = None  # the last turn, if nothing came of it
+        self._turns = [Standing(number, said) for number, said in log.turns()]
+        self._failed: Failed | None = None  # the last turn, if nothing came of it
+        self._worst_failure = errors.WHOLE  # of failed turns that others followed
         self._check(model, place, options)
 
     @property
@@ -74,10 +91,16 @@ class Talk:
         """How many turns there are."""
         return len(self._turns)
 
+    @property
+    def status(self) -> int:
+        """Return the worst exit status of the turns. A turn that was taken back or replaced does not count."""
+        failed = errors.WHOLE if self._failed is None else self._failed.status
+        return errors.worst(self._worst_failure, failed, *(turn.status for turn in self._turns))
+
     def _messages(self, *new: Message) -> list[Message]:
         from cnllm.store.conversation import in_order
 
-        return in_order([*(message for _, said in self._turns for message in said), *new])
+        return in_order([*(message for turn in self._turns for message in turn.said), *new])
 
     def _new(self, question: Message) -> list[Message]:
         """What a turn adds: the question, and the system message where that is not said yet."""
@@ -92,25 +115,30 @@ class Talk:
         new = self._new(question)
         view = folded.Folded(thinking=self.thinking, told=self._told)
         origin = "simulated" if self._client.simulate else "endpoint"
-        place, self._failed = self._place, (None, question)
+        if self._failed is not None:
+            self._worst_failure = errors.worst(self._worst_failure, self._failed.status)
+        place, self._failed = self._place, Failed(None, question)
         with self._log.turn(new, self.model, origin, place.protocol, place.base_url) as turn:
-            self._failed = turn.number, question
+            self._failed = Failed(turn.number, question)
             did = self._went(new, view)
             if did.reply is not None:
                 self.answers.append(did.reply)
             if did.error is None:
                 assert did.reply is not None
-                self._keep(turn, new, did.said or [did.reply.message])
+                self._keep(turn, new, did.said or [did.reply.message], went.status(did.reply, did.stopped))
                 turn.finish(did.reply, did.said or None)
                 view.end(did.reply)
                 if did.reply.finish != "stop" or did.stopped != "done":
                     went.ended(did.reply, did.stopped, AGAIN)
             elif isinstance(did.error, KeyboardInterrupt):
+                self._failed = Failed(turn.number, question, errors.INTERRUPTED)
                 if did.said:
-                    self._keep(turn, new, did.said)
+                    self._keep(turn, new, did.said, errors.INTERRUPTED)
                 turn.fail(did.error, did.reply, did.said, void=not did.said)
                 view.interrupted(did.reply)
             else:
+                is_typed = isinstance(did.error, CnllmError)
+                self._failed = Failed(turn.number, question, errors.status(did.error) if is_typed else errors.WRONG)
                 turn.fail(did.error, did.reply, did.said, void=True)
                 view.end(None)
                 if not isinstance(did.error, CnllmError | ValueError | TypeError | LookupError):
@@ -125,9 +153,9 @@ class Talk:
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
             return went.Went(None, [], None, error)
 
-    def _keep(self, turn: kept.Turn, new: list[Message], said: list[Message]) -> None:
+    def _keep(self, turn: kept.Turn, new: list[Message], said: list[Message], status: int) -> None:
         self._failed = None
-        self._turns.append((turn.number, [*new, *said]))
+        self._turns.append(Standing(turn.number, [*new, *said], status))
 
     def retry(self) -> bool:
         """Asks the last turn again, be it one that failed. False where there is none.
@@ -135,9 +163,10 @@ class Talk:
         What it had come to is taken back once there is something in its place, and stays if nothing comes.
         """
         if self._failed is not None:
-            self.ask(self._failed[1])
+            failed, self._failed = self._failed, None
+            self.ask(failed.question)
             return True
-        question = _question(self._turns[-1][1]) if self._turns else None
+        question = _question(self._turns[-1].said) if self._turns else None
         if question is None:
             return False
         before = self._turns.pop()
@@ -145,7 +174,7 @@ class Talk:
             self.ask(question)
         finally:
             if self._failed is None:
-                self._forget(before[0])
+                self._forget(before.number)
             else:
                 self._turns.append(before)
                 self._failed = None
@@ -158,11 +187,11 @@ class Talk:
         One that failed is only in the store.
         """
         if self._failed is not None:
-            number, question = self._failed
+            number, question = self._failed.number, self._failed.question
             self._failed = None
         elif self._turns:
-            number, said = self._turns.pop()
-            question = _question(said) or Message("user", [])
+            turn = self._turns.pop()
+            number, question = turn.number, _question(turn.said) or Message("user", [])
         else:
             return None
         self._forget(number)

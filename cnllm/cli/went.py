@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cnllm.runs_sync import Run
     from cnllm.types import Message, Note, Reply
 
-__all__ = ["ONLY_THINKING", "Went", "ended", "go", "thought_only"]
+__all__ = ["ONLY_THINKING", "Went", "ended", "go", "status", "thought_only"]
 
 ONLY_THINKING = "only thinking came, no answer"
 
@@ -115,19 +115,21 @@ def thought_only(reply: Reply) -> bool:
     return "Media" not in kinds and (bool(reply.reasoning) or "Reasoning" in kinds)
 
 
+def status(reply: Reply, stopped: str | None = None) -> int:
+    """Return the exit status that stands for an answer."""
+    is_whole = stopped not in _STOPPED and reply.finish not in _FINISHED and not thought_only(reply)
+    return errors.WHOLE if is_whole else errors.PARTIAL
+
+
 def ended(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
     """Says so when the answer is not whole, and returns the exit status; `hint` goes before what is known to help."""
     if stopped in _STOPPED:
         why, help = _STOPPED[stopped]
         errors.say(why, hint or help)
-        return errors.PARTIAL
-    silent = thought_only(reply)
-    if reply.finish not in _FINISHED:
-        if silent:
-            errors.say(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
-            return errors.PARTIAL
-        return errors.WHOLE
-    why, help = _FINISHED[reply.finish]
-    what = ONLY_THINKING if silent else "the answer is not whole"
-    errors.say(f"{what}: {why} (finish {reply.finish})", hint or help)
-    return errors.PARTIAL
+    elif reply.finish in _FINISHED:
+        why, help = _FINISHED[reply.finish]
+        what = ONLY_THINKING if thought_only(reply) else "the answer is not whole"
+        errors.say(f"{what}: {why} (finish {reply.finish})", hint or help)
+    elif thought_only(reply):
+        errors.say(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
+    return status(reply, stopped)

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.engine.decode import Unreadable, lenient
+from cnllm.engine.retry_delay import from_field
 from cnllm.wires.reported import NUMBERS, key_name
 
 __all__ = ["Facts", "collect", "number", "sentence"]
@@ -70,6 +71,8 @@ class Facts(Struct):
     codes: set[str] = set()
     more: list[str] = []
     """Sentences that may be shown beside the main one."""
+    wait: float | None = None
+    """The longest wait that is asked for, in seconds."""
 
 
 def collect(data: Any) -> Facts:
@@ -88,6 +91,8 @@ def _walk(data: Any, key: str, facts: Facts, depth: int, room: list[int]) -> Non
         for name, value in data.items():
             folded = key_name(name) if type(name) is str else ""
             if folded not in _ECHO_KEYS:
+                if "retry" in folded and (wait := from_field(folded, value)) is not None:
+                    facts.wait = max(wait, facts.wait or 0.0)
                 _walk(value, folded, facts, depth + 1, room)
     elif kind is list:
         for value in data:

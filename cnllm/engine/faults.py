@@ -1,9 +1,9 @@
 """Build a typed error from what an endpoint reports, in its own words.
 
 Which sentence, code or status means what is data (`errors` in the registry); here is only how to look. All texts, codes
-and numbers of the error object count (`error_body`). The first rule that fits decides, in this order:
+and numbers of the error object count (`error_body`). The first rule that fits decides (`error_rules`), in this order:
 
-1. rules about the sentence (`text`, `pattern`), and rules with a code that has a meaning of its own;
+1. rules about the sentence (`text`, `pattern`, `unless`), and rules with a code that has a meaning of its own;
 2. rules with a code that says only that the request was wrong or the endpoint failed (`bad-request`, `other`),
    or that is the number of an HTTP status;
 3. rules with a status alone.
@@ -16,9 +16,7 @@ as it is where the number says more than a 400 or a 5xx around it.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -48,7 +46,6 @@ _CLASSES: dict[str, type[EndpointError]] = {
     "bad-request": errors.BadRequest,
     "other": EndpointError,
 }
-_RETRYABLE = {"rate", "overloaded"}
 _VAGUE = {"bad-request", "other"}  # what says nothing beside that it failed
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _LONGEST = 65_536  # characters of a body that an error carries
@@ -59,7 +56,8 @@ _MESSAGE = 1000  # characters of a first line that stands in for a sentence
 class Fault(Struct, frozen=True):
     """A reported failure: the endpoint's sentence and code, everything else it said, and the body as text.
 
-    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself.
+    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself, `wait` the
+    seconds after which it says to try again.
     """
 
     message: str
@@ -68,6 +66,7 @@ class Fault(Struct, frozen=True):
     body: str
     codes: frozenset[str] = frozenset()
     number: int | None = None
+    wait: float | None = None
 
 
 NOTHING = Fault("", None, "", "")
@@ -110,7 +109,7 @@ def error(
     `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
     whose reasoning is missing; `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine import wrong_url
+    from cnllm.engine import retry_delay, wrong_url
 
     fault = fold.fault
     flags = fold.flags
@@ -136,7 +135,7 @@ def error(
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=_retry_after(headers),
+        retry_after=wait if (wait := retry_delay.from_headers(headers)) is not None else fault.wait,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,
@@ -194,6 +193,7 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
         body,
         frozenset(facts.codes),
         error_body.number(inner, data, message),
+        facts.wait,
     )
 
 
@@ -207,57 +207,11 @@ def _effective(status: int, number: int | None) -> int:
 
 
 def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
-    """What a fault is, and whether the same request may succeed later. The module says which rule comes first."""
+    """What a fault is, and whether the same request may succeed later."""
+    from cnllm.engine import error_rules  # a call that goes well has no time for it
+
     said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
-    folded = said.lower()
-    codes = fault.codes | {(fault.code or "").lower()}
-    for rule in sorted(rules, key=_rank):  # stable: the nearest layer stays first
-        if (
-            (rule.status is None or status in rule.status)
-            and (rule.code is None or any(c.lower() in codes for c in rule.code))
-            and (rule.text is None or any(t.lower() in folded for t in rule.text))
-            and (rule.pattern is None or any(_compiled(p).search(said) for p in rule.pattern))
-        ):
-            return rule.is_, rule.retry if rule.retry is not None else rule.is_ in _RETRYABLE
-    return "other", status in (408, 409, 429) or status >= 500
-
-
-def _rank(rule: ErrorRule) -> int:
-    if rule.text is not None or rule.pattern is not None:
-        return 0
-    if rule.code is None:
-        return 2
-    return 1 if rule.is_ in _VAGUE or all(len(code) == 3 and code.isdigit() for code in rule.code) else 0
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error:  # the check of a registry file reports it
-        return _NEVER
-
-
-_NEVER = re.compile(r"(?!)")
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the endpoint asks: `Retry-After-Ms`, or `Retry-After` as a number or a date."""
-    if (exact := headers.get("retry-after-ms", "").strip()).isascii() and exact.replace(".", "", 1).isdigit():
-        return float(exact) / 1000
-    said = headers.get("retry-after", "").strip()
-    if not said:
-        return None
-    if said.isascii() and said.replace(".", "", 1).isdigit():
-        return float(said)
-    from email.utils import parsedate_to_datetime  # a call that goes well has no time for it
-
-    try:
-        then = parsedate_to_datetime(said).timestamp()
-        now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-    except (ValueError, TypeError):
-        return None
-    return max(then - now, 0.0)
+    return error_rules.classify(rules, status, said, fault.codes | {(fault.code or "").lower()})
 
 
 def _payloads(body: bytes) -> list[bytes]:

@@ -54,7 +54,8 @@ class Spoken(Struct, frozen=True):
     `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply, request)` is a
     whole body, `write_error(status, message, code)` that of a refusal, `stream(id, model, request)` writes a stream;
     `request` is the body that is answered, of which some protocols repeat a part. `bearer`: whatever header an endpoint
-    names, clients of this protocol may send the key as a bearer's token as well.
+    names, clients of this protocol may send the key as a bearer's token as well. `result_names`: a tool result has a
+    place for the tool's name.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -62,6 +63,7 @@ class Spoken(Struct, frozen=True):
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     stream: Callable[[str, str, Mapping[str, Any] | None], Writes]
     bearer: bool = False
+    result_names: bool = False
 
 
 def framed(name: str | None, data: Any) -> bytes:

@@ -198,4 +198,6 @@ class _Stream:
         return [(None, write_error(status, message, code))]
 
 
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream)
+SPOKEN = Spoken(
+    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream, result_names=True
+)

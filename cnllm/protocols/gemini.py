@@ -10,4 +10,6 @@ from cnllm.protocols.gemini_request import read_request
 
 __all__ = ["SPOKEN"]
 
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream)
+SPOKEN = Spoken(
+    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream, result_names=True
+)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.flags import Call, File, Flags, Leak, Param, Reasoning, Table
 from cnllm.model import ATOMS
+from cnllm.registry.check_patterns import pattern_faults
 from cnllm.registry.merge import canonical, unset_path
 
 if typing.TYPE_CHECKING:
@@ -22,13 +23,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["Problem", "check", "demand_valid", "did_you_mean", "dotted", "problems", "unbacked"]
 
-_FREE = {
-    "title",
-    "docs",
-    "status",
-    "call",
-    "keys",
-}  # says who and what, not what the wire does: needs no source
+_FREE = {"title", "docs", "status", "call", "keys"}  # who and what, not what the wire does: needs no source
 
 _DECIDES = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}  # of `call`: settled before it
 
@@ -68,6 +63,10 @@ def check(paths: list[str] | None = None) -> list[Problem]:
     if not found:
         registry = Registry(documents)
         for document in documents:
+            found += [
+                Problem(document.shown, line, f"{dotted(path)}: {said}")
+                for path, line, said in pattern_faults(document)
+            ]
             found += _references(document, registry)
     return list(dict.fromkeys(found))
 

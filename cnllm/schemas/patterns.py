@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Pattern", "compile_pattern"]
+__all__ = ["Pattern", "compile_pattern", "ignore_case"]
 
 _LONGEST = 10_000  # characters of a pattern
 _LARGEST = 100_000  # of its size
@@ -69,6 +69,11 @@ class Pattern:
 def compile_pattern(source: str) -> Pattern:
     """Return the pattern that a schema writes."""
     return Pattern(source)
+
+
+def ignore_case(source: str) -> Pattern:
+    """Return a pattern that matches in any case."""
+    return Pattern(f"(?i){source}")
 
 
 def _compiled(text: str) -> Any:

@@ -17,7 +17,7 @@ class Case(Struct, frozen=True):
     """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
 
     `worded` holds the kinds of refusal that the entry has words for. `strict`: all that the flags deny is refused, in
-    general words where the entry has none. `unlisted`: the endpoint serves no such model.
+    general words where the entry has none. `unlisted`: the endpoint serves no such model. `general`: words name nobody.
     """
 
     model: Model
@@ -28,6 +28,7 @@ class Case(Struct, frozen=True):
     worded: frozenset[str]
     strict: bool = False
     unlisted: bool = False
+    general: bool = False
 
     @property
     def refuses_by_name(self) -> bool:

@@ -58,6 +58,7 @@ def judge(
         worded=frozenset(r.on for r in refusals),
         strict=strict,
         unlisted=unlisted,
+        general=general,
     )
     wrong = next(_wrongs(case), None)
     return None if wrong is None else refusal(wrong, [] if general else refusals, model)
@@ -106,6 +107,7 @@ def _filled(body: str, wrong: Wrong, model: Model | None) -> str:
 def _wrongs(case: Case) -> Iterator[Wrong]:
     """All that is wrong, in the order in which an endpoint notices."""
     yield from _key(case)
+    yield from _headers(case)
     yield from _shape(case)
     yield from turns.wrongs(case)
     yield from tool_violations(case)
@@ -129,6 +131,19 @@ def _key(case: Case) -> Iterator[Wrong]:
         yield Wrong("key", f"No API key was sent in the header {auth.header}.")
 
 
+def _headers(case: Case) -> Iterator[Wrong]:
+    """Fixed headers that are missing or hold something else. Their names may name somebody, their values be secret.
+
+    Those of one mode are no demand: an endpoint answers without them, in another way.
+    """
+    if not case.strict or case.general:
+        return
+    for name, value in (case.model.flags.headers or {}).items():
+        sent = {item.strip() for item in case.headers.get(name.lower(), "").split(",")}
+        if not sent >= {item.strip() for item in value.split(",")}:
+            yield Wrong("param", f"The header {name} is missing, or not the one that is taken here.", param=name)
+
+
 def _shape(case: Case) -> Iterator[Wrong]:
     asked = case.asked
     wanted = case.body.get("model")
@@ -138,6 +153,9 @@ def _shape(case: Case) -> Iterator[Wrong]:
     elif case.unlisted or (wanted is not None and str(wanted).casefold() != case.model.id.casefold()):
         named = case.model.id if wanted is None else wanted
         yield Wrong("model", f"The model {named} does not exist.", param="model", value=named)
+    elif case.strict and case.flags.status is not None and case.flags.status.is_ == "retired":
+        named = case.model.id if wanted is None else wanted
+        yield Wrong("model", f"The model {named} has been retired.", param="model", value=named)
     if asked.broken is not None:
         yield Wrong("param", f"{asked.broken} is missing or malformed.", param=asked.broken)
 

@@ -68,7 +68,7 @@ def _turns(message: Message, field: str) -> list[Turn]:
             role="tool",
             form="text" if p.text else "empty",
             text=p.text,
-            wire=_sealed([p]),
+            wire=_sealed([p]) | ({"name": p.name} if p.name is not None else {}),
             media=tuple(_kind(m) for m in p.media),
             result_of=p.id,
         )

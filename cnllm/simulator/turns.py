@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cnllm.flags import Patch, Reasoning
+from cnllm.protocols import speaks
+from cnllm.schemas import whole_matcher
 from cnllm.simulator.asked import Turn
 from cnllm.simulator.case import Case, Wrong
 from cnllm.simulator.paths import at
@@ -31,6 +32,7 @@ def wrongs(case: Case) -> Iterator[Wrong]:
     yield from _roles(case)
     yield from _order(case)
     yield from _results(case)
+    yield from _result_names(case)
     yield from _calls(case)
     yield from _content(case)
     yield from _keys(case)
@@ -97,6 +99,23 @@ def _results(case: Case) -> Iterator[Wrong]:
         yield _unanswered(pending, len(case.asked.turns))
 
 
+def _result_names(case: Case) -> Iterator[Wrong]:
+    """A result without the tool's name where the flag demands it, or with one where the flag denies it.
+
+    Recordings show endpoints that take both, so that a strict one alone minds.
+    """
+    wanted = case.flags.tools.result_name if case.flags.tools is not None else None
+    if wanted is None or not case.strict or not speaks(case.model.protocol).result_names:
+        return
+    for index, turn in enumerate(case.asked.turns):
+        name = turn.wire.get("name") if turn.role == "tool" else None
+        where = f"messages[{index}].name"
+        if turn.role == "tool" and wanted and not (isinstance(name, str) and name):
+            yield Wrong("param", f"{where} is missing: a tool result carries the tool's name.", where, index=index)
+        elif name is not None and not wanted:
+            yield Wrong("param", f"{where}: a tool result has no name here.", where, value=name, index=index)
+
+
 def _unanswered(pending: list[Any], index: int) -> Wrong:
     message = (
         "An assistant message with tool_calls must be followed by tool messages responding to each "
@@ -115,13 +134,18 @@ def _calls(case: Case) -> Iterator[Wrong]:
             where = f"messages[{index}].tool_calls[{n}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
                 yield Wrong("param", f"{where} has no id or no name.", param=where, index=index)
-            elif rules is not None and rules.ids and not re.fullmatch(rules.ids, call.id):
+            elif rules is not None and rules.ids and not _fits(rules.ids, call.id):
                 message = f"{where}.id is {call.id} but must match {rules.ids}"
                 yield Wrong("results", message, param=f"{where}.id", value=call.id, index=index)
             if not _object(call.arguments, bool(rules and rules.one_object)):
                 message = f"{where}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Wrong("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
+
+
+def _fits(pattern: str, id: str) -> bool:
+    matches = whole_matcher(pattern)
+    return matches is None or matches(id)
 
 
 def _object(arguments: Any, may_be_object: bool) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
 
 from cnllm.types import Message, ToolCall, ToolResult
 
@@ -14,12 +12,12 @@ _TRIES = 100  # a pattern that leaves room for no more ids than this cannot be m
 
 
 class UniqueIds:
-    """Ids of a pattern, each given once. Without a pattern any id fits."""
+    """Ids of a pattern, each given once. Without a pattern, or with one that cannot be matched, any id fits."""
 
     __slots__ = ("_given", "_pattern", "_tries")
 
     def __init__(self, pattern: str | None) -> None:
-        self._pattern = _compiled(pattern) if pattern else None
+        self._pattern = pattern or None
         self._given: set[str] = set()
         self._tries: dict[str, int] = {}
 
@@ -49,12 +47,11 @@ class UniqueIds:
         near = f"{name}_{attempt + 2}" if fits or attempt else name
         if self.fits(near):
             return near
-        assert self._pattern is not None
-        return _id_for(name if not (attempt or fits) else near, self._pattern)
+        return _id_for(name if not (attempt or fits) else near, self.fits)
 
     def fits(self, id: str) -> bool:
         """Whether an id is of the pattern."""
-        return self._pattern is None or self._pattern.fullmatch(id) is not None
+        return self._pattern is None or _fits(self._pattern, id)
 
 
 class ReplyIds:
@@ -106,7 +103,7 @@ class ReplyIds:
         return f"{number:020}"  # digits alone: a wire without ids knows by them that it gave none
 
 
-def _id_for(old: str, pattern: re.Pattern[str]) -> str | None:
+def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
     """Characters made from the old id, as many and of such a kind as the pattern asks for."""
     import hashlib  # it brings OpenSSL along
 
@@ -119,11 +116,13 @@ def _id_for(old: str, pattern: re.Pattern[str]) -> str | None:
             text += alphabet[place]
         for length in (9, 12, 16, 24, 32, 40):
             for candidate in (text[:length], f"call_{text[:length]}"):
-                if pattern.fullmatch(candidate):
+                if matches(candidate):
                     return candidate
     return None
 
 
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _fits(pattern: str, id: str) -> bool:
+    from cnllm.schemas import whole_matcher  # a request without calls needs none
+
+    matches = whole_matcher(pattern)
+    return matches is None or matches(id)

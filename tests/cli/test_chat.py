@@ -61,7 +61,7 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
     with Server(thought, says("Hello")) as peer:
         machine.overlay(peer.url)
         done = chat(machine, "hi", "still there?", args=HOME)
-        assert done.status == 0
+        assert done.status == 3
         assert done.out.splitlines()[0] == "(only thinking came, no answer; /thinking shows it, /retry asks again)"
         assert done.out.splitlines()[1] == "Hello"
         assert "thought for 2 characters" in done.err
@@ -252,9 +252,31 @@ def test_an_answer_that_is_not_whole_says_so_and_is_gone_on_with(machine: Machin
     with Server([HEAD, texts("One"), chunk("length"), DONE], says("Two.")) as peer:
         machine.overlay(peer.url)
         done = chat(machine, "first", "second", args=HOME)
-        assert (done.status, done.out) == (0, "One\nTwo.\n")
+        assert (done.status, done.out) == (3, "One\nTwo.\n")
         assert "it reached the limit of tokens (finish length)" in done.err
         assert ("assistant", "One") in sent(peer, 1)
+
+
+def test_the_exit_status_is_the_worst_of_the_turns_that_stand(machine: Machine) -> None:
+    refused: list[Step] = [http(400, b'{"error": {"message": "not now"}}')]
+    length: list[Step] = [HEAD, texts("One"), chunk("length"), DONE]
+    withheld: list[Step] = [HEAD, texts("One"), chunk("content_filter"), DONE]
+    broken: list[Step] = [HEAD, texts("One"), b'data: {"error": {"message": "engine died"}}\n\n']
+    table: list[tuple[int, tuple[str, ...], tuple[list[Step], ...]]] = [
+        (3, ("a", "b"), (says("One."), withheld)),
+        (3, ("a", "b"), (broken, says("Two."))),
+        (3, ("a", "/quit"), (length,)),
+        (1, ("a", "b", "c"), (length, refused, says("Three."))),
+        (0, ("a", "/retry"), (length, says("One."))),
+        (3, ("a", "/retry"), (length, refused)),  # the answer that was there stays
+        (0, ("a", "/undo", "b"), (length, says("Two."))),
+        (1, ("a", "b", "/undo"), (refused, says("Two."))),
+    ]
+    for status, lines, answers in table:
+        with Server(*answers) as peer:
+            machine.overlay(peer.url)
+            done = chat(machine, *lines, args=HOME)
+            assert (done.status, len(peer.received)) == (status, len(answers)), (lines, done)
 
 
 def test_what_is_wrong_from_the_start_is_said_before_a_turn(machine: Machine) -> None:
@@ -320,7 +342,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(machine: Machine) -> None:
             seen += os.read(process.stdout.fileno(), 100)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(b"second\n", timeout=60)
-        assert (process.returncode, seen + out) == (0, b"One, \nTwo.\n")
+        assert (process.returncode, seen + out) == (130, b"One, \nTwo.\n")
         assert b"interrupted; this is what came so far" in err
         assert sent(peer, 1) == [("user", "first"), ("assistant", "One, "), ("user", "second")]
 

@@ -66,6 +66,17 @@ def test_it_greets_answers_and_leaves_on_ctrl_d(machine: Machine) -> None:
         assert sent(peer, 0) == [("user", "hi")]
 
 
+def test_at_a_terminal_an_answer_that_is_not_whole_is_told_and_the_exit_status_stays_0(machine: Machine) -> None:
+    with Server([HEAD, texts("One"), chunk("length"), DONE]) as peer:
+        machine.overlay(peer.url)
+        with typing(machine, *HOME) as child:
+            child.send(f"hi{ENTER}")
+            child.expect_exact("it reached the limit of tokens (finish length)")
+            child.expect_exact(PROMPT)
+            child.send(CTRL_D)
+            assert ends(child) == 0
+
+
 def test_thinking_is_seen_while_it_lasts_and_then_folded(machine: Machine) -> None:
     with Server([HEAD, chunk(reasoning_content="hm"), texts("Hello"), chunk("stop"), DONE]) as peer:
         machine.overlay(peer.url)

@@ -1,5 +1,6 @@
 """Retry: what can succeed is tried again, what cannot is not; the requests that a peer saw are counted."""
 
+import json
 import threading
 import time
 from email.utils import formatdate
@@ -151,6 +152,18 @@ def test_retry_after_is_honoured(
         ask(client, verb, at(peer))
     assert len(peer.received) == 2
     assert seconds <= naps[0] <= seconds + 0.5
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wait_in_the_body_is_honoured(client: Driver, naps: list[float], verb: str) -> None:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
+    body = json.dumps({"error": {"message": "slow down", "details": [info]}}).encode()
+    with Peer([answer(429, body)], [good(verb)], [answer(429, body, retry_after="2")], [good(verb)]) as peer:
+        ask(client, verb, at(peer))
+        ask(client, verb, at(peer))
+    assert len(peer.received) == 4
+    assert 34 <= naps[0] <= 34.5
+    assert 2 <= naps[1] <= 2.5  # the header goes first
 
 
 def test_a_date_without_the_peers_clock_counts_from_ours(client: Driver, naps: list[float]) -> None:

@@ -96,6 +96,10 @@ def judged(model: Model, request: Plan, body: Json, *, strict: bool = True, key:
     return judge(model, headers, asked_of(model, body, unquote(urlsplit(request.url).path)), strict=strict)
 
 
+def retired(model: Model) -> bool:
+    return model.flags.status is not None and model.flags.status.is_ == "retired"
+
+
 # ── what cnllm itself sends ──────────────────────────────────────────────────
 ASKED: list[tuple[Any, Json]] = [
     ("hi", {}),
@@ -131,6 +135,10 @@ def test_what_the_engine_sends_is_accepted() -> None:
                 continue
             for strict in (False, True):
                 refused = judged(request.model, request, request.body, strict=strict)
+                if strict and retired(request.model):
+                    assert refused is not None, model
+                    assert refused.status in (400, 404, 410), (model, refused)
+                    continue
                 assert refused is None, (model, options, refused)
             accepted += 1
     assert accepted > 1000
@@ -293,11 +301,36 @@ def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
         yield "input", request, told({"role": "user", "content": [{"type": "text", "text": "hi"}, sound]})
 
 
+def of_results(model: Model, request: Plan) -> Iterator[Violation]:
+    """A tool result without the name that the flag demands."""
+    called = plan(model, LONG[:3], tools=[tool()])
+    rules = called.flags.tools if called is not None else None
+    if called is None or rules is None or not rules.result_name or rules.supported is False:
+        return
+    body = copy.deepcopy(called.body)
+    for message in body.get("messages", ()):
+        if message["role"] == "tool":
+            del message["name"]
+    for content in body.get("contents", ()):
+        for part in content["parts"]:
+            if "functionResponse" in part:
+                del part["functionResponse"]["name"]
+    yield "tools.result_name", called, body
+
+
+def of_head(model: Model, request: Plan) -> Iterator[Violation]:
+    for name in model.flags.headers or {}:
+        headers = {key: value for key, value in request.headers.items() if key.lower() != name.lower()}
+        yield "headers", msgspec.structs.replace(request, headers=headers), request.body
+    if retired(model):
+        yield "status", request, request.body
+
+
 def violations(model: Model) -> Iterator[Violation]:
     request = plan(model)
     if request is None or request.model.protocol != model.protocol:
         return
-    for source in (of_params, of_reasoning, of_tools, of_answers, of_messages):
+    for source in (of_params, of_reasoning, of_tools, of_answers, of_messages, of_results, of_head):
         yield from source(model, request)
     if request.flags.stream is not None and request.flags.stream.required and model.protocol != "gemini":
         yield "stream.required", request, {**request.body, "stream": False}
@@ -357,8 +390,76 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
         "messages.fields",
         "input",
         "model",
+        "tools.result_name",
+        "headers",
+        "status",
     }, sorted(flags)
     assert {wire for _, wire in seen} == set(SHAPES)
+
+
+STRICT = """
+[providers.own]
+protocol = "{wire}"
+base_url = "http://127.0.0.1:9"
+keys = []
+headers = {{ x-team = "blue", x-features = "a, b" }}
+[models."own/m".tools]
+result_name = {named}
+[models."own/old".status]
+is = "retired"
+use = "own/m"
+"""
+
+
+@pytest.mark.parametrize("wire", SHAPES)
+def test_headers_names_of_results_and_retired_models_are_minded_by_a_strict_endpoint(wire: str, tmp_path: Path) -> None:
+    overlay = tmp_path / "own.toml"
+    for named in ("true", "false"):
+        overlay.write_text(STRICT.format(wire=wire, named=named))
+        registry = cnllm.Registry.load(overlay)
+        model = registry.resolve("own/m", protocol=wire)
+        request = engine.build_request(model, LONG[:3], tools=[tool()])
+        body = copy.deepcopy(request.body)
+        for message in body.get("messages", ()):
+            if message["role"] == "tool" and message.pop("name", None) is None:
+                message["name"] = "search"
+        for content in body.get("contents", ()):
+            for part in content["parts"]:
+                if named == "true":
+                    part.get("functionResponse", {}).pop("name", None)
+        has_names = wire in ("openai-chat", "gemini")
+        refused = judged(model, request, body)
+        assert (refused is not None) is (has_names or body != request.body), (named, refused)
+        assert judged(model, request, body, strict=False) is None
+        if wire != "gemini" or named == "true":  # its results always have a name, which such a flag denies
+            assert judged(model, request, request.body) is None, named
+
+        said: list[tuple[Json, bool]] = [
+            ({}, True),
+            ({"x-team": None}, False),
+            ({"X-TEAM": "blue", "x-team": None}, True),
+            ({"x-team": "red"}, False),
+            ({"x-features": "b,c, a"}, True),  # more than is demanded
+            ({"x-features": "a"}, False),
+        ]
+        if wire == "gemini" and named == "false":
+            continue
+        for changes, fits in said:
+            headers = {name: value for name, value in {**request.headers, **changes}.items() if value is not None}
+            sent = msgspec.structs.replace(request, headers=headers)
+            assert judged(model, sent, request.body, strict=False) is None
+            refused = judged(model, sent, request.body)
+            assert (refused is None) is fits, changes
+            if refused is not None:
+                assert "x-" in refused.body
+                assert not {"blue", "red"} & set(refused.body.replace('"', " ").split()), "a value may be a secret"
+        old = registry.resolve("own/old", protocol=wire)
+        request = engine.build_request(old, ["hi"])
+        assert judged(old, request, request.body, strict=False) is None
+        refused = judged(old, request, request.body)
+        assert refused is not None
+        assert refused.status == 404
+        assert "retired" in refused.body
 
 
 @pytest.mark.parametrize("wire", SHAPES)

@@ -1,0 +1,89 @@
+"""How long an endpoint asks to wait, where only the body of its error says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cnllm import EndpointError
+
+from .support import WIRES, failure, model
+
+INFO = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def wait(body: Any, headers: dict[str, str] | None = None, wire: str = "openai-chat", status: int = 429) -> Any:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    error = failure(model("openai-compatible", wire), status, content, headers)
+    assert isinstance(error, EndpointError)
+    return error.retry_after
+
+
+def test_fields_that_name_a_wait_are_read_wherever_they_stand() -> None:
+    google = {"message": "slow down", "details": [{"@type": "x.QuotaFailure"}, {"@type": INFO, "retryDelay": "34s"}]}
+    table: list[tuple[Any, float]] = [
+        ({"error": google}, 34),
+        ([{"error": google}], 34),
+        ({"error": {"message": json.dumps({"error": google})}}, 34),  # a gateway's error inside another
+        ({"error": {"message": "Provider error", "metadata": {"raw": json.dumps({"error": google})}}}, 34),
+        ({"error": {"message": "wait", "retry_after": 12}}, 12),
+        ({"error": {"message": "wait", "retryAfter": "12"}}, 12),
+        ({"error": "Too many requests", "retryAfter": 7}, 7),
+        ({"detail": "Too many requests", "retry_after_seconds": 3.5}, 3.5),
+        ({"detail": {"msg": "wait", "retry-after-ms": 1500}}, 1.5),
+        ({"message": "wait", "metadata": {"headers": {"Retry-After": "9"}}}, 9),
+        ({"message": "wait", "retry_after": 0}, 0),
+        ({"message": "wait", "retry_after": 1, "more": {"retryDelay": "2s"}}, 2),  # the longest
+    ]
+    for body, seconds in table:
+        assert wait(body) == seconds, body
+        assert wait(body, {"retry-after": "5"}) == 5, body
+        assert wait(body, {"retry-after": "soon"}) == seconds, body
+
+
+def test_a_duration_is_read_in_every_way_that_is_written() -> None:
+    table: list[tuple[Any, float | None]] = [
+        ("34s", 34),
+        ("34.074824224s", 34.074824224),
+        ("0.5s", 0.5),
+        ("250ms", 0.25),
+        ("1m30s", 90),
+        ("2h", 7200),
+        ({"seconds": 34, "nanos": 500_000_000}, 34.5),
+        ({"seconds": "34"}, 34),
+        ("Tue, 01 Jan 2019 00:00:00 GMT", 0),
+        (34.5, 34.5),
+        # no wait
+        ("soon", None),
+        ("", None),
+        ("-3s", None),
+        (-3, None),
+        (True, None),
+        (None, None),
+        (1_900_000_000, None),  # a point in time
+        ("9" * 400, None),
+        ([34], None),
+        ({"seconds": "soon"}, None),
+        ({}, None),
+        ("3 parsecs", None),
+        ("٣s", None),
+    ]
+    for value, seconds in table:
+        assert wait({"error": {"message": "slow down", "retryDelay": value}}) == seconds, value
+
+
+def test_what_an_error_repeats_of_the_request_names_no_wait() -> None:
+    for key in ("input", "request", "messages", "failed_generation"):
+        assert wait({"error": {"message": "no", key: {"retry_after": 9}}}) is None, key
+    for key in ("retry", "max_retries", "retry_count", "after", "should_retry"):
+        assert wait({"error": {"message": "no", key: 9}}) is None, key
+
+
+def test_every_wire_reads_it_in_a_body_and_inside_a_stream() -> None:
+    fault = {"code": 429, "type": "rate_limit_error", "message": "slow down", "retry_after": 4}
+    for wire in WIRES:
+        body = {"type": "error", "error": fault}
+        assert wait(body, wire=wire) == 4, wire
+        assert wait(body, wire=wire, status=200) == 4, wire
+        stream = b"event: error\ndata: " + json.dumps(body).encode() + b"\n\n"
+        assert wait(stream, {"content-type": "text/event-stream"}, wire, 200) == 4, wire
