@@ -163,7 +163,11 @@ class Echo:
         if self._finder is None:
             return reply
         # Whatever a part says stands in the body, which is here where the reply came whole. Texts are looked at apart.
-        said = reply.raw if type(reply.raw) is dict else ([*map(_wordless, reply.message.parts)], reply.message.extra, reply.raw)
+        said = (
+            reply.raw
+            if type(reply.raw) is dict
+            else ([*map(_wordless, reply.message.parts)], reply.message.extra, reply.raw)
+        )
         some = (said, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
         if not self._may_hold(some) and not self._in_words(reply):
             return reply if reply.parsed is None else self._built(reply)
