@@ -396,7 +396,8 @@ def test_equal_bodies_match_in_any_order_of_keys_and_unequal_ones_do_not(tmp_pat
 def test_threads_share_a_replay(tmp_path: Path) -> None:
     path = tmp_path / "tape"
     path.write_text("".join(exchange({"same": 1}, str(i)) for i in range(200)))
-    player, said = Player(path), []
+    player = Player(path)
+    said: list[str] = []
     threads = [
         threading.Thread(target=lambda: said.extend(answer(player, asking({"same": 1})) for _ in range(50)))
         for _ in range(4)
