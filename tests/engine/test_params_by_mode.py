@@ -104,6 +104,14 @@ MODES: list[tuple[str, str, str, dict[str, Any], dict[str, Any], set[str]]] = [
     ("volcengine/doubao-seed-2-0-lite-260215", "openai-responses", "off", SAMPLING, {}, set(SAMPLING)),
     ("volcengine/doubao-seed-2-0-mini-260215", "openai-chat", "on", SAMPLING, SAMPLING, set()),
     ("volcengine/doubao-seed-2-0-mini-260215", "openai-responses", "on", SAMPLING, SAMPLING, set()),
+    (
+        "volcengine/doubao-seed-2-0-code-preview-260215",
+        "openai-chat",
+        "on",
+        {"temperature": 9, "top_p": 0.5},
+        {"temperature": 2, "top_p": 0.5},
+        {"temperature"},
+    ),
     ("openai/gpt-5.5", "openai-chat", "high", GPT, {}, set(GPT)),
     ("openai/gpt-5.5", "openai-responses", "high", SAMPLING, {}, set(SAMPLING)),
     ("google/gemini-3.8-flash", "openai-chat", "high", PENALTIES, {}, set(PENALTIES)),
@@ -131,7 +139,7 @@ def test_each_endpoint_gets_what_it_takes_in_that_mode() -> None:
 
 
 def test_what_extra_body_gives_in_spite_of_a_fixed_value_is_noted() -> None:
-    for name, extra in (("moonshotai/kimi-k2.6", {"n": 2}), ("xiaomi/mimo-v2.6-pro", {"top_p": 0.1})):
+    for name, extra in (("moonshotai/kimi-k2.6", {"top_p": 0.1}), ("xiaomi/mimo-v2.6-pro", {"top_p": 0.1})):
         made = plan(name, reasoning="on", extra_body=extra)
         assert told(made) == dict.fromkeys(extra, "param-verbatim"), name
 
