@@ -7,6 +7,8 @@ import base64
 import itertools
 import json
 import stat
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -304,6 +306,107 @@ def test_async_twins_do_the_same(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert [line["ended"] for line in lines(path)] == ["whole", "abandoned", "failed"]
+
+
+def exchange(body: Any, answer: str, path: str = "/v1/c") -> str:
+    request = {"method": "POST", "url": f"https://x.test{path}", "body": body}
+    return json.dumps({"request": request, "response": {"status": 200, "headers": {}, "chunks": [answer]}}) + "\n"
+
+
+def asking(body: Any, path: str = "/v1/c") -> Plan:
+    return Plan(body, url=f"https://x.test{path}")
+
+
+def answer(player: Player, plan: Plan) -> str:
+    return b"".join(player.send(plan)[2]).decode()
+
+
+def test_the_work_of_a_replay_grows_with_its_exchanges_and_not_with_their_square(tmp_path: Path) -> None:
+    def work(count: int, bodies: list[Any]) -> int:
+        path = tmp_path / "tape"
+        path.write_text("".join(exchange(body, str(i)) for i, body in enumerate(bodies)))
+        calls = 0
+
+        def counted(frame: Any, event: str, _: Any) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call") and frame.f_code.co_filename.endswith("replay.py")
+
+        player = Player(path)
+        order = [bodies.index(body) for body in bodies] if bodies[0] == bodies[-1] else range(count - 1, -1, -1)
+        sys.setprofile(counted)
+        try:
+            said = [answer(player, asking(bodies[i])) for i in order]
+            for _ in range(count):  # and each is used up
+                with pytest.raises(CnllmError, match="were used"):
+                    player.send(asking(bodies[0]))
+        finally:
+            sys.setprofile(None)
+        assert said == [str(i) for i in (range(count) if bodies[0] == bodies[-1] else order)]
+        return calls
+
+    for make in (lambda i: {"messages": [{"role": "user", "content": f"turn {i}"}]}, lambda _: {"same": [1, {}]}):
+        small, large = (work(count, [make(i) for i in range(count)]) for count in (50, 400))
+        assert large < 9 * small, (small, large)
+
+
+def test_requests_without_an_answer_cost_no_more_when_others_were_used(tmp_path: Path) -> None:
+    path = tmp_path / "tape"
+    path.write_text("".join(exchange({"n": i}, str(i)) for i in range(40)))
+    player = Player(path)
+    for i in range(39):
+        assert answer(player, asking({"n": i})) == str(i)
+    for _ in range(2):
+        with pytest.raises(CnllmError, match=r"n is 99, recorded \(line 40\) is 39"):
+            player.send(asking({"n": 99}))
+        with pytest.raises(CnllmError, match=r"path is \"/other\", recorded \(line 40\)"):
+            player.send(asking({"n": 99}, "/other"))
+    assert answer(player, asking({"n": 39})) == "39"
+    with pytest.raises(CnllmError, match="all 40 were used"):
+        player.send(asking({"n": 39}))
+
+
+def test_equal_bodies_match_in_any_order_of_keys_and_unequal_ones_do_not(tmp_path: Path) -> None:
+    same: list[tuple[Any, Any]] = [
+        ({"a": 1, "b": [{}, []]}, {"b": [{}, []], "a": 1}),
+        ({"t": 1}, {"t": 1.0}),
+        ({"t": 0.5, "u": None}, {"u": None, "t": 0.5}),
+        ({"list": [1, 2]}, {"list": (1, 2)}),
+        (None, None),
+        ([-1, -2], [-1, -2]),
+    ]
+    other: list[tuple[Any, Any]] = [
+        ({"a": {}}, {"a": []}),
+        ({"a": -1}, {"a": -2}),  # two numbers with one hash
+        ({"a": [1, 2]}, {"a": [2, 1]}),
+        ({"a": None}, {}),
+        ({"a": "1"}, {"a": 1}),
+        ([{"a": -1}, {"a": -2}], [{"a": -2}, {"a": -1}]),
+    ]
+    path = tmp_path / "tape"
+    for was, wants in same:
+        path.write_text(exchange(was, "yes"))
+        assert answer(Player(path), asking(wants)) == "yes", (was, wants)
+    for was, wants in other:
+        path.write_text(exchange(was, "no") + exchange(wants, "yes") + exchange(was, "no again"))
+        player = Player(path)
+        assert answer(player, asking(wants)) == "yes", (was, wants)
+        assert [answer(player, asking(was)) for _ in range(2)] == ["no", "no again"], (was, wants)
+
+
+def test_threads_share_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "tape"
+    path.write_text("".join(exchange({"same": 1}, str(i)) for i in range(200)))
+    player = Player(path)
+    said: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: said.extend(answer(player, asking({"same": 1})) for _ in range(50)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(said, key=int) == [str(i) for i in range(200)]
 
 
 # ── redaction ────────────────────────────────────────────────────────────────

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,11 +57,19 @@ class _Shelf:
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
         for secret in self._secrets:
             checks.demand("secrets: one of them", secret, str, "a string")
-        self._left = list(self._load())
-        self._all = len(self._left)
+        self._rows: list[tuple[int, Json] | None] = list(self._load())  # None: it answered
+        self._by_request: dict[int, deque[int]] = {}
+        self._by_address: dict[tuple[str, str], deque[int]] = {}
+        for index, row in enumerate(self._rows):
+            if row is not None:
+                request = _asked(row[1])
+                self._by_request.setdefault(_digest(request), deque()).append(index)
+                self._by_address.setdefault(request[:2], deque()).append(index)
+        self._in_order = deque(range(len(self._rows)))
+        self._lock = threading.Lock()  # a client may be used by several threads
 
     def take(self, plan: Request) -> Json:
-        """The first exchange left whose method, URL path and body are those of the plan."""
+        """Return the first exchange left whose method, URL path and body are those of the plan."""
         demand_plan(plan)
         secrets = (*self._secrets, *redact.carried(plan.url, plan.headers))
         asked = (
@@ -67,22 +77,36 @@ class _Shelf:
             _path(redact.url(plan.url, secrets)),
             redact.data(_plain(plan.body), secrets),
         )
-        for index, (_, entry) in enumerate(self._left):
-            if _asked(entry) == asked:
-                return self._left.pop(index)[1]
-        raise CnllmError(f"{self._path} holds no answer to this request: {self._why(asked)}", hint=_RECORD)
+        with self._lock:
+            alike = self._by_request.get(_digest(asked), deque())
+            for index in alike:  # the first one, unless two digests are the same by chance
+                row = self._rows[index]
+                if row is not None and _asked(row[1]) == asked:
+                    alike.remove(index)
+                    self._rows[index] = None
+                    return row[1]
+            raise CnllmError(f"{self._path} holds no answer to this request: {self._why(asked)}", hint=_RECORD)
 
     def _why(self, asked: tuple[str, str, Any]) -> str:
-        if not self._left:
-            return f"all {self._all} were used" if self._all else "it is empty"
-        near = [row for row in self._left if _asked(row[1])[:2] == asked[:2]]
-        line, entry = (near or self._left)[0]
+        row = self._first(self._by_address.get(asked[:2], deque())) or self._first(self._in_order)
+        if row is None:
+            return f"all {len(self._rows)} were used" if self._rows else "it is empty"
+        line, entry = row
         recorded = _asked(entry)
         for name, was, wants in zip(("method", "path"), recorded, asked, strict=False):
             if was != wants:
                 return f"{name} is {_short(wants)}, recorded (line {line}) is {_short(was)}"
         key, was, wants = _difference(recorded[2], asked[2])
         return f"{key} is {_short(wants)}, recorded (line {line}) is {_short(was)}"
+
+    def _first(self, queue: deque[int]) -> tuple[int, Json] | None:
+        """Return the first row of a queue that has not answered; drop those before it."""
+        while queue:
+            row = self._rows[queue[0]]
+            if row is not None:
+                return row
+            queue.popleft()
+        return None
 
     def _load(self) -> Iterator[tuple[int, Json]]:
         try:
@@ -112,6 +136,15 @@ _ABSENT = object()
 def _asked(entry: Json) -> tuple[str, str, Any]:
     request = entry["request"]
     return request["method"], _path(request["url"]), request["body"]
+
+
+def _digest(value: Any) -> int:
+    """Return a number that is the same for equal values; of an object the order of its keys does not count."""
+    if isinstance(value, dict):
+        return hash(frozenset([(key, _digest(item)) for key, item in value.items()]))
+    if isinstance(value, (list, tuple)):
+        return hash(tuple([_digest(item) for item in value]))
+    return hash(value)
 
 
 def _path(url: str) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cnllm.engine.ledger import Ledger
 from cnllm.engine.repair import Turn
 from cnllm.flags import Flags
-from cnllm.media import KIND_OF_PART, as_media, is_file_part, media_kind
+from cnllm.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.wires import Wire
 
@@ -64,17 +64,25 @@ class _Reader:
         self._flags = flags
         self._wire = wire
         self._ledger = ledger
-        reads = flags.input
-        files = flags.messages.files if flags.messages is not None else None
-        if reads is not None and (files == "all" or (files == "vision" and "image" in reads)):
-            reads = [*reads, "file"]
-        self._reads = reads
+        self._files = flags.messages.files if flags.messages is not None else None
+
+    def _refusal(self, kind: MediaKind) -> str | None:
+        """Why the model is not given a medium of a kind; None where it is.
+
+        Of pictures and sounds unknown may be yes. A file goes only where it is known to be read.
+        """
+        reads, files = self._flags.input, self._files
+        if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
+            return None
+        if reads is not None:
+            return None if kind in reads else "the model does not read it"
+        return "nobody knows whether the model reads it" if kind == "file" else None
 
     def takes(self, media: Media, index: int) -> bool:
         """Whether a medium goes out: the model reads its kind, and the wire has a form for it."""
         kind = media_kind(media)
-        if self._reads is not None and kind not in self._reads:
-            return not self._left_out(kind, index, "the model does not read it")
+        if (why := self._refusal(kind)) is not None:
+            return not self._left_out(kind, index, why)
         if not self._wire.takes(media, self._flags):
             way = "by URL" if media.data is None else f"of type {media.type}"
             return not self._left_out(f"{kind} {way}", index, "the endpoint takes none in this form")
@@ -86,8 +94,9 @@ class _Reader:
         if media is not None:
             return media if self.takes(media, index) else Text(left_out(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
-        if self._reads is not None and kind not in self._reads:
-            why = "the model does not read it"
+        why = self._refusal(kind)
+        if why is not None:
+            pass
         elif part.data["type"] not in self._wire.parts:
             why = "the endpoint takes none in this form"
         else:

@@ -138,6 +138,8 @@ def _media(media: Media, rules: Messages) -> dict[str, Any]:
                 "type": "input_audio",
                 "input_audio": {"data": media.url, "format": ending if ending in _SOUNDS else "wav"},
             }
+        case "audio" if media.data is None:
+            return {"type": "audio_url", "audio_url": {"url": media.url}}
         case "file" if media.data is not None or rules.file_url != "file_url":
             return {"type": "file", "file": {"filename": upload_name(media), "file_data": data_url(media)}}
     return content_part(media)

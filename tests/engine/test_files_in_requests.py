@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnllm import CannotSend, Media, Message, Model, Plan, Registry, engine
+from cnllm import CannotSend, Media, Message, Model, Plan, Registry, UnknownModel, engine
 from cnllm.media import media_kind
 
 PDF = base64.b64encode(b"%PDF-1.4 x").decode()
@@ -78,6 +78,59 @@ def test_a_file_that_is_not_read_is_never_sent(registry: Registry) -> None:
             assert sent(model, part) is None
             with pytest.raises(CannotSend, match="input"):
                 asked(model, part, on_unsupported="error")
+
+
+WIRES = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+# whose wires are documented to read files, whatever the model
+READERS = {
+    ("openai", "openai-chat"),
+    ("openai", "openai-responses"),
+    ("anthropic", "anthropic-messages"),
+    ("google", "gemini"),
+    ("openrouter", "openai-chat"),
+}
+
+
+def test_a_file_for_a_model_that_nobody_knows_is_sent_only_where_the_endpoint_reads_files(registry: Registry) -> None:
+    seen = set()
+    for provider in registry.providers:
+        for wire in WIRES:
+            try:
+                model = registry.resolve(f"{provider}/made-up-model-9", protocol=wire, base_url="http://127.0.0.1:9")
+            except UnknownModel:  # it does not speak that wire
+                continue
+            reads = (provider, wire) in READERS
+            if reads:
+                assert sent(model, PDFS["file"]) is not None, (provider, wire)
+                seen.add((provider, wire))
+                continue
+            for part in (*PDFS.values(), *BY_URL.values(), *KEPT.values(), OTHERS["office"], OTHERS["plain text"]):
+                body = asked(model, part).content
+                case = (provider, wire, part)
+                assert not any(secret in body for secret in (PDF.encode(), b"x.test", b"f-1", b'"hi"')), case
+                assert sent(model, part) is None, case
+    assert seen == READERS
+    model = registry.resolve("deepseek/made-up-model-9")
+    with pytest.raises(CannotSend, match="nobody knows whether the model reads it"):
+        asked(model, PDFS["file"], on_unsupported="error")
+    assert PDF.encode() in asked(model, PDFS["file"], on_unsupported="send").content
+    picture = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
+    assert sent(model, picture) == picture  # of pictures unknown may be yes
+
+
+def test_a_document_goes_to_a_model_that_is_known_to_read_it_on_any_host(registry: Registry) -> None:
+    model = registry.resolve("zai/glm-5v-turbo")
+    by_url = {"type": "file_url", "file_url": {"url": "https://x.test/a.pdf"}}
+    assert sent(model, BY_URL["input_file"]) == by_url
+    assert sent(model, PDFS["input_file"]) is None  # by URL is the only way
+    for name in ("vllm", "sglang"):
+        model = registry.resolve(f"{name}/made-up-model-9", base_url="http://127.0.0.1:9/v1")
+        for part in SOUNDS.values():
+            assert sent(model, part) == SOUNDS["audio_url"], name
+    claude = registry.resolve(
+        "openai-compatible/claude-opus-5", protocol="anthropic-messages", base_url="http://x.test"
+    )
+    assert sent(claude, PDFS["input_file"])["type"] == "document"
 
 
 def test_a_pdf_goes_in_the_form_of_each_endpoint(registry: Registry) -> None:

@@ -73,8 +73,75 @@ def test_on_every_wire() -> None:
         made = plan(PRO, wire, reasoning="on", **GIVEN)
         assert not GIVEN.keys() & made.body.keys(), (wire, told(made))
         assert told(made) == dict.fromkeys(GIVEN, "param-dropped"), wire
-    generation = plan("google/gemini-3.8-flash", "gemini", presence_penalty=0.4).body["generationConfig"]
-    assert generation["presencePenalty"] == 0.4
+    made = plan("google/gemini-3.8-flash", "gemini", presence_penalty=0.4, on_unsupported="send")
+    assert made.body["generationConfig"]["presencePenalty"] == 0.4
+
+
+SAMPLING = {"temperature": 0.3, "top_p": 0.5}
+PENALTIES = {"presence_penalty": 0.4, "frequency_penalty": 0.2}
+GPT = {**SAMPLING, **PENALTIES, "logit_bias": {"5": 1}, "logprobs": True}
+# model, wire, reasoning, what is given → what is sent of it, what is changed
+MODES: list[tuple[str, str, str, dict[str, Any], dict[str, Any], set[str]]] = [
+    ("xiaomi/mimo-v2.6-pro", "openai-chat", "on", SAMPLING, {}, {"temperature", "top_p"}),
+    ("xiaomi/mimo-v2.6-pro", "openai-chat", "on", {"temperature": 1, "top_p": 0.95}, {"temperature": 1}, set()),
+    ("xiaomi/mimo-v2.6-pro", "anthropic-messages", "on", SAMPLING, {}, {"temperature", "top_p"}),
+    ("xiaomi/mimo-v2.6-pro", "openai-chat", "off", SAMPLING, SAMPLING, set()),
+    ("xiaomi/mimo-v2-flash", "openai-chat", "on", SAMPLING, SAMPLING, set()),
+    ("xiaomi/mimo-v2-flash", "anthropic-messages", "on", SAMPLING, SAMPLING, set()),
+    ("anthropic/claude-haiku-4-5", "", "on", {**SAMPLING, "top_k": 3}, {"top_p": 0.95}, {*SAMPLING, "top_k"}),
+    ("anthropic/claude-haiku-4-5", "", "on", {"temperature": 1, "top_p": 0.97}, {"top_p": 0.97}, set()),
+    (
+        "anthropic/claude-haiku-4-5",
+        "",
+        "off",
+        {"temperature": 0.3, "top_k": 3},
+        {"temperature": 0.3, "top_k": 3},
+        set(),
+    ),
+    ("anthropic/claude-opus-4-8", "", "off", {**SAMPLING, "top_k": 3}, {}, {*SAMPLING, "top_k"}),
+    ("anthropic/claude-opus-5-5", "", "on", {**SAMPLING, "top_k": 3}, {}, {*SAMPLING, "top_k"}),
+    ("volcengine/doubao-seed-2-0-pro-260215", "openai-chat", "on", SAMPLING, {}, set(SAMPLING)),
+    ("volcengine/doubao-seed-2-0-lite-260215", "openai-responses", "off", SAMPLING, {}, set(SAMPLING)),
+    ("volcengine/doubao-seed-2-0-mini-260215", "openai-chat", "on", SAMPLING, SAMPLING, set()),
+    ("volcengine/doubao-seed-2-0-mini-260215", "openai-responses", "on", SAMPLING, SAMPLING, set()),
+    (
+        "volcengine/doubao-seed-2-0-code-preview-260215",
+        "openai-chat",
+        "on",
+        {"temperature": 9, "top_p": 0.5},
+        {"temperature": 2, "top_p": 0.5},
+        {"temperature"},
+    ),
+    ("openai/gpt-5.5", "openai-chat", "high", GPT, {}, set(GPT)),
+    ("openai/gpt-5.5", "openai-responses", "high", SAMPLING, {}, set(SAMPLING)),
+    ("google/gemini-3.8-flash", "openai-chat", "high", PENALTIES, {}, set(PENALTIES)),
+    ("minimax/MiniMax-M2", "anthropic-messages", "on", {"stop": ["x"], "top_k": 3}, {}, {"stop", "top_k"}),
+    ("xai/grok-4.6", "openai-chat", "on", {"stop": ["x"], **PENALTIES}, {}, {"stop", *PENALTIES}),
+    ("moonshotai/kimi-k2.6", "openai-chat", "on", {**SAMPLING, **PENALTIES}, {}, {*SAMPLING, *PENALTIES}),
+    ("moonshotai/kimi-k2.6", "openai-chat", "off", {"temperature": 0.6}, {"temperature": 0.6}, set()),
+]
+
+
+def test_each_endpoint_gets_what_it_takes_in_that_mode() -> None:
+    for name, wire, level, given, sent, changed in MODES:
+        made = plan(name, wire or None, reasoning=level, **given)
+        case = (name, wire, level, made.body, made.notes)
+        assert {key: made.body[key] for key in sent} == sent, case
+        assert not (changed - sent.keys()) & made.body.keys(), case
+        assert {n.flag.removeprefix("params.") for n in made.notes if n.code.startswith("param-")} >= changed, case
+        if not changed:
+            assert {key: made.body[key] for key in given} == given, case
+    made = plan("google/gemini-3.8-flash", "gemini", **PENALTIES)
+    assert not {"presencePenalty", "frequencyPenalty"} & made.body.get("generationConfig", {}).keys()
+    assert plan("google/gemini-3.8-flash", "gemini", presence_penalty=0).body["generationConfig"] == {
+        "presencePenalty": 0
+    }
+
+
+def test_what_extra_body_gives_in_spite_of_a_fixed_value_is_noted() -> None:
+    for name, extra in (("moonshotai/kimi-k2.6", {"top_p": 0.1}), ("xiaomi/mimo-v2.6-pro", {"top_p": 0.1})):
+        made = plan(name, reasoning="on", extra_body=extra)
+        assert told(made) == dict.fromkeys(extra, "param-verbatim"), name
 
 
 def test_a_parameter_that_the_registry_says_nothing_of_goes_under_its_own_name() -> None:

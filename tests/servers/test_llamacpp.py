@@ -5,7 +5,6 @@ The model knows what to answer by the last character of the prompt. It reads byt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,13 +14,12 @@ import pytest
 import cnllm
 from cnllm import Client, Model, Registry, Reply
 
-from .conftest import Servers
+from .conftest import FORCED, TIME, WEATHER, Pair, Servers
 
 WIRES = ("openai-chat", "openai-responses", "anthropic-messages")
+PATHS = dict(zip(WIRES, ("/chat/completions", "/responses", "/v1/messages"), strict=True))
 PROVIDERS = ("llamacpp", "openai-compatible")
 _SPECIAL = re.compile("<think>|</think>|<tool_call>|</tool_call>")
-_CALL = '<tool_call>\n{"name": "%s", "arguments": %s}\n</tool_call>'
-WEATHER, TIME = _CALL % ("get_weather", '{"city": "Bern"}'), _CALL % ("get_time", '{"zone": "UTC"}')
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # what the model writes, the reasoning in it, the answer (None: nothing but markup)
@@ -30,12 +28,12 @@ ANSWERS: dict[str, tuple[str, str, str | None]] = {
     "2": ("<think>\nHm, I ponder.\n</think>\n\nThe answer is 42.", "Hm, I ponder.", "The answer is 42."),
     "3": (WEATHER, "", None),
     "4": (f"{WEATHER}\n{TIME}", "", None),
-    "5": (f"<think>\nNeed weather.\n</think>\n\n{WEATHER}", "Need weather.", None),
+    "5": (FORCED["5"], "Need weather.", None),
     "6": (ALPHABET, "", ALPHABET),
     "7": ("你好，世界！🙂", "", "你好，世界！🙂"),
+    "8": (FORCED["8"], "", None),
     "9": ('{"ok": true}', "", '{"ok": true}'),
 }
-FORCED = "5"  # the model is too small for it: a grammar makes it write that
 
 
 def _tool(name: str, description: str, key: str) -> dict[str, Any]:
@@ -81,18 +79,14 @@ def _tokens(written: str) -> int:
 
 
 def test_the_answers_come_out_right_on_every_wire(servers: Servers, registry: Registry, client: Client) -> None:
-    for origin in servers:
+    for plain in (False, True):
         for provider in PROVIDERS:
             for wire in WIRES:
-                model = _model(registry, provider, wire, origin)
                 for key, (written, reasoning, answer) in ANSWERS.items():
-                    forced: dict[str, Any] = {}
-                    if key in FORCED:
-                        if wire == "anthropic-messages":  # which takes no grammar
-                            continue
-                        forced["extra_body"] = {"grammar": f"root ::= {json.dumps(written)}"}
-                    for streamed, reply in _replies(client, model, f"say {key}", **forced):
-                        case = (origin == servers.plain, provider, wire, key, streamed, reply)
+                    pair = servers.forced.get(key) or Pair(servers.parsed, servers.plain)
+                    model = _model(registry, provider, wire, pair[plain])
+                    for streamed, reply in _replies(client, model, f"say {key}"):
+                        case = (plain, provider, wire, key, streamed, reply)
                         assert reply.reasoning.strip() == reasoning, case
                         assert "<think>" not in reply.text, case
                         assert "<tool_call>" not in reply.text, case
@@ -117,7 +111,7 @@ def test_the_answers_come_out_right_on_every_wire(servers: Servers, registry: Re
 
 def test_calls_come_out_right_on_every_wire(servers: Servers, registry: Registry, client: Client) -> None:
     weather, time = ("get_weather", {"city": "Bern"}), ("get_time", {"zone": "UTC"})
-    for origin in servers:
+    for origin in (servers.parsed, servers.plain):
         via = "text" if origin == servers.plain else "wire"
         for provider in PROVIDERS:
             for wire in WIRES:
@@ -131,12 +125,32 @@ def test_calls_come_out_right_on_every_wire(servers: Servers, registry: Registry
                         assert reply.incomplete == [], case
 
 
+def test_a_call_after_reasoning_and_a_broken_call_with_tools(
+    servers: Servers, registry: Registry, client: Client
+) -> None:
+    for provider in PROVIDERS:
+        for wire in WIRES:
+            model = _model(registry, provider, wire, servers.forced["5"].plain)
+            for streamed, reply in _replies(client, model, "say 5", tools=TOOLS):
+                case = (provider, wire, streamed, reply)
+                assert [(c.name, c.arguments, c.via) for c in reply.tool_calls] == [
+                    ("get_weather", {"city": "Bern"}, "text")
+                ], case
+                assert (reply.text, reply.reasoning.strip(), reply.finish) == ("", "Need weather.", "tool_calls"), case
+            model = _model(registry, provider, wire, servers.forced["8"].plain)
+            for streamed, reply in _replies(client, model, "say 8", tools=TOOLS):
+                case = (provider, wire, streamed, reply)
+                # nobody knows the city: it is no call, and stays text with a note
+                assert (reply.tool_calls, reply.text, reply.finish) == ([], FORCED["8"], "stop"), case
+                assert [n.said for n in reply.notes if n.code == "text-call-kept"] == [FORCED["8"]], case
+
+
 def test_a_tool_is_run_and_its_result_goes_back(servers: Servers, registry: Registry) -> None:
     def get_weather(city: str) -> str:
         """weather"""
         return "21 C" if city == "Bern" else "?"
 
-    for origin in servers:
+    for origin in (servers.parsed, servers.plain):
         for provider in PROVIDERS:
             for wire in WIRES:
                 model = _model(registry, provider, wire, origin)
@@ -198,13 +212,27 @@ def _streamed(client: Client) -> Any:
 
 
 def test_a_base_with_and_without_the_version(servers: Servers, registry: Registry, client: Client) -> None:
+    right = ("", "/", "/v1", "/v1/")
+    wrong = ("/v1/v1", "/v1/v1/", "/api", "/v1/chat/completions", "/v1/responses", "/v1/messages")
     for provider in PROVIDERS:
         for wire in WIRES:
-            for tail in ("", "/", "/v1", "/v1/", "/v1/v1", "/api"):
+            for tail in (*right, *wrong):
                 model = registry.resolve(f"{provider}/tiny", protocol=wire, base_url=servers.parsed + tail)
-                if tail in ("", "/") or (tail in ("/v1", "/v1/") and wire != "anthropic-messages"):
+                if tail in right and (wire != "anthropic-messages" or "v1" not in tail):
                     assert client.call(model, "say 1", temperature=0).text == "Hello there!", (provider, wire, tail)
                     continue
-                with pytest.raises(cnllm.BadRequest) as wrong:
-                    client.call(model, "say 1")
-                assert (wrong.value.status, wrong.value.retryable) == (404, False), (provider, wire, tail)
+                for call in (client.call, _streamed(client)):
+                    with pytest.raises(cnllm.BadRequest) as refused:
+                        call(model, "say 1")
+                    error = refused.value
+                    case = (provider, wire, tail, str(error), error.hint)
+                    assert (error.status, error.retryable) == (404, False), case
+                    asked = servers.parsed + tail.rstrip("/") + PATHS[wire]
+                    assert f"asked: {asked})" in str(error), case
+                    assert asked in (error.hint or ""), case
+                base = re.search("base_url='([^']+)'", error.hint or "")
+                if tail == "/api":  # the shape of an address cannot tell that nothing answers there
+                    continue
+                assert base, case
+                better = registry.resolve(f"{provider}/tiny", protocol=wire, base_url=base[1])
+                assert client.call(better, "say 1", temperature=0).text == "Hello there!", case
