@@ -58,6 +58,10 @@ class Reader:
 
     def feed(self, data: bytes | memoryview) -> None:
         """What the connection brought."""
+        if 2 < len(data) <= _TAIL and not bytes(data).strip(b"\r\n"):  # the response may end among them
+            for at in range(len(data)):
+                self.feed(data[at : at + 1])
+            return
         if not self._in_body:
             if self.complete:  # behind a complete response: nobody's
                 self.reusable = False

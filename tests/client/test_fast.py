@@ -256,6 +256,23 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
         assert (one.take(), one.complete, one.reusable) == (body, True, False)
 
 
+def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -> None:
+    for number, (sent, body) in enumerate(ANSWERS):
+        for cut in range(1, len(sent)):
+            one = reader.Reader()
+            one.begin()
+            one.feed(sent[:cut])
+            got = one.take()
+            one.feed(sent[cut:])
+            assert (got + one.take(), one.complete, one.reusable) == (body, True, True), (number, cut)
+            for surplus in (b"\n", b"\r\n", b"x"):
+                one = reader.Reader()
+                one.begin()
+                one.feed(sent[:cut])
+                one.feed(sent[cut:] + surplus)
+                assert (one.complete, one.reusable) == (True, False), (number, cut, surplus)
+
+
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_a_reader_takes_anything(junk: bytes, at: int) -> None:
     one = reader.Reader()
