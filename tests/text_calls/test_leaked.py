@@ -140,7 +140,7 @@ def test_it_is_kept_where_the_caller_or_the_registry_says_so(tmp_path: Path) -> 
         assert engine.parse_response(keeping, 200, {}, json.dumps(body).encode()).text == block
     tools = [tool("get_time", zone="string")]
     assert cnllm.sanitize("zai/glm-4.7", BLOCKS["object"], tools, recover_text_calls="strip").tool_calls == []
-    with pytest.raises(ValueError, match="recover_text_calls is one of recover, strip, keep"):
+    with pytest.raises(ValueError, match=r"recover_text_calls=.drop.; one of recover, strip, keep is expected"):
         cnllm.sanitize("zai/glm-4.7", "x", recover_text_calls="drop")  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cnllm
@@ -64,7 +64,18 @@ def cut(text: str, places: list[int]) -> list[str]:
     return [text[a:b] for a, b in itertools.pairwise(ends)] or [""]
 
 
+def without(text: str, blocks: list[str]) -> set[str]:
+    """What may be left of a text that each of these blocks was taken out of, once."""
+    left = {text}
+    for block in blocks:
+        left = {
+            one[: match.start()] + one[match.end() :] for one in left for match in re.finditer(re.escape(block), one)
+        }
+    return left
+
+
 @settings(max_examples=150, deadline=None)
+@example("alibaba/qwen3-coder-plus", [("</tool_call>", "tea")], "", [], 1, "content")
 @given(
     model=st.sampled_from(sorted(WRITERS)),
     parts=st.lists(st.tuples(pieces, blocks), min_size=1, max_size=3),
@@ -93,9 +104,9 @@ def test_any_cut_of_any_text_gives_the_same_reply(
         )
     assert outcomes[0] == outcomes[1] == outcomes[2]
     said = outcomes[0][0] + outcomes[0][1]
-    if not outcomes[0][2]:  # a bare opener at the end is told of, and is no text
+    if not outcomes[0][2]:  # a marker that stands alone is told of, and is no text; white space about it may go along
         stripped = [n.said for n in reply.notes if n.code == "text-call-stripped"]
-        assert said + "".join(stripped) == text
+        assert "".join(said.split()) in without("".join(text.split()), ["".join(block.split()) for block in stripped])
         assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)
 
 
