@@ -14,11 +14,15 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing for it wo
 if TYPE_CHECKING:
     from typing import Any
 
-    from cnllm import engine as engine
-    from cnllm.client import Client, Stream
-    from cnllm.client_async import AsyncClient, AsyncStream
-    from cnllm.engine.plan import Plan
-    from cnllm.engine.todo import Step
+    from cnllm import engine
+    from cnllm.client.api import Fitted, call, fit, run, stream
+    from cnllm.client.async_client import AsyncClient, AsyncStream
+    from cnllm.client.async_run import AsyncRun
+    from cnllm.client.sanitizer import Sanitized, Sanitizer, sanitize
+    from cnllm.client.sync_client import Client, Stream
+    from cnllm.client.sync_run import Run
+    from cnllm.engine.encode.build import Plan
+    from cnllm.engine.run.effects import Step
     from cnllm.errors import (
         BadKey,
         BadRequest,
@@ -43,14 +47,9 @@ if TYPE_CHECKING:
         UnknownModel,
         Untrusted,
     )
-    from cnllm.model import Fact, Model
-    from cnllm.policy import Limits, Recovery, Retry, Timeouts
     from cnllm.registry import Registry
-    from cnllm.runs_async import AsyncRun
-    from cnllm.runs_sync import Run
-    from cnllm.sanitizer import Sanitized, Sanitizer, sanitize
+    from cnllm.registry.model import Fact, Model
     from cnllm.sentences import Sentences
-    from cnllm.shortcuts import Fitted, call, fit, run, stream
     from cnllm.tools import Tool, tool
     from cnllm.types import (
         BlockEnd,
@@ -79,27 +78,28 @@ if TYPE_CHECKING:
         Usage,
         UsageSeen,
     )
+    from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cnllm.client": "Client Stream",
-    "cnllm.client_async": "AsyncClient AsyncStream",
-    "cnllm.engine.plan": "Plan",
-    "cnllm.engine.todo": "Step",
+    "cnllm.client.sync_client": "Client Stream",
+    "cnllm.client.async_client": "AsyncClient AsyncStream",
+    "cnllm.engine.encode.build": "Plan",
+    "cnllm.engine.run.effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
         "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing ReplyTooLarge "
         "StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
-    "cnllm.model": "Fact Model",
-    "cnllm.policy": "Limits Recovery Retry Timeouts",
+    "cnllm.registry.model": "Fact Model",
+    "cnllm.types.policy": "Limits Recovery Retry Timeouts",
     "cnllm.registry": "Registry",
-    "cnllm.runs_sync": "Run",
-    "cnllm.runs_async": "AsyncRun",
+    "cnllm.client.sync_run": "Run",
+    "cnllm.client.async_run": "AsyncRun",
     "cnllm.sentences": "Sentences",
-    "cnllm.sanitizer": "Sanitized Sanitizer sanitize",
-    "cnllm.shortcuts": "Fitted call fit run stream",
+    "cnllm.client.sanitizer": "Sanitized Sanitizer sanitize",
+    "cnllm.client.api": "Fitted call fit run stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "

@@ -10,9 +10,8 @@ import re
 from collections.abc import AsyncGenerator, Generator
 from typing import Literal
 
-from cnllm import checks
 from cnllm.errors import CnllmError
-from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart
+from cnllm.types import BlockEnd, Event, Finished, Reasoning, Restarted, TextDelta, ToolCallStart, checks
 
 __all__ = ["BySentence", "Sentences", "by_sentence", "by_sentence_async", "check_by"]
 

@@ -10,9 +10,9 @@ import msgspec
 
 import cnllm
 from cnllm import engine
-from cnllm.model import Model
 from cnllm.registry import Registry
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.model import Model
 
 __all__ = ["TOOLS", "covering", "registry", "request"]
 

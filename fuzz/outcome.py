@@ -10,7 +10,7 @@ import msgspec
 
 import cnllm
 from cnllm import EndpointError, Message, Reply, StreamCut, ToolCall, engine
-from cnllm.model import Model
+from cnllm.registry.model import Model
 
 from .models import TOOLS, request
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from cnllm import engine
-from cnllm.model import Model
+from cnllm.registry.model import Model
 from cnllm.simulator.transport import respond
 
 from .given import pack

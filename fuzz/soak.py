@@ -27,7 +27,7 @@ from typing import Any
 
 import cnllm
 from cnllm import AsyncClient, Client, CnllmError, Model, Retry, Timeouts
-from cnllm.transport import AsyncHttpx
+from cnllm.transports import AsyncHttpx
 
 from .models import registry
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm import redact
 from cnllm.cassette import AsyncPlayer, AsyncRecorder, Player, Recorder
+from cnllm.config import redact
 from cnllm.errors import CnllmError, IdleTimeout, TransportError
 
 SECRET = "sk-secret/+0123456789\\"

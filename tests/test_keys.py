@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from platformdirs import PlatformDirs
 
-from cnllm import keys, paths
+from cnllm.config import keys, paths
 from cnllm.errors import CnllmError
 
 KEY = "sk-test-0123456789"
@@ -187,6 +187,6 @@ def test_folders_are_those_of_platformdirs(home: str | None, base: str | None, m
 
 
 def test_importing_paths_and_keys_brings_no_platformdirs() -> None:
-    code = "import sys, cnllm.paths, cnllm.keys; print('platformdirs' in sys.modules)"
+    code = "import sys, cnllm.config.paths, cnllm.config.keys; print('platformdirs' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -22,14 +22,14 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
-from cnllm import flags, types
-from cnllm.cli import render
+from cnllm import types
 from cnllm.cli.app import root
-from cnllm.cli.shapes import LISTINGS
-from cnllm.registry import Registry
+from cnllm.cli.output import answer
+from cnllm.cli.output.json_types import LISTINGS
+from cnllm.client.api import Fitted
+from cnllm.client.sanitizer import Sanitized
+from cnllm.registry import Registry, flags
 from cnllm.registry.schema import json_schema
-from cnllm.sanitizer import Sanitized
-from cnllm.shortcuts import Fitted
 from cnllm.store import records
 
 ROOT = Path(__file__).parent.parent
@@ -233,7 +233,7 @@ def test_every_flag_has_a_description_and_somebody_who_needs_it() -> None:
 
 SHAPES: dict[str, Any] = {
     "reply": types.Reply,
-    "events": render.Line,
+    "events": answer.Line,
     "sanitize": Sanitized,
     "fit": Fitted,
     "logs-list": list[records.Summary],

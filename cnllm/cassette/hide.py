@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm import redact
+from cnllm.config import redact
 
 __all__ = ["hidden"]
 

@@ -6,7 +6,7 @@ import base64
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
-from cnllm import checks
+from cnllm.types import checks
 
 __all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json", "demand_plan"]
 

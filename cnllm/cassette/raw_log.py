@@ -13,9 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cnllm import checks, paths, private, process
 from cnllm.cassette.record import append
+from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
+from cnllm.types import checks
 
 __all__ = ["RawLog", "folder_of"]
 
@@ -51,7 +52,7 @@ class RawLog:
         self._pid = 0
         self._file: Path | None = None
         try:
-            private.folder(folder)
+            private_files.folder(folder)
             append(self._current(0), b"")
         except OSError as error:
             raise CnllmError(

@@ -11,10 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from cnllm import checks, redact
 from cnllm.cassette.hide import hidden
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, demand_plan
+from cnllm.config import redact
 from cnllm.errors import CnllmError
+from cnllm.types import checks
 
 __all__ = ["AsyncRecorder", "Recorder", "append"]
 

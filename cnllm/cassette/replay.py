@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cnllm import checks, errors, redact
+from cnllm import errors
 from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes, demand_plan
+from cnllm.config import redact
 from cnllm.errors import CnllmError, TransportError
+from cnllm.types import checks
 
 __all__ = ["AsyncPlayer", "Player"]
 

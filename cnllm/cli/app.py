@@ -9,24 +9,24 @@ from collections.abc import Sequence
 
 import click
 
-from cnllm.cli import errors, streams
+from cnllm.cli.output import errors, stdio
 
 __all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
-    "call": ("cnllm.cli.call:call", "Ask a model and print its answer."),
-    "chat": ("cnllm.cli.chat:chat", "Talk with a model; /help lists what can be done meanwhile."),
-    "logs": ("cnllm.cli.logs:logs", "Conversations on disk: list, show, search, export."),
-    "models": ("cnllm.cli.models:models", "What models there are, and what is known of each."),
-    "sanitize": ("cnllm.cli.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),
-    "fit": ("cnllm.cli.fit:fit", "Make a conversation into one that a model takes."),
-    "registry": ("cnllm.cli.registry:registry", "Check and find the files that describe endpoints."),
-    "keys": ("cnllm.cli.keys:keys", "Keep API keys in a private file."),
+    "call": ("cnllm.cli.commands.call:call", "Ask a model and print its answer."),
+    "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists what can be done meanwhile."),
+    "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export."),
+    "models": ("cnllm.cli.commands.models.group:models", "What models there are, and what is known of each."),
+    "sanitize": ("cnllm.cli.commands.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),
+    "fit": ("cnllm.cli.commands.fit:fit", "Make a conversation into one that a model takes."),
+    "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
+    "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "simulate": (
-        "cnllm.cli.simulate:simulate",
+        "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",
     ),
-    "completion": ("cnllm.cli.complete:completion", "Print what teaches your shell to complete cnllm."),
+    "completion": ("cnllm.cli.completion:completion", "Print what teaches your shell to complete cnllm."),
 }
 """Name → where the command is, and its line in the listing, so that the listing imports none of them."""
 
@@ -86,7 +86,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line. Only Ctrl-C before anything began gets past it."""
     errors.forget()
     try:
-        if not streams.prepare():
+        if not stdio.prepare():
             raise errors.Wrong("stdout is closed", "send it to a file, or to /dev/null")
         if "_CNLLM_COMPLETE" in os.environ:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
@@ -100,7 +100,7 @@ def run(args: Sequence[str] | None = None) -> int:
         if errors.shows_traceback():
             errors.traceback(error)
         status = errors.report(error)
-    streams.finish()
+    stdio.finish()
     return status
 
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.cli import errors, kept, prompt, render, request, session, streams, went
+from cnllm.cli import client_factory, option_parsing, turn_log
+from cnllm.cli import input as prompt
+from cnllm.cli import turn as went
+from cnllm.cli.output import answer, errors, stdio
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm.cli.toolbox import Toolbox
-    from cnllm.client import Client
+    from cnllm.cli.tools import Toolbox
+    from cnllm.client.sync_client import Client
     from cnllm.engine import Plan
-    from cnllm.model import Model
+    from cnllm.registry.model import Model
     from cnllm.types import Message, Reply
 
 __all__ = ["Calling"]
@@ -31,7 +34,7 @@ class Calling:
 
         self.given = given
         self.form: str | None = given["form"]
-        self.options = request.options(
+        self.options = option_parsing.options(
             given["parameters"],
             given["extra_body"],
             given["tools"],
@@ -51,7 +54,7 @@ class Calling:
         self.stream = self._streams()
         self.plan = self._planned()
 
-    def _log(self) -> kept.Log:
+    def _log(self) -> turn_log.Log:
         given = self.given
         if given["continues"] and given["conversation"] is not None:
             raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
@@ -59,7 +62,7 @@ class Calling:
         if which is None and given["model"] is None:
             raise errors.Wrong("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
         writes = not given["no_log"] and self.form not in ("plan", "curl")
-        return kept.Log(which, writes=writes)
+        return turn_log.Log(which, writes=writes)
 
     def _toolbox(self) -> Toolbox | None:
         given = self.given
@@ -67,16 +70,16 @@ class Calling:
             return None
         if given["tools"] is not None:
             raise errors.Wrong("--tools offers what is not executed, --tool what is", "give one of them")
-        from cnllm.cli import toolbox
+        from cnllm.cli import tools
 
-        return toolbox.Toolbox(given["tool"], given["approve"])
+        return tools.Toolbox(given["tool"], given["approve"])
 
     def _model(self) -> Model:
         """The model that is named, or the first of a tier that will do, or the conversation's last."""
         given = self.given
         if given["model"] is None:
             given |= self.log.choice(protocol=given["protocol"], base_url=given["base_url"])
-        return session.model(
+        return client_factory.model(
             self.registry,
             given["model"],
             self.messages,
@@ -115,15 +118,15 @@ class Calling:
             return self._show_curl()
         with self._client() as client:
             if client.simulate:
-                streams.say(f"cnllm: {SIMULATED}")
+                stdio.say(f"cnllm: {SIMULATED}")
             return self._answer(client)
 
     def _client(self) -> Client:
         given = self.given
         offline = given["simulate"] or given["replay"] is not None
-        return session.client(
+        return client_factory.client(
             self.registry,
-            api_key=session.key(self.model, given["key_env"], needed=not offline),
+            api_key=client_factory.key(self.model, given["key_env"], needed=not offline),
             simulate=given["simulate"],
             timeout=given["timeout"],
             replay=given["replay"],
@@ -132,7 +135,7 @@ class Calling:
 
     # ── showing ──────────────────────────────────────────────────────────────
     def _show_plan(self) -> int:
-        from cnllm import redact
+        from cnllm.config import redact
 
         plan, secrets = self.plan, errors.hide()
         shown = {
@@ -142,30 +145,30 @@ class Calling:
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }
-        render.dump(shown)
+        answer.dump(shown)
         return errors.WHOLE
 
     def _show_curl(self) -> int:
-        from cnllm import redact
-        from cnllm.cli import curl
+        from cnllm.cli.output import curl
+        from cnllm.config import redact
 
-        plan, variable = self.plan, session.environment_name(self.model, self.given["key_env"])
+        plan, variable = self.plan, client_factory.environment_name(self.model, self.given["key_env"])
         if (
             variable is not None
             and self.given["key_env"] is None
-            and not session.may_go(self.model, variable, plan.url)
+            and not client_factory.may_go(self.model, variable, plan.url)
         ):
             errors.say(f"{variable} is not for this address", "the command names another variable: put your key there")
-            variable = session.PLACE_OF_KEY
+            variable = client_factory.PLACE_OF_KEY
         headers = redact.sent_headers(plan.headers)
         if hidden := [name for name, value in headers.items() if redact.MARK in value]:
             errors.say(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")
         if variable is None:  # no key is known to be needed
             headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
-        elif not session.is_set(variable):
+        elif not client_factory.is_set(variable):
             errors.say(f"{variable} is not set in this shell", f"export {variable} before you paste this")
         place, name = redact.url(plan.url), variable or ""
-        render.emit(curl.command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
+        answer.emit(curl.command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
         return errors.WHOLE
 
     # ── sending ──────────────────────────────────────────────────────────────
@@ -186,7 +189,7 @@ class Calling:
         view.end(reply)
         return went.ended(reply)
 
-    def _looped(self, client: Client, view: render.View, turn: kept.Turn) -> int:
+    def _looped(self, client: Client, view: answer.View, turn: turn_log.Turn) -> int:
         """With tools that are executed here: the answer after as many calls as the model makes."""
         assert self.box is not None
         options = {name: value for name, value in self.options.items() if name != "tools"}
@@ -206,15 +209,15 @@ class Calling:
     def _by(self) -> Literal["sentence"] | None:
         return "sentence" if self.given["sentences"] else None
 
-    def _view(self) -> render.View:
+    def _view(self) -> answer.View:
         if self.form == "json":
-            return render.Silent()
+            return answer.Silent()
         if self.form == "events":
-            return render.Lines()
+            return answer.Lines()
         anew = self.plan.if_cut == "again-whole"
-        return render.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
+        return answer.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
-    def _streamed(self, client: Client, view: render.View, turn: kept.Turn) -> Reply:
+    def _streamed(self, client: Client, view: answer.View, turn: turn_log.Turn) -> Reply:
         with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:
             try:
                 for event in stream:
@@ -229,7 +232,7 @@ class Calling:
                 raise
             return stream.reply
 
-    def _whole(self, client: Client, view: render.View) -> Reply:
+    def _whole(self, client: Client, view: answer.View) -> Reply:
         reply = client.call(self.model, self.messages, **self.options)
         view.whole(reply)
         return reply

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from cnllm.cli import errors, options, render, streams, terminal
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm.cli.talk import Talk
+    from cnllm.cli.chat_session import Talk
 
 __all__ = ["COMMANDS", "completions", "run"]
 
@@ -62,60 +63,60 @@ def completions(talk: Talk, before: str) -> Iterable[str]:
 def _help(talk: Talk, argument: str) -> None:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {said}" for name, said in COMMANDS.items()]
-    streams.say("\n".join([*lines, TYPING]))
+    stdio.say("\n".join([*lines, TYPING]))
 
 
 def _model(talk: Talk, argument: str) -> None:
     if argument:
         talk.switch(argument)
-        streams.say(f"now asking {talk.model.name}")
+        stdio.say(f"now asking {talk.model.name}")
     else:
-        streams.say(f"asking {talk.model.name}; /model NAME asks another")
+        stdio.say(f"asking {talk.model.name}; /model NAME asks another")
 
 
 def _reasoning(talk: Talk, argument: str) -> None:
     if argument:
         talk.reason(None if argument == _DEFAULT else options.level(argument))
     said = "the endpoint's default" if talk.reasoning is None else talk.reasoning
-    streams.say(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
+    stdio.say(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
 
 
 def _tools(talk: Talk, argument: str) -> None:
-    streams.say(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
+    stdio.say(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
 
 
 def _retry(talk: Talk, argument: str) -> None:
     if not talk.retry():
-        streams.say("there is no turn to ask again")
+        stdio.say("there is no turn to ask again")
 
 
 def _undo(talk: Talk, argument: str) -> None:
     question = talk.undo()
     if question is None:
-        streams.say("there is no turn to take back")
+        stdio.say("there is no turn to take back")
     else:
         said = " ".join(question.split())
         said = said if len(said) <= 60 else f"{said[:60]}…"
         left = f"{talk.count} turn{'' if talk.count == 1 else 's'} left"
-        streams.say(_shown(f"taken back: {said} ({left})"))
+        stdio.say(_shown(f"taken back: {said} ({left})"))
 
 
 def _cost(talk: Talk, argument: str) -> None:
-    streams.say(talk.cost())
+    stdio.say(talk.cost())
 
 
 def _thinking(talk: Talk, argument: str) -> None:
     talk.thinking = not talk.thinking
-    streams.say("thinking is shown" if talk.thinking else "thinking is folded")
+    stdio.say("thinking is shown" if talk.thinking else "thinking is folded")
     last = talk.answers[-1].reasoning if talk.answers else ""
     if talk.thinking and last:
-        screen = render.Screen(reasoning=True, raw=False, hold=False)
+        screen = answer.Screen(reasoning=True, raw=False, hold=False)
         screen.pieces(last, "", ())
         screen.end(None)
 
 
 def _shown(text: str) -> str:
-    from cnllm.redact import redact
+    from cnllm.config.redact import redact
 
     text = redact(text, errors.hide())
     return terminal.escape(text) if sys.stderr.isatty() else text

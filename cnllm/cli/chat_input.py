@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from cnllm.cli import streams, terminal
-from cnllm.cli.errors import Wrong
+from cnllm.cli.output import stdio, terminal
+from cnllm.cli.output.errors import Wrong
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
-    from cnllm.cli.toolbox import Answer
+    from cnllm.cli.tools import Answer
     from cnllm.types import ToolCall
 
 __all__ = ["Lines", "Terminal", "Typed", "in_block", "reader"]
@@ -88,7 +88,7 @@ class Lines:
 
     def answer(self, call: ToolCall) -> Answer:
         """The next line if that is an answer; any other is the next turn, and means no."""
-        streams.say(_question(call))
+        stdio.say(_question(call))
         try:
             line = self._line()
         except EOFError:

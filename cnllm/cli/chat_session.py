@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnllm.cli import errors, folded, kept, session, streams, went
+from cnllm.cli import chat_view, client_factory, turn_log
+from cnllm.cli import turn as went
+from cnllm.cli.output import errors, stdio
 from cnllm.errors import CnllmError
 from cnllm.types import Message, Reply, Text
 
 if TYPE_CHECKING:
-    from cnllm.cli.toolbox import Toolbox
-    from cnllm.client import Client
-    from cnllm.model import Model
+    from cnllm.cli.tools import Toolbox
+    from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
+    from cnllm.registry.model import Model
 
 __all__ = ["Place", "Talk"]
 
@@ -52,7 +54,7 @@ class Talk:
     def __init__(
         self,
         client: Client,
-        log: kept.Log,
+        log: turn_log.Log,
         box: Toolbox,
         model: Model,
         *,
@@ -113,7 +115,7 @@ class Talk:
     def ask(self, question: Message) -> None:
         """A turn, from the question to what came of it, which is shown. What failed is taken back."""
         new = self._new(question)
-        view = folded.Folded(thinking=self.thinking, told=self._told)
+        view = chat_view.Folded(thinking=self.thinking, told=self._told)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
             self._worst_failure = errors.worst(self._worst_failure, self._failed.status)
@@ -146,14 +148,14 @@ class Talk:
                 message, hint = errors.words(did.error)
                 errors.say(message, hint or AGAIN)
 
-    def _went(self, new: list[Message], view: folded.Folded) -> went.Went:
+    def _went(self, new: list[Message], view: chat_view.Folded) -> went.Went:
         asked = _asked(self._options, self._place)
         try:
             return went.go(self._client, self.model, self._messages(*new), self.box, view, **asked)
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
             return went.Went(None, [], None, error)
 
-    def _keep(self, turn: kept.Turn, new: list[Message], said: list[Message], status: int) -> None:
+    def _keep(self, turn: turn_log.Turn, new: list[Message], said: list[Message], status: int) -> None:
         self._failed = None
         self._turns.append(Standing(turn.number, [*new, *said], status))
 
@@ -178,7 +180,7 @@ class Talk:
             else:
                 self._turns.append(before)
                 self._failed = None
-                streams.say("the answer that was there stays")
+                stdio.say("the answer that was there stays")
         return True
 
     def undo(self) -> str | None:
@@ -204,7 +206,7 @@ class Talk:
     # ── models ───────────────────────────────────────────────────────────────
     def switch(self, name: str) -> None:
         """From now on another model is asked; what it will not be told as it was said is noted."""
-        model = session.model(
+        model = client_factory.model(
             self.registry,
             name,
             self._messages(),
@@ -213,7 +215,7 @@ class Talk:
             base_url=None,
             offline=self._client.simulate,
         )
-        session.key(model, None, needed=False)
+        client_factory.key(model, None, needed=False)
         self._check(model, Place(), self._options)
         self.model, self._place = model, Place()
 
@@ -230,7 +232,7 @@ class Talk:
         tools = self.box.tools or None
         probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **_asked(options, place))
         probe.close()
-        folded.tell(probe.plan.notes, self._told)
+        chat_view.tell(probe.plan.notes, self._told)
 
     # ── money ────────────────────────────────────────────────────────────────
     def cost(self) -> str:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cnllm.cli import render, streams, terminal, went
+from cnllm.cli import turn
+from cnllm.cli.output import answer, stdio, terminal
 from cnllm.types import Event, Finished, Note, ReasoningDelta, Reply, Restarted, TextDelta, ToolCallEnd
 
 if TYPE_CHECKING:
-    from cnllm.engine.todo import Step
+    from cnllm.engine.run.effects import Step
     from cnllm.types import RunSummary
 
 __all__ = ["Folded", "dim", "tell"]
@@ -25,9 +26,9 @@ _MESSAGE = re.compile(r"messages\[\d+\]")
 def dim(line: str) -> None:
     """A line on stderr that is less important than the answer."""
     if terminal.dims(sys.stderr):
-        streams.tell(f"{render.DIM}{terminal.escape(line)}{render.PLAIN}\n")
+        stdio.tell(f"{answer.DIM}{terminal.escape(line)}{answer.PLAIN}\n")
     else:
-        streams.say(line)
+        stdio.say(line)
 
 
 def tell(notes: Iterable[Note], told: set[str]) -> None:
@@ -43,7 +44,7 @@ class Folded:
     """Shows one turn. `told`: notes that the user has seen already; what is shown is added to it."""
 
     def __init__(self, *, thinking: bool, told: set[str]) -> None:
-        self._screen = render.Screen(reasoning=thinking, raw=False, hold=False)
+        self._screen = answer.Screen(reasoning=thinking, raw=False, hold=False)
         self._thinking = thinking
         self._told = told
         self._count = 0
@@ -54,7 +55,7 @@ class Folded:
         kind = type(event)
         if kind is ReasoningDelta and not self._thinking:
             if self._live and not self._count:
-                streams.tell(f"{render.DIM}thinking…{render.PLAIN}" if terminal.dims(sys.stderr) else "thinking…")
+                stdio.tell(f"{answer.DIM}thinking…{answer.PLAIN}" if terminal.dims(sys.stderr) else "thinking…")
             self._count += len(event.text)  # type: ignore[union-attr]
             return
         if kind is Restarted:
@@ -81,8 +82,8 @@ class Folded:
         if reply is None:
             self._screen.end(None)
             return
-        if went.thought_only(reply):
-            self._screen.pieces("", f"({went.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
+        if turn.thought_only(reply):
+            self._screen.pieces("", f"({turn.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
         self._screen.notes(())  # ends the lines
         tell(reply.notes, self._told)
         self._screen.end(msgspec.structs.replace(reply, notes=[]))
@@ -92,7 +93,7 @@ class Folded:
         self._fold()
         self._screen.end(None)
         came = reply is not None and (reply.text or reply.tool_calls)
-        streams.say(
+        stdio.say(
             "interrupted; this is what came so far"
             if came
             else "interrupted; no answer had come yet, /retry asks again"
@@ -103,10 +104,10 @@ class Folded:
         if not count:
             return
         if self._live:
-            streams.tell(_BACK)
+            stdio.tell(_BACK)
         dim(f"thought for {count} characters")
 
     def _drop(self) -> None:
         if self._count and self._live:
-            streams.tell(_BACK)
+            stdio.tell(_BACK)
         self._count = 0

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import errors, streams
+from cnllm.cli.output import errors, stdio
 from cnllm.errors import KeyMissing
 
 if TYPE_CHECKING:
-    from cnllm.client import Client
-    from cnllm.model import Model
+    from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
+    from cnllm.registry.model import Model
 
 PLACE_OF_KEY = "MY_API_KEY"
 
@@ -30,12 +30,12 @@ def model(
     offline: bool,
 ) -> Model:
     """The model that is named, or the first of a tier that will do, which is said."""
-    from cnllm import tiers
+    from cnllm.registry import tiers
 
     if not name.startswith(tiers.PREFIX):
         return registry.resolve(name, protocol=protocol, base_url=base_url)
     found, note = tiers.chosen(name, messages, options, registry, offline=offline)
-    streams.say(f"note: {note}")
+    stdio.say(f"note: {note}")
     return found
 
 
@@ -44,8 +44,8 @@ def key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None
 
     Whatever keys there are for the model will be shown by nothing from here on.
     """
-    from cnllm import keys, redact
-    from cnllm.secrets import of_proxies
+    from cnllm.client.credentials import of_proxies
+    from cnllm.config import keys, redact
 
     if key_env is not None and not keys.NAME.fullmatch(key_env):
         raise errors.Wrong(
@@ -88,7 +88,7 @@ def client(
     records: tuple[str | Callable[[dict[str, Any]], None], ...],
 ) -> Client:
     """A client that sends where it is told to and writes down what it is told to."""
-    from cnllm.client import Client
+    from cnllm.client.sync_client import Client
 
     transport: Any = None
     if replay is not None:
@@ -108,6 +108,6 @@ def _default(registry: Registry, simulate: bool) -> Any:
         from cnllm.simulator import SimTransport
 
         return SimTransport(registry)
-    from cnllm.transport import default_transport
+    from cnllm.transports import default_transport
 
     return default_transport()

@@ -22,7 +22,7 @@ def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 def key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Providers that begin so, and names that are kept."""
-    from cnllm import keys
+    from cnllm.config import keys
     from cnllm.errors import CnllmError
     from cnllm.registry import summary
 

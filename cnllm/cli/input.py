@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from cnllm.cli import streams
-from cnllm.cli.errors import Wrong
+from cnllm.cli.output import stdio
+from cnllm.cli.output.errors import Wrong
 from cnllm.types import Media, Message, Part, Text
 
 __all__ = ["image", "messages", "text", "utf8"]
@@ -87,7 +87,7 @@ def _tell_if_silent(raw: BinaryIO) -> None:
         return
     ready, _, _ = select.select([raw], [], [], PATIENCE)
     if not ready:
-        streams.say("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
+        stdio.say("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 
 def utf8(argument: str, what: str) -> str:

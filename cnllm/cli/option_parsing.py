@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cnllm.cli.errors import Wrong
+from cnllm.cli.output.errors import Wrong
 
 __all__ = ["decoded", "json_file", "json_text", "options", "parameter", "tools"]
 

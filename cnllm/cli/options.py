@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, errors
-from cnllm.levels import LEVELS
+from cnllm.cli import completion
+from cnllm.cli.output import errors
+from cnllm.registry.levels import LEVELS
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str | int]
@@ -81,7 +82,7 @@ def model(required: bool = True) -> Decorator:
         "--model",
         metavar="M",
         required=required,
-        shell_complete=complete.models,
+        shell_complete=completion.models,
         help="A short name, or PROVIDER/ID.",
     )
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from cnllm.cli.errors import Wrong
-from cnllm.cli.safe_tools import SAFE
+from cnllm.cli.builtin_tools import SAFE
+from cnllm.cli.output.errors import Wrong
 
 if TYPE_CHECKING:
     from cnllm.tools import Tool

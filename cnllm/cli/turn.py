@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.cli import errors
+from cnllm.cli.output import errors
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm.cli.render import View
-    from cnllm.cli.toolbox import Toolbox
-    from cnllm.client import Client
-    from cnllm.engine.todo import Step
-    from cnllm.model import Model
-    from cnllm.runs_sync import Run
+    from cnllm.cli.output.answer import View
+    from cnllm.cli.tools import Toolbox
+    from cnllm.client.sync_client import Client
+    from cnllm.client.sync_run import Run
+    from cnllm.engine.run.effects import Step
+    from cnllm.registry.model import Model
     from cnllm.types import Message, Note, Reply
 
 __all__ = ["ONLY_THINKING", "Went", "ended", "go", "status", "thought_only"]
@@ -60,7 +60,7 @@ def go(
 
 
 def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> Went:
-    from cnllm.engine.repair import settled
+    from cnllm.engine.history.repair import settled
 
     def show(step: Step) -> None:
         view.whole(step.reply, step.run)

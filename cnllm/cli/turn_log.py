@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from cnllm import log_mode
-from cnllm.cli import errors
+from cnllm.cli.output import errors
+from cnllm.config import log_mode
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm import store
-    from cnllm.model import Model
+    from cnllm.registry.model import Model
     from cnllm.types import Message, Reply
 
 __all__ = ["Log", "Turn"]

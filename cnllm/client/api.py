@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.client import Client, Stream
-from cnllm.engine.plan import build_request
-from cnllm.model import Model
-from cnllm.runs_sync import Run
-from cnllm.sanitizer import model_of
+from cnllm.client.sanitizer import model_of
+from cnllm.client.sync_client import Client, Stream
+from cnllm.client.sync_run import Run
+from cnllm.engine.encode.build import build_request
+from cnllm.registry.model import Model
 from cnllm.types import Note, Reply
 
 __all__ = ["Fitted", "call", "fit", "run", "stream"]

@@ -1,4 +1,4 @@
-"""AsyncClient: the driver of `cnllm.client`, awaiting; on asyncio or trio."""
+"""AsyncClient: the driver of `cnllm.client.sync_client`, awaiting; on asyncio or trio."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import checks, secrets
-from cnllm.client_base import Base, Driven, check, sends
-from cnllm.engine.plan import Plan
-from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.client import credentials
+from cnllm.client.async_run import AsyncRuns
+from cnllm.client.base import Base, Driven, check, sends
+from cnllm.client.telemetry import OnEvent, watching
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.run.call import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
-from cnllm.model import Model
-from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
-from cnllm.runs_async import AsyncRuns
-from cnllm.transport import AsyncHttpx, AsyncTransport, default_async_transport
-from cnllm.types import Event, Reply
-from cnllm.watch import OnEvent, watching
+from cnllm.registry.model import Model
+from cnllm.transports import AsyncHttpx, AsyncTransport, default_async_transport
+from cnllm.types import Event, Reply, checks
+from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
@@ -169,7 +169,7 @@ class _AsyncRun(Driven):
         try:
             if self._body is None:
                 return None
-            return secrets.without(self._needles, await self._body.__anext__())
+            return credentials.without(self._needles, await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:

@@ -11,12 +11,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from cnllm.engine.loop import Loop
-from cnllm.engine.todo import Approve, Ask, Execute, Report
+from cnllm.client.runs import Rules, Told, ended_early, prepared
+from cnllm.client.tool_execution import Job, awaited, failure, is_async, outlasted, result
+from cnllm.engine.run.effects import Approve, Ask, Execute, Report
+from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
-from cnllm.jobs import Job, awaited, failure, is_async, outlasted, result
-from cnllm.model import Model
-from cnllm.runs import Rules, Told, ended_early, prepared
+from cnllm.registry.model import Model
 from cnllm.types import Event, Finished, ToolCall, ToolResult
 
 __all__ = ["AsyncRun", "AsyncRuns"]

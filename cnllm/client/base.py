@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from cnllm import checks, redact, secrets, tiers, veil
-from cnllm.echo import Echo
-from cnllm.engine.plan import Plan, build_request
-from cnllm.engine.steps import Call, Saw, Sleep
+from cnllm.client import credentials, log_redaction
+from cnllm.client.echo import Echo
+from cnllm.client.key_holder import held, key_of
+from cnllm.client.telemetry import OnEvent, Recovered, Watch, checked
+from cnllm.config import redact
+from cnllm.config.settings import from_environment
+from cnllm.engine.encode.build import Plan, build_request
+from cnllm.engine.run.call import Call, Saw, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
-from cnllm.held import held, key_of
-from cnllm.messages import as_messages
-from cnllm.model import Model
-from cnllm.policy import Limits, Retry, Timeouts
-from cnllm.registry import Registry
-from cnllm.settings import from_environment
-from cnllm.types import Message, Note, Reply
-from cnllm.watch import OnEvent, Recovered, Watch, checked
+from cnllm.registry import Registry, tiers
+from cnllm.registry.model import Model
+from cnllm.types import Message, Note, Reply, checks
+from cnllm.types.convert import as_messages
+from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
-    from cnllm.raw_log import RawLog
+    from cnllm.cassette.raw_log import RawLog
 
 __all__ = ["Base", "Driven", "check", "sends"]
 
@@ -63,7 +64,7 @@ class Base:
         self._limits = settings.limits if limits is None else Limits.of(limits)
         self._raw_log: RawLog | None = None
         if raw_log is not False and (raw_log is not None or os.environ.get("CNLLM_RAW_LOG")):
-            from cnllm.raw_log import RawLog, folder_of
+            from cnllm.cassette.raw_log import RawLog, folder_of
 
             folder = folder_of(raw_log)
             self._raw_log = None if folder is None else RawLog(folder)
@@ -71,7 +72,7 @@ class Base:
     def _secrets(self) -> tuple[str, ...]:
         """What no log may hold, whatever request carries it."""
         key = key_of(self._key)
-        return (*(() if key is None else (key,)), *secrets.of_proxies())
+        return (*(() if key is None else (key,)), *credentials.of_proxies())
 
     def __repr__(self) -> str:
         return (
@@ -109,7 +110,7 @@ class Base:
             messages = as_messages(messages)  # they may be needed once more
         plan = self.plan(model, messages, stream=stream, **options)
         given = _key(options.get("api_key")) or key_of(self._key)
-        key = given or _NO_KEY if self.simulate else secrets.key_for(plan, given, self.registry)
+        key = given or _NO_KEY if self.simulate else credentials.key_for(plan, given, self.registry)
         call = Call(
             plan,
             retry=self._retry,
@@ -144,12 +145,12 @@ class Driven:
 
     def _sealed(self, plan: Plan) -> Plan:
         """The plan as it goes out; from here on it is known what has to be hidden."""
-        sent = secrets.sealed(plan, self.key)
-        found = secrets.of(sent, self.key)
+        sent = credentials.sealed(plan, self.key)
+        found = credentials.of(sent, self.key)
         if found != self._secrets:  # which is the same with every try
             self._secrets, self._echo = found, Echo(found)
-        self._needles = secrets.needles(found)
-        veil.over(lambda: (*self._secrets, *secrets.of_proxies()))
+        self._needles = credentials.needles(found)
+        log_redaction.over(lambda: (*self._secrets, *credentials.of_proxies()))
         if self._watch is not None:
             self._watch.sent(plan)
         return sent
@@ -161,11 +162,11 @@ class Driven:
     def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """What `ReadAll` comes to."""
         body = b"".join(pieces)
-        return (secrets.without if broken is None else secrets.without_half)(self._needles, body), broken
+        return (credentials.without if broken is None else credentials.without_half)(self._needles, body), broken
 
     def _retries(self, step: Sleep) -> None:
         if self._watch is not None and step.why is not None:
-            self._watch.retrying(secrets.cleaned(step.why, self._secrets), step.seconds)
+            self._watch.retrying(credentials.cleaned(step.why, self._secrets), step.seconds)
 
     def _saw(self, step: Saw) -> None:
         if self._watch is None:
@@ -177,7 +178,7 @@ class Driven:
 
     def _failed(self, error: CnllmError) -> CnllmError:
         """The error as the caller may see it."""
-        error = secrets.cleaned(error, self._secrets, self._echo)
+        error = credentials.cleaned(error, self._secrets, self._echo)
         if self._watch is not None:
             self._watch.failed(error)
         return error
@@ -207,7 +208,7 @@ def sends(transport: Any, handle: str) -> bool:
         raise checks.unreadable("transport", error) from error
     if isinstance(transport, type) or not (theirs or ours):
         raise checks.wrong_type(
-            "transport", transport, f"an object with `send` (cnllm.transport) or `{handle}` (httpx)"
+            "transport", transport, f"an object with `send` (cnllm.transports) or `{handle}` (httpx)"
         )
     return theirs
 

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from cnllm import keys, redact
-from cnllm.echo import SHORTEST, Echo
-from cnllm.engine.plan import Plan
+from cnllm.client.echo import SHORTEST, Echo
+from cnllm.config import keys, redact
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
-from cnllm.model import Model
-from cnllm.registry import own
+from cnllm.registry import ownership
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry, origin_of
 from cnllm.types import Note, Reply
 
@@ -57,7 +57,7 @@ def _demand_home(name: str, plan: Plan) -> None:
             f"{name} is not for {origin}: {why}",
             origin=origin,
             hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
-            + own.advice(file),
+            + ownership.advice(file),
         )
     if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
         raise Untrusted(

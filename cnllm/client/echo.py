@@ -1,7 +1,7 @@
 """Takes the secrets of a request out of what its endpoint echoes: events as they come, the reply, and errors.
 
 In text and reasoning a secret is looked for as it is, also where it comes in several deltas; everywhere else in every
-spelling too (see `cnllm.spellings`). The deltas put together are what the reply says: where the first one or two
+spelling too (see `cnllm.config.spellings`). The deltas put together are what the reply says: where the first one or two
 characters of a secret went out before the rest came, they stay in both. A secret of fewer than eight characters is left
 alone, for it would tear up ordinary text.
 """
@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.redact import MARK
-from cnllm.spellings import Finder, finder
+from cnllm.config.redact import MARK
+from cnllm.config.spellings import Finder, finder
 from cnllm.types import (
     BlockEnd,
     Event,

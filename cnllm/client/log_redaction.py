@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from cnllm.redact import redact
+from cnllm.config.redact import redact
 
 __all__ = ["over"]
 

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of calls, by its semantic conventions for generative AI: `pip install 'cnllm[otel]'`.
 
-    client = Client(on_event=cnllm.otel.Spans())
+    client = Client(on_event=cnllm.client.otel.Spans())
 
 One span a call, with all its retries in it. No prompt and no answer goes into a span. `gen_ai.provider.name` is the
 provider as the registry calls it.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cnllm import process
-from cnllm.watch import Begun, Cut, Ended, Happening, LeakFound, Recovered, Repaired, Retrying, Sent
+from cnllm.client.telemetry import Begun, Cut, Ended, Happening, LeakFound, Recovered, Repaired, Retrying, Sent
+from cnllm.config import process
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -32,7 +32,7 @@ class Spans:
         self._lock = process.fork_safe(Lock())
 
     def __call__(self, value: Happening) -> None:
-        """Takes what `cnllm.watch` tells."""
+        """Takes what `cnllm.client.telemetry` tells."""
         if isinstance(value, Sent) and value.attempt == 1:
             span = self._tracer.start_span(
                 f"chat {value.model.partition('/')[2]}", kind=self._trace.SpanKind.CLIENT, attributes=_request(value)

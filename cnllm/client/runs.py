@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm import checks
-from cnllm.engine.chain import total_cost, total_usage
-from cnllm.engine.loop import Loop
-from cnllm.engine.plan import Plan
-from cnllm.engine.todo import Ask, Step, Stopped
+from cnllm.client.telemetry import loop_ended
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.run.continuation import total_cost, total_usage
+from cnllm.engine.run.effects import Ask, Step, Stopped
+from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
-from cnllm.messages import as_messages
-from cnllm.model import Model
+from cnllm.registry.model import Model
 from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with, unjudged
-from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage
-from cnllm.watch import loop_ended
+from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
+from cnllm.types.convert import as_messages
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm import checks
-from cnllm.engine.parser import fold_of_text
+from cnllm.engine.decode.parser import fold_of_text
 from cnllm.leaks.script import of_language
-from cnllm.model import Model
 from cnllm.registry import Registry
-from cnllm.types import Event, Note, TextDelta, ToolCall
+from cnllm.registry.model import Model
+from cnllm.types import Event, Note, TextDelta, ToolCall, checks
 
 __all__ = ["Sanitized", "Sanitizer", "model_of", "sanitize"]
 

@@ -1,4 +1,4 @@
-"""Client: a thin driver of the steps in `cnllm.engine.steps`."""
+"""Client: a thin driver of the steps in `cnllm.engine.run.call`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from cnllm import checks, secrets
-from cnllm.client_base import Base, Driven, check, sends
-from cnllm.engine.plan import Plan
-from cnllm.engine.steps import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.client import credentials
+from cnllm.client.base import Base, Driven, check, sends
+from cnllm.client.sync_run import Runs
+from cnllm.client.telemetry import OnEvent, Watch, watching
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.run.call import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
 from cnllm.errors import CnllmError, TransportError
-from cnllm.model import Model
-from cnllm.policy import Limits, Retry, Timeouts
 from cnllm.registry import Registry
-from cnllm.runs_sync import Runs
-from cnllm.transport import Httpx, Transport, default_transport
-from cnllm.types import Event, Reply
-from cnllm.watch import OnEvent, Watch, watching
+from cnllm.registry.model import Model
+from cnllm.transports import Httpx, Transport, default_transport
+from cnllm.types import Event, Reply, checks
+from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
@@ -29,12 +29,13 @@ __all__ = ["Client", "Stream"]
 class Client(Base, Runs):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
-    `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transport`). `simulate` answers out of
+    `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers out of
     the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
     from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`, `limits` say how many bytes
     of a reply are taken; what is not given comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES and the like
-    (see `cnllm.settings`). `on_event` is told what happens (`cnllm.watch`). `raw_log`, or CNLLM_RAW_LOG, keeps every
-    exchange as recorded bytes, without secrets (`cnllm.raw_log`): True for the data folder, or a folder.
+    (see `cnllm.config.settings`). `on_event` is told what happens (`cnllm.client.telemetry`). `raw_log`, or
+    CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`): True for the data
+    folder, or a folder.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class _Run(Driven):
             raise TransportError("the call was left before its end")
         try:
             chunk = next(self._body, None) if self._body is not None else None
-            return chunk if chunk is None else secrets.without(self._needles, chunk)
+            return chunk if chunk is None else credentials.without(self._needles, chunk)
         except TransportError as error:
             return error
 

@@ -1,4 +1,4 @@
-"""The tool loop of `Client`: a thin driver of the steps in `cnllm.engine.loop`."""
+"""The tool loop of `Client`: a thin driver of the steps in `cnllm.engine.run.tool_loop`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from cnllm.engine.loop import Loop
-from cnllm.engine.todo import Approve, Ask, Execute, Report
+from cnllm.client.runs import Rules, Told, ended_early, prepared
+from cnllm.client.tool_execution import Job, at_once, failure, outlasted, result
+from cnllm.engine.run.effects import Approve, Ask, Execute, Report
+from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
-from cnllm.jobs import Job, at_once, failure, outlasted, result
-from cnllm.model import Model
-from cnllm.runs import Rules, Told, ended_early, prepared
+from cnllm.registry.model import Model
 from cnllm.types import Event, Finished
 
 if TYPE_CHECKING:

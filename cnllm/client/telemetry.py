@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm import process
+from cnllm.config import process
 from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
 from cnllm.types import Cost, Note, Reply, Usage
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm import redact
-from cnllm.engine.chain import failed
-from cnllm.messages import result_text
+from cnllm.config import redact
+from cnllm.engine.run.continuation import failed
 from cnllm.tools import shown
 from cnllm.types import Media, ToolCall, ToolResult
+from cnllm.types.convert import result_text
 
 __all__ = ["Job", "at_once", "awaited", "failure", "is_async", "is_awaited", "outlasted", "result"]
 

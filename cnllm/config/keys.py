@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cnllm import checks, paths, private
+from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
+from cnllm.types import checks
 
 __all__ = ["find", "names", "path", "set", "where"]
 
@@ -77,7 +78,7 @@ def set(name: str, value: str) -> Path:
     if not USABLE.fullmatch(value):
         raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
     target = Path(os.path.realpath(path()))  # a linked file is written where it lies
-    private.folder(target.parent)
+    private_files.folder(target.parent)
     with _locked(target.parent):
         _write(target, {**_read(), name: value})
     return path()
@@ -130,7 +131,7 @@ def _repair(file: Path, descriptor: int) -> None:
         ) from error
     import logging
 
-    logging.getLogger(__name__).warning(
+    logging.getLogger("cnllm.keys").warning(
         "cnllm: other users could open the keys file %s (mode %04o); it is 0600 now", file, stat.S_IMODE(mode)
     )
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal, get_args
 
-from cnllm import paths, private
+from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 
 __all__ = ["Mode", "keep", "mode"]
@@ -33,7 +33,7 @@ def keep(chosen: Mode) -> None:
     """From now on it is so, unless the environment says otherwise."""
     file = _file()
     try:
-        private.folder(file.parent)
+        private_files.folder(file.parent)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
             opened.write(f"{chosen}\n")
     except OSError as error:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from cnllm.spellings import finder
+from cnllm.config.spellings import finder
 
 __all__ = ["MARK", "carried", "data", "headers", "redact", "sent_headers", "spans", "url"]
 
@@ -28,7 +28,7 @@ _LIKE_A_KEY = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e
 
 
 def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
-    """The text with `[redacted]` for each secret, in whatever spelling (see `cnllm.spellings`)."""
+    """The text with `[redacted]` for each secret, in whatever spelling (see `cnllm.config.spellings`)."""
     hidden = secrets if type(secrets) is tuple else tuple(secrets)
     if not hidden:
         return text
@@ -43,7 +43,7 @@ def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
 
 
 def spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> list[tuple[int, int]]:
-    """Where secrets stand in a text, in any spelling (see `cnllm.spellings`), as (start, end) in order.
+    """Where secrets stand in a text, in any spelling (see `cnllm.config.spellings`), as (start, end) in order.
 
     None touches another. `cut`: the beginning of a secret counts where the text, or what was taken of it, ends.
     """

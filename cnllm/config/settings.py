@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.errors import CnllmError
-from cnllm.policy import Limits, Retry, Timeouts
+from cnllm.types.policy import Limits, Retry, Timeouts
 
 __all__ = ["Settings", "from_environment"]
 

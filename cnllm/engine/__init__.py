@@ -11,9 +11,9 @@ body = engine.encode_reply(protocol, reply)
 writer = engine.StreamWriter(protocol, id=…, model=…)
 """
 
-from cnllm.engine.parser import StreamParser, parse_response
-from cnllm.engine.plan import Plan, build_request
-from cnllm.engine.serving import StreamWriter, decode_request, encode_error, encode_reply
+from cnllm.engine.decode.parser import StreamParser, parse_response
+from cnllm.engine.encode.build import Plan, build_request
+from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 
 __all__ = [
     "Plan",

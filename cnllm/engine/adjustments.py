@@ -6,9 +6,9 @@ from collections.abc import Collection
 from copy import copy
 from typing import NoReturn
 
-from cnllm.engine.decode import whole
+from cnllm.engine.lenient_json import whole
 from cnllm.errors import CannotSend
-from cnllm.model import Model
+from cnllm.registry.model import Model
 from cnllm.types import Note
 
 __all__ = ["Ledger"]

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from cnllm import checks
-from cnllm.flags import LEVELS
-from cnllm.policy import Recovery
+from cnllm.jsonpath import blend
+from cnllm.registry.flags import LEVELS
 from cnllm.tools.values import as_tool
-from cnllm.wires.paths import blend
+from cnllm.types import checks
+from cnllm.types.policy import Recovery
 
 __all__ = ["FURTHER", "Asked", "Function", "OnUnsupported", "asked_for", "option_fault"]
 

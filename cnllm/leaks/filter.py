@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.flags import Leak
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import Written
 from cnllm.leaks.grammars.base import plausible
 from cnllm.leaks.lone import is_bare, joint, markers_of
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.place import Atom, Place
+from cnllm.leaks.quoting import Atom, Place
+from cnllm.registry.flags import Leak
 
 __all__ = ["Filter", "Found"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from cnllm.flags import Leak
+from cnllm.registry.flags import Leak
 
 __all__ = ["is_bare", "joint", "markers_of"]
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from cnllm.process import cached_property
+from cnllm.config.process import cached_property
 
 __all__ = ["BARS", "Markers", "loose"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import Leak
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import Written
 from cnllm.leaks.markers import Markers
+from cnllm.registry.flags import Leak
 
 __all__ = ["Prompt"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cnllm.flags import Leak
+from cnllm.registry.flags import Leak
 
 __all__ = ["united"]
 

@@ -1,7 +1,7 @@
-"""The other side of each wire protocol: reads a request, writes a reply and a stream, from and to neutral types.
+"""The wire protocols, one folder each, found by the protocol's name.
 
-For servers: a gateway, the simulator. It shares the types with the client's side (`cnllm.wires`) and no code, so that
-neither can hide an error of the other.
+`wire` is the side that asks an endpoint, `speaks` the side that answers a client, for a gateway and the simulator. The
+two share the types and no code, so that neither can hide an error of the other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.types import Event, Reply, Request, Seal
+from cnllm.protocols.decode_sink import Sink
+from cnllm.protocols.encode_input import Ask
+from cnllm.registry.flags import Flags
+from cnllm.types import Event, Media, Reply, Request, Seal
 
-__all__ = ["PROTOCOLS", "Spoken", "Stamp", "Writes", "framed", "speaks"]
+__all__ = ["PROTOCOLS", "Ask", "Quick", "Sink", "Spoken", "Stamp", "Wire", "Writes", "framed", "speaks", "wire"]
 
 Stamp = Callable[[Any], Seal]
 """What an endpoint wants back unchanged → the seal of a part."""
@@ -28,7 +31,6 @@ _MODULES = {
     "gemini": "gemini",
     "openai-responses": "responses",
 }
-
 
 PROTOCOLS = tuple(_MODULES)
 """The names of those that are spoken here."""
@@ -79,5 +81,46 @@ def speaks(protocol: str) -> Spoken:
     name = _MODULES.get(protocol)
     if name is None:
         raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
-    found: Spoken = import_module(f"cnllm.protocols.{name}").SPOKEN
+    found: Spoken = import_module(f"cnllm.protocols.{name}.server").SPOKEN
+    return found
+
+
+Quick = Callable[[bytes], tuple[str, str | None] | None]
+"""Reads the one kind of chunk that makes up nearly all of a stream: (text, field of the thinking or None for the
+answer), or None for a chunk that anything else is in."""
+
+
+class Wire(Struct, frozen=True):
+    """One wire protocol.
+
+    `write(ask, flags)` makes the body but for parameters and patches, which are data; its turns stand under the key
+    `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
+    its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
+    `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
+    `takes(media, flags)` says whether a medium can be written at all, `parts` are the wire's own types of content parts
+    that may name a file which the endpoint keeps.
+    `tells_length`: the word for the end of a whole reply says that no limit was reached.
+    `apart`: with these places of a system message it stands beside the turns, and is none of them.
+    """
+
+    write: Callable[[Ask, Flags], dict[str, Any]]
+    chunk: Callable[..., list[Event]]
+    turns: str
+    quick: Callable[[Flags], Quick] | None = None
+    ordered: bool = True
+    arrays: bool = False
+    lists: tuple[str, ...] = ()
+    apart: tuple[str | None, ...] = ()
+    takes: Callable[[Media, Flags], bool] = lambda media, flags: True
+    parts: frozenset[str] = frozenset()
+    tells_length: bool = True
+
+
+@cache
+def wire(protocol: str) -> Wire:
+    """The wire that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
+    name = _MODULES.get(protocol)
+    if name is None:
+        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
+    found: Wire = import_module(f"cnllm.protocols.{name}.client").WIRE
     return found

@@ -6,11 +6,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm import checks
-from cnllm.engine.decode import whole
-from cnllm.messages import struct_fault
-from cnllm.model import Model
+from cnllm.engine.lenient_json import whole
 from cnllm.protocols import Spoken, framed, speaks
+from cnllm.registry.model import Model
 from cnllm.types import (
     Event,
     Finished,
@@ -22,7 +20,9 @@ from cnllm.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    checks,
 )
+from cnllm.types.convert import struct_fault
 
 _EVENTS = frozenset(get_args(Event))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.flags import Flags, UsagePaths
+from cnllm.jsonpath import at
+from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Usage
-from cnllm.wires.paths import at
 
 __all__ = ["counts", "lay"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from cnllm import paths
+from cnllm.config import paths
 from cnllm.errors import CnllmError
 
 try:
@@ -61,11 +61,11 @@ def remember(place: str | None, payload: bytes) -> None:
     import tempfile
     from pathlib import Path
 
-    from cnllm import private
+    from cnllm.config import private_files
 
     folder = os.path.dirname(place)
     try:
-        private.folder(Path(folder))
+        private_files.folder(Path(folder))
         handle, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(_seal(place, payload) + payload)

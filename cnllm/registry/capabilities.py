@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from cnllm.flags import LEVELS
-from cnllm.model import Fact, Model, conditions
-from cnllm.process import cached_property
+from cnllm.config.process import cached_property
+from cnllm.registry.flags import LEVELS
+from cnllm.registry.model import Fact, Model, conditions
 
 __all__ = ["KINDS", "Capability", "Found", "Kind", "capabilities"]
 

@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.flags import Call, File, Flags, Leak, Param, Reasoning, Table
-from cnllm.model import ATOMS
 from cnllm.registry.check_patterns import pattern_faults
+from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table
 from cnllm.registry.merge import canonical, unset_path
+from cnllm.registry.model import ATOMS
 
 if typing.TYPE_CHECKING:
-    from cnllm.registry.load import Document
+    from cnllm.registry.documents import Document
     from cnllm.registry.registry import Registry
 
 __all__ = ["Problem", "check", "demand_valid", "did_you_mean", "dotted", "problems", "unbacked"]
@@ -42,7 +42,7 @@ class Problem(Struct, frozen=True):
 
 def check(paths: list[str] | None = None) -> list[Problem]:
     """Every fault of the files in force, or of the built-in file with the given ones on it."""
-    from cnllm.registry.load import Document, builtin_path, overlay_paths, parse
+    from cnllm.registry.documents import Document, builtin_path, overlay_paths, parse
     from cnllm.registry.registry import Registry
 
     chosen = [(builtin_path(), True)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 if typing.TYPE_CHECKING:
-    from cnllm.registry.load import Document
+    from cnllm.registry.documents import Document
 
 __all__ = ["pattern_faults"]
 

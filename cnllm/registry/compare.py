@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from cnllm.flags import Flags
-from cnllm.model import Fact, Model
-from cnllm.registry.published import CURRENCY, Published
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Fact, Model
+from cnllm.registry.public_lists import CURRENCY, Published
 from cnllm.registry.registry import Registry
 
 __all__ = ["Compared", "Disagreement", "compare"]

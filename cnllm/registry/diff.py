@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from cnllm.flags import Flags
-from cnllm.model import Fact, Model
 from cnllm.registry.check import _bare
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Fact, Model
 
 __all__ = ["Difference", "differences", "in_order"]
 

@@ -1,6 +1,6 @@
 """Registry files: found, read, checked, and kept parsed in a cache.
 
-The cache (see `kept`) is plain data keyed by the file's content, so an edited file never meets an old entry. It only
+The cache (see `cache`) is plain data keyed by the file's content, so an edited file never meets an old entry. It only
 saves time: everything works without it.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
-from cnllm.process import cached_property
-from cnllm.registry import kept
+from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, overlay_files
-from cnllm.registry.lines import Lines, key_lines, line_of
+from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
 __all__ = ["Document", "builtin_path", "overlay_paths", "read"]
 
@@ -66,9 +66,13 @@ class Document:
     @cached_property
     def is_own(self) -> bool:
         """Whether this is the file in the config folder, and nobody but its user can write it (for trust)."""
-        from cnllm.registry import own
+        from cnllm.registry import ownership
 
-        return self._status is not None and own.is_place(self.path) and own.fault(self.path, self._status) is None
+        return (
+            self._status is not None
+            and ownership.is_place(self.path)
+            and ownership.fault(self.path, self._status) is None
+        )
 
     def line(self, path: list[str]) -> int | None:
         """The line of a key, or of the nearest table around it."""
@@ -134,7 +138,7 @@ def read(path: Path, *, builtin: bool = False) -> Document:
             from cnllm.registry.check import demand_valid
 
             demand_valid(Document(path, shown, text, data, builtin=False))
-        kept.remember(entry, msgspec.msgpack.encode(data))
+        cache.remember(entry, msgspec.msgpack.encode(data))
     return Document(path, shown, text, data, builtin=builtin, status=status)
 
 
@@ -194,11 +198,11 @@ def _entry(text: bytes, builtin: bool) -> str | None:
 
         if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
             return None
-    return kept.entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
+    return cache.entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
 
 
 def _recall(entry: str | None) -> dict[str, Any] | None:
-    payload = kept.recall(entry)
+    payload = cache.recall(entry)
     if payload is None:
         return None
     top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])

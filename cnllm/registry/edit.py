@@ -16,10 +16,10 @@ from typing import Any
 import tomli_w
 from msgspec import Struct
 
-from cnllm import private
+from cnllm.config import private_files
 from cnllm.errors import RegistryError
 from cnllm.registry.check import Problem, check
-from cnllm.registry.lines import key_lines
+from cnllm.registry.toml_lines import key_lines
 
 __all__ = ["Addition", "Extended", "extended", "replace"]
 
@@ -97,7 +97,7 @@ def replace(path: Path, text: str, others: Sequence[str]) -> None:
     `others` are the files in force, this one among them or not. Raises `RegistryError` with the first new fault.
     """
     target = path.resolve()
-    private.folder(target.parent, narrow=False)
+    private_files.folder(target.parent, narrow=False)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cnllm-", suffix=".toml")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
-from cnllm import paths
+from cnllm.config import paths
 
 __all__ = ["builtin_file", "overlay_files"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from cnllm.levels import LEVELS
+from cnllm.registry.levels import LEVELS
 
 __all__ = [
     "LEVELS",

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.registry.load import Document
+from cnllm.registry.documents import Document
 
 __all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "on_every_wire", "stack", "unset_path"]
 

@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from cnllm import checks
-from cnllm.flags import Flags
-from cnllm.types import Note
+from cnllm.registry.flags import Flags
+from cnllm.types import Note, checks
 
 __all__ = ["ATOMS", "Fact", "Model", "conditions"]
 
@@ -151,7 +150,7 @@ class Model:
 def _mode(given: Iterable[str]) -> frozenset[str]:
     """The atoms of a mode. Raises `TypeError` for what holds others than words."""
     if not isinstance(given, frozenset | set):
-        raise checks.wrong_type("mode", given, "a frozenset of conditions (cnllm.model.ATOMS)")
+        raise checks.wrong_type("mode", given, "a frozenset of conditions (cnllm.registry.model.ATOMS)")
     for atom in given:
         if not isinstance(atom, str):
             raise checks.wrong_type("a condition in mode", atom, "a string")

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from cnllm import paths
+from cnllm.config import paths
 
 __all__ = ["advice", "fault", "is_place"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.model import Fact
 from cnllm.registry import merge
 from cnllm.registry.merge import Layer
+from cnllm.registry.model import Fact
 
 __all__ = ["facts", "place", "setter"]
 
@@ -50,7 +50,7 @@ def _shown(path: list[str], value: object) -> object:
     """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
     if not {"base_url", "headers", "auth"} & set(path):
         return value
-    from cnllm import redact
+    from cnllm.config import redact
 
     if path[-1] == "base_url" and isinstance(value, str):
         return redact.url(value)

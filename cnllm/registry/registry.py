@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from cnllm import checks
+from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import RegistryError, UnknownModel
-from cnllm.flags import Flags
-from cnllm.model import Model
-from cnllm.process import cached_property, fork_safe
 from cnllm.registry import merge, provenance
-from cnllm.registry.load import Document, builtin_path, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
+from cnllm.registry.flags import Flags
 from cnllm.registry.merge import Layer
-from cnllm.types import Note
+from cnllm.registry.model import Model
+from cnllm.types import Note, checks
 
 __all__ = ["Registry"]
 
@@ -480,7 +479,7 @@ class Registry:
         """Whether the user trusts a file; `own`: the one in the config folder needs no word."""
         if own and document.is_own:
             return True
-        from cnllm.registry.trust import trusted
+        from cnllm.registry.trusted_files import trusted
 
         return trusted(document.path, document.digest)
 

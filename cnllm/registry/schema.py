@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import Call, File, Flags, Table
-from cnllm.model import ATOMS
+from cnllm.registry.flags import Call, File, Flags, Table
+from cnllm.registry.model import ATOMS
 
 __all__ = ["json_schema"]
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, made from the classes in `cnllm.flags`."""
+    """The schema, made from the classes in `cnllm.registry.flags`."""
     (top,), parts = msgspec.json.schema_components([File], ref_template="#/$defs/{name}")
     parts |= msgspec.json.schema_components([Call, Flags, Table], ref_template="#/$defs/{name}")[1]
     table: dict[str, Any] = parts["Table"]["properties"]

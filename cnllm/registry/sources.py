@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cnllm.registry.check import _tables, dotted, unbacked
-from cnllm.registry.load import Document, builtin_path, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
 
 __all__ = ["Cited", "Unbacked", "documents", "older", "unbacked_flags"]
 

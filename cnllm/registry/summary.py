@@ -13,18 +13,27 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import cnllm
-from cnllm.registry import kept
+from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, overlay_files
 
 if TYPE_CHECKING:
-    from cnllm.model import Model
+    from cnllm.registry.model import Model
     from cnllm.registry.registry import Registry
 
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
 _FORMAT = "cnllm-summary-1"
-_CODE = ("flags.py", "model.py", *(f"registry/{name}.py" for name in ("registry", "merge", "load", "check")))
-_CODE += ("registry/capabilities.py", "registry/summary.py", "types.py")
+_CODE = (
+    "registry/flags.py",
+    "registry/model.py",
+    "registry/registry.py",
+    "registry/merge.py",
+    "registry/documents.py",
+    "registry/check.py",
+    "registry/capabilities.py",
+    "registry/summary.py",
+    "types/__init__.py",
+)
 _STATES = {"1": True, "0": False, "?": None}
 
 
@@ -54,7 +63,7 @@ class Listing(Names):
 
 def names() -> Names:
     """What there is, according to the files in force. Raises `RegistryError` as `Registry.load` does."""
-    found = kept.recall(_entry("names", _contents()))
+    found = cache.recall(_entry("names", _contents()))
     if found is not None:
         return Names(*json.loads(bytes(found)))
     registry = _loaded()
@@ -65,7 +74,7 @@ def names() -> Names:
 
 def listing() -> Listing:
     """The same with what there is to say of each model."""
-    found = kept.recall(_entry("models", _contents()))
+    found = cache.recall(_entry("models", _contents()))
     if found is not None:
         return _Kept(*json.loads(bytes(found)))
     registry = _loaded()
@@ -213,7 +222,7 @@ def _entry(kind: str, contents: list[bytes] | None) -> str | None:
     code = _code()
     if contents is None or code is None:
         return None
-    return kept.entry(kind, _FORMAT.encode(), code, *contents)
+    return cache.entry(kind, _FORMAT.encode(), code, *contents)
 
 
 def _code() -> bytes | None:
@@ -229,4 +238,4 @@ def _code() -> bytes | None:
 def _remember(kind: str, registry: Registry, said: list[Any]) -> None:
     """Under what was read for it, be the files as they are by now."""
     if place := _entry(kind, registry.contents()):
-        kept.remember(place, json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode())
+        cache.remember(place, json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode())

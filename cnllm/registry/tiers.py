@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm import keys
+from cnllm.config import keys
 from cnllm.errors import UnknownModel
-from cnllm.messages import as_messages
-from cnllm.model import Model
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import Media, Note
+from cnllm.types.convert import as_messages
 
 __all__ = ["PREFIX", "chosen"]
 

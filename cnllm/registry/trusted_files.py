@@ -9,7 +9,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from cnllm import paths, private
+from cnllm.config import paths, private_files
 from cnllm.errors import RegistryError
 
 __all__ = ["trust", "trusted"]
@@ -25,7 +25,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
     store = _store()
-    private.folder(store.parent)
+    private_files.folder(store.parent)
     known = {**_known(), str(file): hashlib.blake2b(text, digest_size=32).hexdigest()}
     handle, name = tempfile.mkstemp(dir=store.parent)
     with os.fdopen(handle, "w") as out:

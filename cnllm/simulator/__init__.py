@@ -4,7 +4,7 @@
 Requests are read with code of this package's own, so that a wrong engine is not hidden by agreement.
 """
 
-from cnllm.simulator.judge import Refused, judge
+from cnllm.simulator.check_request import Refused, judge
 from cnllm.simulator.transport import AsyncSimTransport, SimTransport
 
 __all__ = ["AsyncSimTransport", "Refused", "SimTransport", "judge"]

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm.flags import Flags, Reasoning
-from cnllm.model import Model
-from cnllm.simulator.answer import Said
-from cnllm.simulator.asked import Asked
-from cnllm.simulator.paths import at, put
-from cnllm.simulator.words import pieces
+from cnllm.registry.flags import Flags, Reasoning
+from cnllm.registry.model import Model
+from cnllm.simulator.jsonpath import at, put
+from cnllm.simulator.reply import Said
+from cnllm.simulator.request import Asked
+from cnllm.simulator.tokenize import pieces
 
 __all__ = ["DONE", "frames", "whole"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.simulator.asked import Asked, Call, Form, Offer, Turn
+from cnllm.simulator.request import Asked, Call, Form, Offer, Turn
 
 __all__ = ["read"]
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.flags import Patch, Reasoning
 from cnllm.protocols import speaks
+from cnllm.registry.flags import Patch, Reasoning
 from cnllm.schemas import whole_matcher
-from cnllm.simulator.asked import Turn
-from cnllm.simulator.case import Case, Wrong
-from cnllm.simulator.paths import at
+from cnllm.simulator.jsonpath import at
 from cnllm.simulator.read import CHAT, SEALS
+from cnllm.simulator.request import Turn
+from cnllm.simulator.violations import Case, Wrong
 from cnllm.simulator.write import genuine
 
 __all__ = ["wrongs"]

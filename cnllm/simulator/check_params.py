@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.flags import LEVELS, Budget, Flags, Param, Reasoning
-from cnllm.simulator.asked import input_tokens, off_asked, on_asked, param_path
-from cnllm.simulator.case import Case, Wrong
-from cnllm.simulator.paths import at, leaves
+from cnllm.registry.flags import LEVELS, Budget, Flags, Param, Reasoning
+from cnllm.simulator.jsonpath import at, leaves
+from cnllm.simulator.request import input_tokens, off_asked, on_asked, param_path
+from cnllm.simulator.violations import Case, Wrong
 
 __all__ = ["context_violations", "param_violations", "reasoning_violations"]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from cnllm.flags import Refusal
-from cnllm.model import Model
 from cnllm.protocols import speaks
-from cnllm.simulator import turns
-from cnllm.simulator.asked import Asked, flags_for, off_asked
-from cnllm.simulator.case import Case, Wrong
+from cnllm.registry.flags import Refusal
+from cnllm.registry.model import Model
+from cnllm.simulator import check_messages
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
 from cnllm.simulator.check_tools import tool_violations
 from cnllm.simulator.read import CHAT
+from cnllm.simulator.request import Asked, flags_for, off_asked
+from cnllm.simulator.violations import Case, Wrong
 
 __all__ = ["Refused", "judge", "refusal"]
 
@@ -109,7 +109,7 @@ def _wrongs(case: Case) -> Iterator[Wrong]:
     yield from _key(case)
     yield from _headers(case)
     yield from _shape(case)
-    yield from turns.wrongs(case)
+    yield from check_messages.wrongs(case)
     yield from tool_violations(case)
     yield from param_violations(case)
     yield from reasoning_violations(case)

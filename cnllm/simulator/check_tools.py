@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnllm.flags import Tools
-from cnllm.simulator.asked import Offer
-from cnllm.simulator.case import Case, Wrong
+from cnllm.registry.flags import Tools
 from cnllm.simulator.check_schema import schema_violation
-from cnllm.simulator.paths import at
+from cnllm.simulator.jsonpath import at
+from cnllm.simulator.request import Offer
+from cnllm.simulator.violations import Case, Wrong
 
 __all__ = ["tool_violations"]
 

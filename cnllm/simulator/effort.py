@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.flags import LEVELS, Reasoning
-from cnllm.simulator.paths import at
-from cnllm.simulator.words import pieces
+from cnllm.registry.flags import LEVELS, Reasoning
+from cnllm.simulator.jsonpath import at
+from cnllm.simulator.tokenize import pieces
 
 __all__ = ["reasoning_text"]
 

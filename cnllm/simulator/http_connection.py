@@ -8,10 +8,10 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from cnllm.simulator.case import Wrong
 from cnllm.simulator.faults import HEADER, Fault
 from cnllm.simulator.routes import Served, route
 from cnllm.simulator.transport import Answered, turned_away
+from cnllm.simulator.violations import Wrong
 
 if TYPE_CHECKING:
     import h11

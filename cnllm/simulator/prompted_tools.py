@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cnllm.flags import Flags
-from cnllm.simulator.asked import Asked, Call, Offer
+from cnllm.registry.flags import Flags
+from cnllm.simulator.request import Asked, Call, Offer
 
 __all__ = ["calls_in_words", "results_in_words", "tools_in_words", "written"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.media import media_kind
-from cnllm.model import Model
 from cnllm.protocols import speaks
+from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
-from cnllm.simulator.asked import Asked, Call, Form, Offer, Turn
-from cnllm.simulator.paths import at
+from cnllm.simulator.jsonpath import at
+from cnllm.simulator.request import Asked, Call, Form, Offer, Turn
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
+from cnllm.types.media import media_kind
 
 __all__ = ["CHAT", "SEALS", "asked_of"]
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.flags import Flags
-from cnllm.simulator.asked import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
+from cnllm.registry.flags import Flags
 from cnllm.simulator.effort import reasoning_text
-from cnllm.simulator.invent import invent
-from cnllm.simulator.paths import at
-from cnllm.simulator.pattern import matching
-from cnllm.simulator.told import calls_in_words, results_in_words, tools_in_words, written
-from cnllm.simulator.words import is_cjk, pieces, shortened
+from cnllm.simulator.jsonpath import at
+from cnllm.simulator.prompted_tools import calls_in_words, results_in_words, tools_in_words, written
+from cnllm.simulator.regex_sample import matching
+from cnllm.simulator.request import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
+from cnllm.simulator.schema_sample import invent
+from cnllm.simulator.tokenize import is_cjk, pieces, shortened
 from cnllm.types import Usage
 
 __all__ = ["Said", "answer"]

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.flags import Flags, Param, Reasoning
-from cnllm.model import Model, conditions
-from cnllm.simulator.paths import at, leaves, within
-from cnllm.simulator.words import pieces
+from cnllm.registry.flags import Flags, Param, Reasoning
+from cnllm.registry.model import Model, conditions
+from cnllm.simulator.jsonpath import at, leaves, within
+from cnllm.simulator.tokenize import pieces
 
 __all__ = [
     "Asked",

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from cnllm.checks import unfit_id
 from cnllm.errors import CnllmError, UnknownModel
-from cnllm.model import Model
 from cnllm.protocols import PROTOCOLS
-from cnllm.simulator.case import Wrong
+from cnllm.registry.model import Model
 from cnllm.simulator.transport import MARK, Answered, Known, is_unlisted, respond, turned_away
+from cnllm.simulator.violations import Wrong
+from cnllm.types.checks import unfit_id
 
 __all__ = ["Plain", "Served", "route"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cnllm.simulator.pattern import made
+from cnllm.simulator.regex_sample import made
 
 __all__ = ["invent"]
 

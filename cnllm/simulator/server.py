@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from cnllm.simulator.connection import Connection
 from cnllm.simulator.faults import Fault, read_fault
+from cnllm.simulator.http_connection import Connection
 from cnllm.simulator.routes import Plain, Served
 from cnllm.simulator.transport import Known
 

@@ -10,14 +10,14 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.model import Model
 from cnllm.protocols import speaks
+from cnllm.registry.model import Model
 from cnllm.simulator import chat, write
-from cnllm.simulator.answer import answer
-from cnllm.simulator.asked import Asked, flags_for
-from cnllm.simulator.case import Wrong
-from cnllm.simulator.judge import Refused, judge, refusal
+from cnllm.simulator.check_request import Refused, judge, refusal
 from cnllm.simulator.read import CHAT, asked_of
+from cnllm.simulator.reply import answer
+from cnllm.simulator.request import Asked, flags_for
+from cnllm.simulator.violations import Wrong
 
 __all__ = [
     "MARK",

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.flags import Flags
-from cnllm.model import Model
-from cnllm.simulator.asked import Asked
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.simulator.request import Asked
 
 __all__ = ["Case", "Wrong"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import Flags
-from cnllm.model import Model
 from cnllm.protocols import framed, speaks
-from cnllm.simulator.answer import Said
-from cnllm.simulator.asked import Asked
-from cnllm.simulator.words import pieces
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.simulator.reply import Said
+from cnllm.simulator.request import Asked
+from cnllm.simulator.tokenize import pieces
 from cnllm.types import (
     BlockEnd,
     Event,

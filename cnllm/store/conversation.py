@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnllm import redact
+from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.store.text import from_json, now
 from cnllm.store.turn import Turn, forget, write

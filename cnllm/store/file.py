@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cnllm import paths, private, process
+from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
 from cnllm.store.schema import MARK, STEPS, migrate, version
 
@@ -144,7 +144,7 @@ def _private(path: Path) -> None:
 
     What is there already and open to others is closed to them, SQLite's files included, and the folder if it is ours.
     """
-    private.folder(path.parent, narrow=path.parent == paths.data_dir())
+    private_files.folder(path.parent, narrow=path.parent == paths.data_dir())
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:  # not opened: closing it would drop the locks that this process holds by another `File`

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from cnllm import checks, paths
+from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
 from cnllm.store.file import File
 from cnllm.store.text import as_text, from_json
+from cnllm.types import checks
 
 if TYPE_CHECKING:
     from decimal import Decimal

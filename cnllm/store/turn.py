@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from cnllm import redact
+from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
 from cnllm.store.text import as_json, plain
 from cnllm.types import Message, Reply, ToolResult

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm import checks, validation
+from cnllm.schemas import validate
+from cnllm.schemas.validate import Unjudged, checked, faults
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.tools.values import Tool
-from cnllm.types import ToolCall
-from cnllm.validation import Unjudged, checked, faults
+from cnllm.types import ToolCall, checks
 
 __all__ = ["bound", "check", "meant", "problem_with", "unjudged"]
 
@@ -93,7 +93,7 @@ def unjudged(tool: Tool) -> tuple[str, ...]:
     if tool.parameters is None or _says_itself(tool):
         return ()
     try:
-        return validation.unjudged(tool.parameters)
+        return validate.unjudged(tool.parameters)
     except Exception as error:
         raise _unusable(tool, error) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.checks import kind_of
+from cnllm.types.checks import kind_of
 
 __all__ = ["shown"]
 

@@ -16,9 +16,9 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from cnllm import checks
+from cnllm.schemas.simplify import inlined, strictened, untitled, without_nulls
 from cnllm.tools import docstring
-from cnllm.tools.schema import inlined, strictened, untitled, without_nulls
+from cnllm.types import checks
 
 __all__ = ["Signature", "described", "named", "signature"]
 

@@ -8,7 +8,7 @@ from typing import Any, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm import checks
+from cnllm.types import checks
 
 __all__ = ["Tool", "as_tool", "as_tools", "tool"]
 

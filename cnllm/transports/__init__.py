@@ -23,9 +23,9 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
-from cnllm.engine.plan import Plan
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError
-from cnllm.transports.over_httpx import AsyncHttpx, Httpx
+from cnllm.transports.httpx_adapter import AsyncHttpx, Httpx
 
 __all__ = ["AsyncHttpx", "AsyncTransport", "Httpx", "Transport", "default_async_transport", "default_transport"]
 
@@ -48,7 +48,7 @@ def default_transport() -> Transport:
     """The transport a `Client` uses unless it is given one. Raises `CnllmError` when the one asked for is not there."""
     if not _fast():
         return Httpx(family=_family())
-    from cnllm.transports.sync import Fast  # not by way of `fast`, which brings asyncio along
+    from cnllm.transports.fast_sync import Fast  # not by way of `fast`, which brings asyncio along
 
     return Fast()
 
@@ -57,7 +57,7 @@ def default_async_transport() -> AsyncTransport:
     """The same for an `AsyncClient`."""
     if not _fast():
         return AsyncHttpx(family=_family())
-    from cnllm.transports.aio import AsyncFast
+    from cnllm.transports.fast_async import AsyncFast
 
     return AsyncFast()
 

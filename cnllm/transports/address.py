@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.transports import words
+from cnllm.transports import errors
 
 __all__ = ["Address", "address", "read_url"]
 
@@ -57,9 +57,9 @@ def read_url(httpx: Any, text: str) -> Any:
         url = httpx.URL(text)
         host = url.host  # it is decoded here, which a name such as xn--a does not survive
     except (httpx.InvalidURL, UnicodeError, ValueError, TypeError) as error:
-        raise words.no_url(text, error) from error
+        raise errors.no_url(text, error) from error
     if url.scheme not in _PORTS or not host or not 0 < (_PORTS[url.scheme] if url.port is None else url.port) < 65536:
-        raise words.no_http(text)
+        raise errors.no_http(text)
     return url
 
 

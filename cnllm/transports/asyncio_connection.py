@@ -7,8 +7,8 @@ import os
 import socket
 from typing import cast
 
-from cnllm.process import INHERITED
-from cnllm.transports.reader import Reader
+from cnllm.config.process import INHERITED
+from cnllm.transports.response_parser import Reader
 
 __all__ = ["Wire"]
 

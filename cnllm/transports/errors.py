@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cnllm.engine.plan import Plan
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
 
 __all__ = ["bad_proxy", "before_status", "broke", "by_proxy", "closed", "fell_silent", "framed", "garbled"]

@@ -11,7 +11,7 @@ or cannot be read from (pycurl calls back), and aiohttp forgets what it has rece
 just what a client that tells the truth about cut streams must not.
 """
 
-from cnllm.transports.aio import AsyncFast
-from cnllm.transports.sync import Fast
+from cnllm.transports.fast_async import AsyncFast
+from cnllm.transports.fast_sync import Fast
 
 __all__ = ["AsyncFast", "Fast"]

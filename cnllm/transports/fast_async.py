@@ -11,16 +11,16 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
-from cnllm.engine.plan import Plan
+from cnllm.config.process import drop_after_fork
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
-from cnllm.process import drop_after_fork
-from cnllm.transports import trust, words
+from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, address
-from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
-from cnllm.transports.here import Here
-from cnllm.transports.over_httpx import AsyncHttpx
-from cnllm.transports.request import written
-from cnllm.transports.wire import Wire
+from cnllm.transports.asyncio_connection import Wire
+from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
+from cnllm.transports.httpx_adapter import AsyncHttpx
+from cnllm.transports.loop_pool import Here
+from cnllm.transports.request_head import written
 
 __all__ = ["AsyncFast"]
 
@@ -43,7 +43,7 @@ class AsyncFast:
         drop_after_fork(self)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-        """Send a plan; see `cnllm.transport`."""
+        """Send a plan; see `cnllm.transports`."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         head = written(plan, to)
         here = await self._here()
@@ -119,16 +119,16 @@ class AsyncFast:
                 _, wire = await made
                 return here.add(wire)
         except TimeoutError as error:
-            raise words.slow_connection(to.host, patience) from error
+            raise errors.slow_connection(to.host, patience) from error
         except UnicodeError as error:  # a label of the host's name is empty or too long
-            raise words.no_http(f"{to.scheme}://{to.name}") from error
+            raise errors.no_http(f"{to.scheme}://{to.name}") from error
         except OSError as error:
-            raise words.no_connection(to.host, str(error) or type(error).__name__) from error
+            raise errors.no_connection(to.host, str(error) or type(error).__name__) from error
 
     def _trusting(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None:
-                self._trust = trust.context()
+                self._trust = tls.context()
             return self._trust
 
 
@@ -145,13 +145,13 @@ async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
         began = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
-                raise words.before_status(host, reader.fault, reader.began)
+                raise errors.before_status(host, reader.fault, reader.began)
             if not await wire.wait(left_of(timeouts.first_byte, began)):  # drops of headers are no answer
                 raise TimeoutError
     except TimeoutError as error:
-        raise words.slow(host, timeouts.first_byte) from error
+        raise errors.slow(host, timeouts.first_byte) from error
     except OSError as error:
-        raise words.before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.before_status(host, str(error) or type(error).__name__, reader.began) from error
 
 
 class _Body:
@@ -184,7 +184,7 @@ class _Body:
                 fault, self._fault = self._fault, None
                 if fault is None:
                     raise StopAsyncIteration
-                raise words.broke(fault)
+                raise errors.broke(fault)
             data = wire.take()
             self._settle(wire)
             if data:
@@ -193,7 +193,7 @@ class _Body:
                 self._let_go(False)
                 if self._left is not None:
                     raise StopAsyncIteration
-                raise words.fell_silent(self._idle)
+                raise errors.fell_silent(self._idle)
 
     async def _came(self, wire: Wire) -> bool:
         """Wait for more. False: it did not come in time."""

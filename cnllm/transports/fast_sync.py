@@ -10,15 +10,15 @@ import threading
 import time
 from collections.abc import Iterator
 
-from cnllm.engine.plan import Plan
+from cnllm.config.process import drop_after_fork
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
-from cnllm.process import drop_after_fork
-from cnllm.transports import trust, words
+from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, address
-from cnllm.transports.common import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
-from cnllm.transports.over_httpx import Httpx
+from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
+from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
-from cnllm.transports.request import written
+from cnllm.transports.request_head import written
 
 __all__ = ["Fast"]
 
@@ -41,7 +41,7 @@ class Fast:
         drop_after_fork(self)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
-        """Send a plan; see `cnllm.transport`."""
+        """Send a plan; see `cnllm.transports`."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         head = written(plan, to)
         if head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
@@ -106,17 +106,17 @@ class Fast:
             if plug is not None:
                 plug.close()
             if isinstance(error, TimeoutError):
-                raise words.slow_connection(to.host, patience) from error
+                raise errors.slow_connection(to.host, patience) from error
             if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
-                raise words.no_http(f"{to.scheme}://{to.name}") from error
+                raise errors.no_http(f"{to.scheme}://{to.name}") from error
             if isinstance(error, OSError):
-                raise words.no_connection(to.host, str(error) or type(error).__name__) from error
+                raise errors.no_connection(to.host, str(error) or type(error).__name__) from error
             raise
 
     def _trusting(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None:
-                self._trust = trust.context()
+                self._trust = tls.context()
             return self._trust
 
 
@@ -133,7 +133,7 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
         receive, feed = connection.plug.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
-                raise words.before_status(host, reader.fault, reader.began)
+                raise errors.before_status(host, reader.fault, reader.began)
             if data := receive(_SIZE):
                 feed(data)
                 if not reader.status:  # drops of headers are no answer
@@ -141,9 +141,9 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
             else:
                 reader.end()
     except TimeoutError as error:
-        raise words.slow(host, timeouts.first_byte) from error
+        raise errors.slow(host, timeouts.first_byte) from error
     except OSError as error:
-        raise words.before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.before_status(host, str(error) or type(error).__name__, reader.began) from error
     return True
 
 
@@ -201,7 +201,7 @@ class _Body:
                 fault, self._fault = self._fault, None
                 if fault is None or self._hurried:
                     raise StopIteration
-                raise words.broke(fault)
+                raise errors.broke(fault)
             reader = connection.reader
             if not reader.more:
                 self._receive(connection)
@@ -223,7 +223,7 @@ class _Body:
             self.close()
             if self._left is not None:
                 raise StopIteration from None
-            raise words.fell_silent(self._idle) from error
+            raise errors.fell_silent(self._idle) from error
         except OSError as error:
             reader.lose(str(error) or type(error).__name__)
             data = b""

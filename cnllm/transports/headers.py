@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from cnllm.engine.plan import Plan
+from cnllm.engine.encode.build import Plan
 
 __all__ = ["DRAIN", "FRAMING", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "left_of", "proxy_for"]
 

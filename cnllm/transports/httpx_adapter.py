@@ -15,12 +15,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cnllm import process
-from cnllm.engine.plan import Plan
+from cnllm.config import process
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
-from cnllm.transports import words
-from cnllm.transports.coding import Spoiled, undo
-from cnllm.transports.common import DRAIN, LEFTOVERS, idle_of
+from cnllm.transports import errors
+from cnllm.transports.content_encoding import Spoiled, undo
+from cnllm.transports.headers import DRAIN, LEFTOVERS, idle_of
 from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
     Own,
@@ -33,7 +33,7 @@ from cnllm.transports.httpx_parts import (
     refuse_inherited,
     waits_of,
 )
-from cnllm.watchdog import Alarm, Watchdog
+from cnllm.transports.watchdog import Alarm, Watchdog
 
 if TYPE_CHECKING:
     import httpx
@@ -81,7 +81,7 @@ class Httpx:
         finally:
             OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
-            raise words.unsendable(plan)
+            raise errors.unsendable(plan)
         waits["read"] = idle = idle_of(plan)  # httpcore reads it when it begins with the body
         body = _Body(httpx, response, idle, state.watchdog)
         if own is not None:
@@ -235,7 +235,7 @@ class AsyncHttpx:
         finally:
             OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
-            raise words.unsendable(plan)
+            raise errors.unsendable(plan)
         waits["read"] = idle = idle_of(plan)
         body = _AsyncBody(httpx, response, idle)
         if own is not None and loop is not None:

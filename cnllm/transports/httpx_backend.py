@@ -18,7 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cnllm import process
+from cnllm.config import process
 
 if TYPE_CHECKING:
     import ssl

@@ -11,15 +11,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm import process
-from cnllm.engine.plan import Plan
+from cnllm.config import process
+from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError, TransportError
-from cnllm.policy import Timeouts
-from cnllm.transports import trust, words
+from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
-from cnllm.transports.common import FRAMING, IDLE, URLS, headers_of, proxy_for
 from cnllm.transports.first_byte import response_began
+from cnllm.transports.headers import FRAMING, IDLE, URLS, headers_of, proxy_for
 from cnllm.transports.httpx_backend import AsyncStream, Stream, install
+from cnllm.types.policy import Timeouts
 
 __all__ = ["Own", "State", "answered", "before", "during", "make", "package", "refuse_inherited", "waits_of"]
 
@@ -60,7 +60,7 @@ class State:
         httpx, headers, content, extensions = self.httpx, headers_of(plan), plan.content, {"timeout": waits}
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
-            raise words.framed(plan, framing)
+            raise errors.framed(plan, framing)
         if own is not None and own.pool is None:
             headers["connection"] = "close"
         with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
@@ -69,7 +69,7 @@ class State:
             written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
             stream = httpx.ByteStream(content)
             return httpx.Request(plan.method, url, headers=written, stream=stream, extensions=extensions)
-        raise words.unsendable(plan)
+        raise errors.unsendable(plan)
 
     def _remember(self, text: str) -> Any:
         if len(self._urls) >= URLS:
@@ -84,7 +84,7 @@ def answered(own: Own, response: Any, host: str) -> Callable[[], None] | None:
     Raises `TransportError` when it is the proxy that refuses.
     """
     if own.proxy is not None and not own.encrypted and response.status_code == 407:
-        raise words.refused_by_proxy(host, own.proxy, "407 Proxy Authentication Required")
+        raise errors.refused_by_proxy(host, own.proxy, "407 Proxy Authentication Required")
     stream = response.extensions.get("network_stream")
     if own.pool is None or not isinstance(stream, Stream | AsyncStream):
         return None
@@ -119,7 +119,7 @@ def make(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> Own
         pass
     else:
         return Own(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
-    raise words.bad_proxy(proxy, missing=missing)
+    raise errors.bad_proxy(proxy, missing=missing)
 
 
 def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
@@ -142,23 +142,23 @@ def before(error: Exception, plan: Plan, httpx: Any, own: Own | None) -> Transpo
     host, timeouts = httpx.URL(plan.url).raw_host.decode("ascii"), plan.timeouts
     said = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
-        made: TransportError = words.slow_connection(host, timeouts.connect)
+        made: TransportError = errors.slow_connection(host, timeouts.connect)
     elif isinstance(error, httpx.TimeoutException):
-        made = words.slow(host, timeouts.first_byte)
+        made = errors.slow(host, timeouts.first_byte)
     elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # the latter: a host name with an empty label
-        return words.no_http(plan.url)
+        return errors.no_http(plan.url)
     elif isinstance(error, httpx.ProxyError) and proxy is not None:
-        return words.refused_by_proxy(host, proxy, said)
+        return errors.refused_by_proxy(host, proxy, said)
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        made = words.no_connection(host, said)
+        made = errors.no_connection(host, said)
     else:
-        made = words.before_status(host, said, response_began(error))
-    return made if proxy is None else words.by_proxy(made, proxy)
+        made = errors.before_status(host, said, response_began(error))
+    return made if proxy is None else errors.by_proxy(made, proxy)
 
 
 def during(error: Exception, idle: float | None, httpx: Any) -> TransportError:
     """Return what went wrong while the body came."""
-    return words.fell_silent(idle) if isinstance(error, httpx.TimeoutException) else words.broke(error)
+    return errors.fell_silent(idle) if isinstance(error, httpx.TimeoutException) else errors.broke(error)
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
@@ -167,10 +167,10 @@ def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=IDLE)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
-        verify = trust.context()
+        verify = tls.context()
         if proxy is not None and proxy.startswith("https:"):
             with contextlib.suppress(httpx.InvalidURL, ValueError):
-                proxy = httpx.Proxy(url=proxy, ssl_context=trust.context())
+                proxy = httpx.Proxy(url=proxy, ssl_context=tls.context())
     else:  # Reading the certificate store takes 20 ms. This context trusts nobody, and plain http never uses it.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {"limits": limits, "proxy": proxy, "verify": verify}

@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator
 
-from cnllm.transports.common import IDLE
-from cnllm.transports.stale import spent
-from cnllm.transports.wire import Wire
+from cnllm.transports.asyncio_connection import Wire
+from cnllm.transports.headers import IDLE
+from cnllm.transports.liveness import spent
 
 __all__ = ["Here"]
 

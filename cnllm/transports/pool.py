@@ -8,10 +8,10 @@ import threading
 import time
 from collections import deque
 
-from cnllm.process import INHERITED
-from cnllm.transports.common import IDLE
-from cnllm.transports.reader import Reader
-from cnllm.transports.stale import KEPT, quiet, spent
+from cnllm.config.process import INHERITED
+from cnllm.transports.headers import IDLE
+from cnllm.transports.liveness import KEPT, quiet, spent
+from cnllm.transports.response_parser import Reader
 
 __all__ = ["Connection", "Key", "Pool"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cnllm.engine.plan import Plan
-from cnllm.transports import words
+from cnllm.engine.encode.build import Plan
+from cnllm.transports import errors
 from cnllm.transports.address import Address
-from cnllm.transports.common import FRAMING, headers_of
+from cnllm.transports.headers import FRAMING, headers_of
 
 __all__ = ["written"]
 
@@ -23,7 +23,7 @@ def written(plan: Plan, to: Address) -> bytes | None:
     lines = [f"{plan.method} {to.target} HTTP/1.1\r\nhost: {to.name}\r\n"]
     for name, value in headers_of(plan).items():
         if not (_NAME(name) and _VALUE(value)):
-            raise words.unsendable(plan)
+            raise errors.unsendable(plan)
         if name.lower() in FRAMING:
             return None
         lines.append(f"{name}: {value}\r\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from cnllm.transports.coding import Spoiled, Undo, undo
+from cnllm.transports.content_encoding import Spoiled, Undo, undo
 from cnllm.transports.head_repair import is_head, rewrite
 
 __all__ = ["Reader"]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from cnllm import process
+from cnllm.config import process
 
 __all__ = ["Alarm", "Watchdog"]
 

@@ -1,7 +1,7 @@
 """The values that everything else passes along: parts, messages, events, usage, notes, replies.
 
 All are immutable, compare by value and turn into JSON with `msgspec.json.encode`. Nothing here knows a wire,
-a registry or a file. Dicts in and out (`Message.from_dict`, `to_dict`) live in `cnllm.messages`.
+a registry or a file. Dicts in and out (`Message.from_dict`, `to_dict`) live in `cnllm.types.convert`.
 """
 
 from __future__ import annotations
@@ -131,13 +131,13 @@ Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 
 def _parts(given: Any) -> tuple[Part, ...]:
-    from cnllm import checks
+    from cnllm.types import checks
 
     return tuple(checks.as_list("parts", given, "a list of cnllm's parts (Text, Media, ToolCall, …)"))
 
 
 def _role(given: Any) -> str:
-    from cnllm import checks
+    from cnllm.types import checks
 
     checks.demand("role", given, str, "a string (system, developer, user, assistant or tool)")
     return str.__str__(given)
@@ -161,7 +161,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "parts", _parts(self.parts))
         if self.extra is not None:
             if type(self.extra) is not dict:
-                from cnllm import checks
+                from cnllm.types import checks
 
                 msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
             if not _RESERVED.isdisjoint(self.extra):
@@ -190,7 +190,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
     def to_dict(self) -> dict[str, Any]:
         """An OpenAI-style dict that JSON can hold; `parts` is among its keys where flat keys would lose something."""
-        from cnllm.messages import to_dict
+        from cnllm.types.convert import to_dict
 
         return to_dict(self)
 
@@ -201,7 +201,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
         A flat key that differs from what `parts` say was edited: it wins, and the parts it replaces lose their seals.
         Raises `TypeError` or `ValueError` naming the key that is wrong.
         """
-        from cnllm.messages import from_dict
+        from cnllm.types.convert import from_dict
 
         return from_dict(data)
 

@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
-from cnllm import checks
-from cnllm.arguments import decode_arguments
-from cnllm.media import as_media, data_url, is_file_part, media_kind
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, checks
+from cnllm.types.arguments import decode_arguments
+from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
 __all__ = ["as_messages", "from_dict", "message_fault", "result_text", "struct_fault", "to_dict"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from cnllm import checks
+from cnllm.types import checks
 
 __all__ = ["Limits", "Recovery", "Retry", "Timeouts"]
 

@@ -14,10 +14,11 @@ import msgspec
 from msgspec import Struct
 
 import cnllm
-from cnllm import engine, keys
-from cnllm.flags import Flags
-from cnllm.registry.load import Document
-from cnllm.settings import from_environment
+from cnllm import engine
+from cnllm.config import keys
+from cnllm.config.settings import from_environment
+from cnllm.registry.documents import Document
+from cnllm.registry.flags import Flags
 
 from .judge import Input
 from .surface import folder
@@ -147,7 +148,7 @@ def _section(section: str, odd: str) -> None:
 
 @cache
 def _document() -> Any:
-    from cnllm.registry.load import builtin_path, read
+    from cnllm.registry.documents import builtin_path, read
 
     return read(builtin_path(), builtin=True)
 
@@ -155,7 +156,7 @@ def _document() -> Any:
 def _registry(text: str) -> cnllm.Registry:
     """The registry of the built-in file and one more, checked as `Registry.load` checks it, without its cache."""
     from cnllm.registry.check import demand_valid
-    from cnllm.registry.load import parse
+    from cnllm.registry.documents import parse
 
     path = folder() / "overlay.toml"
     document = Document(path, str(path), text.encode(), parse(text.encode(), str(path)), builtin=False)
@@ -242,6 +243,6 @@ def _set(variable: str, value: str) -> None:
 
             Store.open().close()
         if variable == "CNLLM_TRANSPORT":
-            from cnllm.transport import default_async_transport, default_transport
+            from cnllm.transports import default_async_transport, default_transport
 
             default_transport(), default_async_transport()

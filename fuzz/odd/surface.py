@@ -14,9 +14,11 @@ from types import ModuleType
 from typing import Any
 
 import cnllm
-from cnllm import cassette, engine, keys, policy, sentences, settings, store, tools, transport
+from cnllm import cassette, engine, sentences, store, tools, transports
 from cnllm import registry as registry_module
+from cnllm.config import keys, settings
 from cnllm.transports import fast
+from cnllm.types import policy
 
 from .judge import Input
 from .values import VALUES
@@ -34,7 +36,7 @@ MODULES: tuple[ModuleType, ...] = (
     keys,
     settings,
     policy,
-    transport,
+    transports,
     fast,
 )
 _LEFT_OUT = {

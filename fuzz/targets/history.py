@@ -12,8 +12,8 @@ import msgspec
 
 import cnllm
 from cnllm import CannotSend, engine
-from cnllm.messages import as_messages
 from cnllm.simulator.transport import respond
+from cnllm.types.convert import as_messages
 
 from ..given import given, pack
 from ..models import TOOLS

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 import cnllm
-from cnllm.engine.fold import Fold
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.text_tool_calls import looked_for
 from cnllm.engine.options import asked_for
-from cnllm.engine.texts import looked_for
-from cnllm.flags import Flags, Stream
-from cnllm.model import Model
+from cnllm.registry.flags import Flags, Stream
+from cnllm.registry.model import Model
 
 from ..given import given, pack
 from ..models import TOOLS, covering

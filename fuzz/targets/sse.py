@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.engine.sse import Frames
+from cnllm.engine.decode.sse import Frames
 
 from ..given import given, pack
 from ..spent import bounded

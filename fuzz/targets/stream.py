@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cnllm import engine
-from cnllm.model import Model
+from cnllm.registry.model import Model
 
 from ..given import given, pack
 from ..models import TOOLS, covering

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cnllm.cli.safe_tools import calc, read, time
+from cnllm.cli.builtin_tools import calc, read, time
 
 from .support import DONE, HEAD, Done, Machine, Server, chunk, texts
 

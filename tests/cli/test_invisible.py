@@ -3,7 +3,7 @@
 import json
 import unicodedata
 
-from cnllm.cli import terminal
+from cnllm.cli.output import terminal
 
 LEFT = {0x200C, 0x200D}  # joiners, which scripts and emoji need
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnllm.cli import curl
+from cnllm.cli.output import curl
 
 from .support import KEY, Machine, Server
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.cli import terminal as face
+from cnllm.cli.output import terminal as face
 
 from .support import DONE, HEAD, Hold, Machine, Server, chunk, read_terminal, terminal, texts
 

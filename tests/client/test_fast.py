@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm import AsyncClient, Client, transport
-from cnllm.transport import AsyncHttpx, Httpx
+from cnllm import AsyncClient, Client
+from cnllm import transports as transport
+from cnllm.transports import AsyncHttpx, Httpx
 
 from .peer import JSON, SSE, Peer, Stay, chunked, head, piece, reply, said, stream, texts
 from .support import ONCE, SOON, at, registry
 
 pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
 
-from cnllm.transports import address, reader
+from cnllm.transports import address, response_parser
 from cnllm.transports.fast import AsyncFast, Fast
 
 ADAPTERS = ["fast"]
@@ -239,7 +240,7 @@ ANSWERS: list[tuple[bytes, bytes]] = [
 @given(number=st.integers(0, len(ANSWERS) - 1), cuts=st.lists(st.integers(0, 400), max_size=8), after=st.booleans())
 def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], after: bool) -> None:
     sent, body = ANSWERS[number]
-    one, got = reader.Reader(), b""
+    one, got = response_parser.Reader(), b""
     for _ in range(2):  # the same connection again
         one.begin()
         got = b""
@@ -259,14 +260,14 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
 def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -> None:
     for number, (sent, body) in enumerate(ANSWERS):
         for cut in range(1, len(sent)):
-            one = reader.Reader()
+            one = response_parser.Reader()
             one.begin()
             one.feed(sent[:cut])
             got = one.take()
             one.feed(sent[cut:])
             assert (got + one.take(), one.complete, one.reusable) == (body, True, True), (number, cut)
             for surplus in (b"\n", b"\r\n", b"x"):
-                one = reader.Reader()
+                one = response_parser.Reader()
                 one.begin()
                 one.feed(sent[:cut])
                 one.feed(sent[cut:] + surplus)
@@ -275,7 +276,7 @@ def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -
 
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_a_reader_takes_anything(junk: bytes, at: int) -> None:
-    one = reader.Reader()
+    one = response_parser.Reader()
     good = ANSWERS[0][0]
     one.feed(good[:at] + junk)
     one.feed(good[at:])

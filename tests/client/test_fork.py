@@ -17,7 +17,8 @@ import httpx2
 import pytest
 
 import cnllm
-from cnllm import AsyncClient, Client, process
+from cnllm import AsyncClient, Client
+from cnllm.config import process
 
 from . import certificate
 from .peer import Peer, Stay, delta, reply, said, stream, texts

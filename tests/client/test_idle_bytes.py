@@ -21,7 +21,7 @@ from .support import ONCE, QUICK, SOON, at, registry
 pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
 
 from cnllm.transports.fast import AsyncFast, Fast
-from cnllm.transports.reader import Reader
+from cnllm.transports.response_parser import Reader
 
 ADAPTERS = ["fast"]
 RIGHT = "The sky is blue."

@@ -8,7 +8,7 @@ import pytest
 
 import cnllm
 from cnllm import Model, Registry, engine
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
 from cnllm.simulator import SimTransport
 
 from .peer import Peer, Script, call_delta, delta, refused, reply, stream

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import cnllm
-from cnllm import Client, raw_log
-from cnllm.cassette import Player
+from cnllm import Client
+from cnllm.cassette import Player, raw_log
 
 from .peer import DONE, Peer, delta, reply, stream, texts, usage
 from .support import ONCE, Driver, at, registry

@@ -11,7 +11,7 @@ import pytest
 
 import cnllm
 from cnllm import AsyncClient, Client, Retry, Timeouts
-from cnllm.transport import AsyncHttpx, Httpx
+from cnllm.transports import AsyncHttpx, Httpx
 
 from .peer import Close, Peer, Reset, Script, Stay, whole
 from .support import at, registry

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from cnllm import CnllmError, settings
+from cnllm import CnllmError
+from cnllm.config import settings
 
 NAMES = [*settings._VARIABLES, "cnllm_timeout", "Cnllm_Attempts"]
 ODD = [

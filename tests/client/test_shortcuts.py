@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cnllm
-from cnllm.registry.trust import trust
+from cnllm.registry.trusted_files import trust
 from cnllm.simulator.server import Server, running
 
 from .peer import Again, Peer, piece, reply, said, stream, texts

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Plan, Retry, Timeouts, TransportError, engine
-from cnllm.engine.steps import Call, Hurry, Last, ReadAll, Send, Sleep
+from cnllm.engine.run.call import Call, Hurry, Last, ReadAll, Send, Sleep
 
 from .peer import delta, failure, frame, said, whole
 from .support import registry

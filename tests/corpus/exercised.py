@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from cnllm import CannotSend, Model, Plan, Registry, RegistryError, UnknownModel, engine
-from cnllm.flags import ErrorRule, Flags, Patch
-from cnllm.registry.load import Document
+from cnllm.registry.documents import Document
+from cnllm.registry.flags import ErrorRule, Flags, Patch
 
 from .corpus import BASE_URL, HOMELESS, PROTOCOLS, PROVIDERS, Exchange, described, exchanges
 from .oracle import content_of, frames

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import Registry
-from cnllm.registry.load import Document, builtin_path, read
+from cnllm.registry.documents import Document, builtin_path, read
 
 from .corpus import ABSENT, PROVIDERS, WIRE
 from .exercised import MORE, SHARED, Exercise, altered, block

@@ -11,7 +11,7 @@ import pytest
 import cnllm
 from cnllm import engine
 from cnllm.engine.options import _KNOWN
-from cnllm.flags import Call
+from cnllm.registry.flags import Call
 
 from .conftest import Home
 from .support import Json, overlay_text

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Usage
-from cnllm.engine.cost import cost_of
-from cnllm.flags import Price
+from cnllm.engine.decode.cost import cost_of
+from cnllm.registry.flags import Price
 
 from .support import times
 

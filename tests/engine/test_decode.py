@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm.engine.decode import Unreadable, lenient, whole
-from cnllm.engine.fold import Fold
-from cnllm.wires.chat_read import chunk as read_chunk
-from cnllm.wires.chat_read import quick
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.lenient_json import Unreadable, lenient, whole
+from cnllm.protocols.chat.client_decode import chunk as read_chunk
+from cnllm.protocols.chat.client_decode import quick
 
 from .support import Json, anything, frame, read, scalars, sse, times, words
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine import dialect
-from cnllm.engine.dialect import adapted, changed
+from cnllm.schemas import adapt
+from cnllm.schemas.adapt import adapted, changed
 
 from .support import Json, times
 
@@ -197,7 +197,7 @@ def test_a_schema_is_adapted_once_and_a_huge_one_each_time(monkeypatch: pytest.M
         seen.append(schema)
         return real(schema, rules, drop)
 
-    monkeypatch.setattr(dialect, "adapted", adapting)
+    monkeypatch.setattr(adapt, "adapted", adapting)
     for _ in range(3):
         changed({"type": "string", "title": "only once, please"}, [], ["title"])
     assert len(seen) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cnllm import CannotSend, Media, Message, Model, Plan, Registry, UnknownModel, engine
-from cnllm.media import media_kind
+from cnllm.types.media import media_kind
 
 PDF = base64.b64encode(b"%PDF-1.4 x").decode()
 OFFICE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"

@@ -7,8 +7,8 @@ import pytest
 
 import cnllm
 from cnllm import Registry, engine
-from cnllm.cli import request
-from cnllm.registry.load import builtin_path, read
+from cnllm.cli import option_parsing
+from cnllm.registry.documents import builtin_path, read
 
 PRO = "deepseek/deepseek-v4-pro"
 GIVEN: dict[str, Any] = {"temperature": 0.3, "top_p": 0.5, "presence_penalty": 0.4, "frequency_penalty": 0.2}
@@ -43,9 +43,9 @@ def test_while_thinking_they_are_left_out_and_without_it_they_are_sent() -> None
 
 def test_the_words_of_the_command_line_come_to_the_same() -> None:
     words = tuple(f"{name}={value}" for name, value in GIVEN.items())
-    options = request.options(words, None, None, None)
+    options = option_parsing.options(words, None, None, None)
     assert options == GIVEN
-    assert request.options(("logit_bias.5=1", "x.y=2", "top_k=3"), None, None, None) == {
+    assert option_parsing.options(("logit_bias.5=1", "x.y=2", "top_k=3"), None, None, None) == {
         "extra_body": {"logit_bias": {"5": 1}, "x": {"y": 2}},
         "top_k": 3,
     }

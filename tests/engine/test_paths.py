@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.wires.paths import at, blend, cut, first, put
+from cnllm.jsonpath import at, blend, cut, first, put
 
 from .support import Json, anything, times
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.sse import Frames
+from cnllm.engine.decode.sse import Frames
 
 from .support import Work, cuts, pieces, times
 

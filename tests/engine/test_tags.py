@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.tags import TagSplitter
+from cnllm.engine.decode.think_tags import TagSplitter
 
 from .support import Work, cuts, times
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cnllm.transport import AsyncHttpx
+from cnllm.transports import AsyncHttpx
 from fuzz import soak
 
 

@@ -10,7 +10,7 @@ from history.support import BUILTIN, answered, conversation, exchange, plan, sig
 from history.test_pairs import shapes
 
 from cnllm import Message, Plan, Text
-from cnllm.model import Model
+from cnllm.registry.model import Model
 
 WIRES = ["anthropic-messages", "gemini", "openai-responses"]
 SIGNED = ("signature", "thoughtSignature", "encrypted_content")

@@ -10,9 +10,9 @@ import msgspec
 
 import cnllm
 from cnllm import Message, Text, ToolResult, engine
-from cnllm.model import Model, conditions
 from cnllm.registry import Registry
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.model import Model, conditions
 from cnllm.simulator import SimTransport
 
 Json = dict[str, Any]

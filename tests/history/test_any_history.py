@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cnllm import Media, Message, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult
-from cnllm.model import Model
+from cnllm.registry.model import Model
 
 from .support import conversation, distinct, plan
 from .test_pairs import legal, shapes
@@ -56,7 +56,7 @@ arguments = st.sampled_from(
 
 @st.composite
 def calls(draw: Any) -> ToolCall:
-    from cnllm.arguments import decode_arguments
+    from cnllm.types.arguments import decode_arguments
 
     raw = draw(arguments)
     decoded, problem = decode_arguments(raw)

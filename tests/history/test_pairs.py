@@ -8,7 +8,7 @@ import pytest
 
 import cnllm
 from cnllm import Message, Text
-from cnllm.model import Model
+from cnllm.registry.model import Model
 
 from .support import PROVIDERS, answered, conversation, distinct, exchange, of, plan, takes_tools, walk
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.flags import Leak
+from cnllm.registry.flags import Leak
 
 FENCED = Leak(["```tool_call"], ["```"], ["json"])
 HERMES = Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"])

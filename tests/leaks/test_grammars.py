@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.flags import Leak
 from cnllm.leaks.grammars import Unreadable, Written, inside, read, viable
 from cnllm.leaks.markers import Markers
+from cnllm.registry.flags import Leak
 
 from . import rules, writers
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cnllm.flags import Leak
 from cnllm.leaks import grammars
 from cnllm.leaks.markers import Markers
+from cnllm.registry.flags import Leak
 
 from . import rules
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.leaks.typed import kinds, property_schema, typed
+from cnllm.schemas.coerce import kinds, property_schema, typed
 
 OBJECT = {"type": "object"}
 ROOT: dict[str, Any] = {

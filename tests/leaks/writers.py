@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cnllm.flags import Leak
+from cnllm.registry.flags import Leak
 
 from . import rules
 

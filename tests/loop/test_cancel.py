@@ -12,7 +12,7 @@ from client.peer import Stay, Wait, delta, refused, stream
 
 import cnllm
 from cnllm import AsyncClient
-from cnllm.jobs import Job
+from cnllm.client.tool_execution import Job
 
 from .support import SOON, Backend, Loops, Peer, at, legal, ran, registry, results, sent, turns
 

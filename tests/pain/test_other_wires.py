@@ -9,7 +9,7 @@ import pytest
 
 import cnllm
 from cnllm import Client, Message, Plan, Reasoning, Registry, Seal, Text, ToolCall, ToolResult, engine
-from cnllm.model import Model
+from cnllm.registry.model import Model
 from cnllm.simulator import SimTransport
 
 TOOLS: list[Any] = [

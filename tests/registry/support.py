@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cnllm import Plan, Registry, RegistryError
-from cnllm.registry.load import Document, builtin_path, read
+from cnllm.registry.documents import Document, builtin_path, read
 
 ROOT = Path(__file__).parents[2]
 BUILTIN = ROOT / "providers.toml"

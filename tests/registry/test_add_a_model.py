@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from cnllm import Client, paths
+from cnllm import Client
+from cnllm.config import paths
 
 from .support import ROOT
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from cnllm import Registry, RegistryError, paths
-from cnllm.registry import load
-from cnllm.registry.load import read
+from cnllm import Registry, RegistryError
+from cnllm.config import paths
+from cnllm.registry import documents
+from cnllm.registry.documents import read
 
 from .support import BUILTIN, HOME, Files
 
@@ -38,13 +39,13 @@ def output(path: Path) -> int | None:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was parsed as TOML rather than found in the cache."""
     seen: list[str] = []
-    real = load.parse
+    real = documents.parse
 
     def parse(text: bytes, shown: str) -> dict[str, Any]:
         seen.append(shown)
         return real(text, shown)
 
-    monkeypatch.setattr(load, "parse", parse)
+    monkeypatch.setattr(documents, "parse", parse)
     return seen
 
 

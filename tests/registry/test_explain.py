@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cnllm import Fact, Registry
-from cnllm.model import conditions
 from cnllm.registry import merge
+from cnllm.registry.model import conditions
 
 from .support import HOME, Files, at, builtin
 

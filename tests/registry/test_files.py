@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cnllm import Registry, RegistryError, paths
+from cnllm import Registry, RegistryError
+from cnllm.config import paths
 from cnllm.registry.check import check
-from cnllm.registry.load import builtin_path
+from cnllm.registry.documents import builtin_path
 
 from .support import BUILTIN, HOME, Files, told
 

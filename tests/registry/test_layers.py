@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
-from cnllm.model import conditions
+from cnllm.registry.model import conditions
 
 from .support import HOME, UNHURRIED, Files, at, told
 

@@ -13,8 +13,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.registry.lines import Lines, key_lines, line_of
-from cnllm.registry.load import Document
+from cnllm.registry.documents import Document
+from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
 from .support import BUILTIN, UNHURRIED
 

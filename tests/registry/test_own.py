@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cnllm import Client, Registry, RegistryError, Untrusted, paths
-from cnllm.registry.trust import trust
+from cnllm import Client, Registry, RegistryError, Untrusted
+from cnllm.config import paths
+from cnllm.registry.trusted_files import trust
 
 from .support import Files, Nowhere, Peer
 
@@ -91,7 +92,7 @@ def test_somebody_elses_file_gets_no_variable_until_the_user_vouches_for_it(
 
 
 def test_a_key_that_is_kept_in_the_file_is_kept_from_it_too(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cnllm import keys
+    from cnllm.config import keys
 
     monkeypatch.delenv("SOME_TOKEN")
     keys.set("SOME_TOKEN", SECRET)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cnllm import Registry, RegistryError, UnknownModel
-from cnllm.model import modes
+from cnllm.registry.model import modes
 
 from .support import HOME, Files, at, builtin, told
 

@@ -10,7 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from cnllm.flags import Flags
+from cnllm.registry.flags import Flags
 from cnllm.registry.schema import json_schema
 
 from .support import BUILTIN, HOME, ROOT, Files
@@ -29,7 +29,8 @@ def test_it_is_a_schema() -> None:
 
 
 def test_it_is_the_one_in_the_repository() -> None:
-    """What the checks accept has changed: `pytest --update -n 0`, and count `_FORMAT` up in cnllm/registry/load.py."""
+    """What the checks accept has changed: `pytest --update -n 0`, and count `_FORMAT` up in
+    cnllm/registry/documents.py."""
     assert json.loads((ROOT / "schemas" / "providers.schema.json").read_text()) == json_schema()
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import cnllm
-from cnllm import Registry, RegistryError, paths
+from cnllm import Registry, RegistryError
+from cnllm.config import paths
 from cnllm.registry import summary
 
 from .support import HOME, Files

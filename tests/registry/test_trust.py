@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cnllm import Client, Model, Registry, RegistryError, Untrusted, paths
+from cnllm import Client, Model, Registry, RegistryError, Untrusted
+from cnllm.config import paths
 from cnllm.registry.registry import origin_of
-from cnllm.registry.trust import trust
+from cnllm.registry.trusted_files import trust
 
 from .support import Files, Nowhere, Peer, builtin
 

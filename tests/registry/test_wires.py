@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cnllm import UnknownModel, engine
-from cnllm.model import conditions
+from cnllm.registry.model import conditions
 
 from .support import Files, at
 

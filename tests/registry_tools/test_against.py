@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cnllm import RegistryError
-from cnllm.registry.against import Compared, compare
-from cnllm.registry.published import read_published
+from cnllm.registry.compare import Compared, compare
+from cnllm.registry.public_lists import read_published
 
 from .conftest import Load
 

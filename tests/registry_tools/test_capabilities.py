@@ -154,7 +154,7 @@ def test_it_imports_no_transport_and_no_engine() -> None:
     code = (
         "import sys; from cnllm.registry import Registry; from cnllm.registry.capabilities import capabilities; "
         "r = Registry.load(); [c.value for n in r.names() for c in capabilities(r.resolve(n)).values()]; "
-        "print([m for m in sys.modules if m.startswith(('httpx', 'cnllm.engine', 'cnllm.client', 'cnllm.wires'))])"
+        "print([m for m in sys.modules if m.startswith(('httpx', 'cnllm.engine', 'cnllm.client', 'cnllm.protocols'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import RegistryError
-from cnllm.registry.extend import Addition, extended, replace
+from cnllm.registry.edit import Addition, extended, replace
 
 MODEL = Addition(provider="home", id="m", protocol="openai-chat", context=1000, reasoning="always")
 NEW = Addition(

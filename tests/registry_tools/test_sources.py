@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from cnllm.registry.load import read
+from cnllm.registry.documents import read
 from cnllm.registry.sources import documents, older, unbacked_flags
 
 TEXT = """[providers.home]

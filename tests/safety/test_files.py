@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from cli.support import ANSWER, Machine, Server
 
-from cnllm import Registry, RegistryError, keys, private
-from cnllm.registry.trust import trust
+from cnllm import Registry, RegistryError
+from cnllm.config import keys, private_files
+from cnllm.registry.trusted_files import trust
 from cnllm.store import Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes are of POSIX")
@@ -95,7 +96,7 @@ def test_a_folder_of_the_users_own_keeps_its_mode(tmp_path: Path) -> None:
     shared.chmod(0o755)
     with Store.open(shared / "mine.db"):
         assert (mode(shared), mode(shared / "mine.db")) == ("755", "600")
-    private.folder(shared, narrow=False)
+    private_files.folder(shared, narrow=False)
     assert mode(shared) == "755"
 
 

@@ -33,7 +33,7 @@ from client.support import Backend, Driver
 import cnllm
 from cnllm import Registry, Retry
 from cnllm.cassette import Player, Recorder
-from cnllm.transport import Httpx
+from cnllm.transports import Httpx
 
 from .canaries import EXTRA, HEADER, KEY, PASSWORD, PROXY, clean, found, shown, told
 

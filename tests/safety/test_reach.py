@@ -19,7 +19,7 @@ from client.support import at
 from pydantic import BaseModel, FilePath
 
 import cnllm
-from cnllm.cli import safe_tools
+from cnllm.cli import builtin_tools
 from cnllm.tools import as_tools, problem_with
 
 TOUCHED: list[str] = []
@@ -118,12 +118,12 @@ def test_the_built_in_tools_reach_nothing_but_what_they_say(tmp_path: Path, monk
     (here / "up").symlink_to(tmp_path)
     os.mkfifo(here / "pipe")
     monkeypatch.chdir(here)
-    safe_tools.time("Asia/Shanghai")
-    safe_tools.read("in.txt")  # what they need themselves is imported
+    builtin_tools.time("Asia/Shanghai")
+    builtin_tools.read("in.txt")  # what they need themselves is imported
     with touched() as seen:
-        assert safe_tools.read("in.txt") == "yes"
-        safe_tools.calc("(2 + 3) * sqrt(16) / 7 ** 2")
-        safe_tools.time()
+        assert builtin_tools.read("in.txt") == "yes"
+        builtin_tools.calc("(2 + 3) * sqrt(16) / 7 ** 2")
+        builtin_tools.time()
     opened = [each for each in seen if each.startswith("open ")]
     assert [each for each in opened if "in.txt" not in each] == []
     assert all("'rb'" in each or "'r'" in each for each in opened)
@@ -131,14 +131,14 @@ def test_the_built_in_tools_reach_nothing_but_what_they_say(tmp_path: Path, monk
     refused = ("../outside.txt", str(outside), "link.txt", "up/outside.txt", ".env", ".git/config", "./.env", "pipe")
     for path in (*refused, "/etc/passwd", "/dev/zero", "~/.ssh/id_rsa", "\0", "http://evil.example/", "//evil/x"):
         with touched() as seen, pytest.raises((ValueError, OSError)):
-            safe_tools.read(path)
+            builtin_tools.read(path)
         assert not [each for each in seen if each.startswith(("open ", "socket."))]
     for zone in ("../../etc/passwd", "/etc/passwd", str(outside), "no/such"):
         with pytest.raises(ValueError, match="time zone"):
-            safe_tools.time(zone)
+            builtin_tools.time(zone)
     for expression in ("__import__('os').system('x')", "open('in.txt')", "().__class__", "(lambda: 1)()", "'a'*9"):
         with touched() as seen, pytest.raises(ValueError):
-            safe_tools.calc(expression)
+            builtin_tools.calc(expression)
         assert not [each for each in seen if each.startswith(("open ", "socket.", "subprocess.", "os."))]
 
 

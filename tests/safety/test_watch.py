@@ -11,7 +11,8 @@ from client.peer import JSON, Peer, Reset, Script, answer, chunked, delta, refus
 from client.support import Backend, Driver, at, drained
 
 import cnllm
-from cnllm import Retry, watch
+from cnllm import Retry
+from cnllm.client import telemetry
 
 from .canaries import KEY, clean
 
@@ -115,7 +116,7 @@ def test_what_cannot_be_called_at_once_is_refused(wrong: Any) -> None:
 
 def test_a_loop_its_leaks_and_its_repairs() -> None:
     """A call that was written as text, arguments inside strings, and a loop that is stopped."""
-    counters, seen = watch.Counters(), []
+    counters, seen = telemetry.Counters(), []
 
     def both(value: Any) -> None:
         counters(value)
@@ -130,7 +131,7 @@ def test_a_loop_its_leaks_and_its_repairs() -> None:
     with Peer([body]) as peer, cnllm.Client(on_event=both) as client, pytest.raises(cnllm.LoopStopped):
         client.run(at(peer), "hi", tools=[look], max_steps=2, recover_text_calls="recover")
     ended = seen[-1]
-    assert isinstance(ended, watch.LoopEnded)
+    assert isinstance(ended, telemetry.LoopEnded)
     assert (ended.stopped, ended.steps, ended.calls, ended.usage.input) == ("max_steps", 2, 2, 6)
     assert (counters.calls, counters.requests, counters.leaks, counters.loops_stopped) == (2, 2, 2, 1)
     assert counters.repairs >= 2
@@ -177,7 +178,7 @@ def test_spans(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.trace")
     from opentelemetry import trace
 
-    from cnllm.otel import Spans
+    from cnllm.client.otel import Spans
 
     made: list[Any] = []
 
@@ -237,7 +238,7 @@ def test_spans(tmp_path: Path) -> None:
 
 def test_spans_by_the_global_tracer_do_nothing_unless_one_is_set() -> None:
     pytest.importorskip("opentelemetry")
-    from cnllm.otel import Spans
+    from cnllm.client.otel import Spans
 
     with Peer([reply()]) as peer, cnllm.Client(on_event=Spans()) as client:
         assert client.call(at(peer), "hi").finish == "stop"

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 
 from cnllm import ToolCall
 from cnllm.schemas import Work, compile_pattern
+from cnllm.schemas.validate import Unjudged, Unusable, faults, unjudged
 from cnllm.tools import Tool, problem_with
-from cnllm.validation import Unjudged, Unusable, faults, unjudged
 
 from .shapes import SHAPES
 
@@ -22,7 +22,7 @@ LIMIT = 300  # seconds after which a process hangs; all shapes together take a f
 
 JUDGE = """
 from cnllm.schemas import Work, work
-from cnllm.validation import Unjudged, faults
+from cnllm.schemas.validate import Unjudged, faults
 from tests.schemas.shapes import SHAPES
 work.STEPS = 10_000  # so that what ends by them ends sooner
 most, spend = [0], Work.spend

@@ -8,12 +8,12 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from cnllm.engine.dialect import adapted
-from cnllm.leaks.typed import kinds, property_schema, typed
-from cnllm.simulator.invent import invent
-from cnllm.simulator.pattern import matching
+from cnllm.schemas.adapt import adapted
+from cnllm.schemas.coerce import kinds, property_schema, typed
+from cnllm.schemas.simplify import inlined, without_nulls
+from cnllm.simulator.regex_sample import matching
+from cnllm.simulator.schema_sample import invent
 from cnllm.tools.encoded import decoded
-from cnllm.tools.schema import inlined, without_nulls
 
 RULES = ("inline-refs", "any-of-only", "one-type", "branch-types", "no-tuples", "typed", "root-object")
 REF = {"$ref": "#/$defs/n"}

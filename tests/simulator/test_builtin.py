@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import cnllm.simulator
-from cnllm.flags import Flags, Param
-from cnllm.model import Model, conditions
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.flags import Flags, Param
+from cnllm.registry.model import Model, conditions
 from cnllm.registry.registry import Registry
 from cnllm.simulator import chat_request, judge
-from cnllm.simulator.asked import flags_for
-from cnllm.simulator.paths import at, first
+from cnllm.simulator.jsonpath import at, first
+from cnllm.simulator.request import flags_for
 
 from .support import Json, ask, called, frames, result, send, told, tool, user
 
@@ -223,4 +223,4 @@ def test_it_shares_no_code_with_the_engine() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            assert not [n for n in names if n.startswith(("cnllm.engine", "cnllm.wires"))], file
+            assert not [n for n in names if n.startswith("cnllm.engine") or ".client" in n], file

@@ -4,7 +4,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from cnllm.simulator.invent import invent
+from cnllm.simulator.schema_sample import invent
 
 HUGE = 10**9
 SELF = {"$ref": "#"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.simulator.invent import invent
-from cnllm.simulator.pattern import matching
-from cnllm.simulator.words import pieces
+from cnllm.simulator.regex_sample import matching
+from cnllm.simulator.schema_sample import invent
+from cnllm.simulator.tokenize import pieces
 
 SCHEMAS: list[Any] = [
     {"type": "string"},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.registry import Registry
 
 from .support import (

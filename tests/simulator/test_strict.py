@@ -16,13 +16,13 @@ import pytest
 
 import cnllm
 from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, ToolCall, ToolResult, engine
-from cnllm.flags import LEVELS, Param
-from cnllm.model import Model
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
+from cnllm.registry.flags import LEVELS, Param
+from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
-from cnllm.simulator.judge import Refused, judge
-from cnllm.simulator.paths import put
+from cnllm.simulator.check_request import Refused, judge
+from cnllm.simulator.jsonpath import put
 from cnllm.simulator.read import asked_of
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cnllm import Client, Model
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.registry import Registry
 
 from .support import SCHEMA

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.dialect import adapted
 from cnllm.registry import Registry
+from cnllm.schemas.adapt import adapted
 from cnllm.tools import Tool, tool
 
 from . import kinds

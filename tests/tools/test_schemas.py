@@ -125,7 +125,7 @@ def test_what_holds_itself_stays_a_reference_and_is_ended_where_an_endpoint_take
     assert found["properties"] == {"root": {"$ref": "#/$defs/Node"}}
     assert found["$defs"]["Node"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Node"}
     jsonschema.Draft202012Validator.check_schema(found)
-    from cnllm.engine.dialect import adapted
+    from cnllm.schemas.adapt import adapted
 
     flat = adapted(found, ["root-object", "inline-refs", "no-tuples"], [])
     assert "$" not in json.dumps(flat)

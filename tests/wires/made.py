@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cnllm import Message, Model, Reasoning, Reply, Seal, Text, ToolCall, ToolResult, Usage
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry import Registry
-from cnllm.registry.load import builtin_path, read
+from cnllm.registry.documents import builtin_path, read
 from cnllm.types import Finish
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])

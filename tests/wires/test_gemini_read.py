@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import BlockEnd, Media, Opaque, Reasoning, Reply, Text, ToolCall, ToolCallDelta, ToolCallStart, engine
-from cnllm.engine.fold import Fold
-from cnllm.wires import wire
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.protocols import wire
 
 from .gemini_support import Json, answer, dumps, failed, kinds, model, seal, sse, streamed, whole
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Opaque, Reasoning, Text, ToolCall, engine
-from cnllm.engine.fold import Fold
-from cnllm.wires import wire
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.protocols import wire
 
 from .messages_support import MESSAGES, blocks_streamed, body, model, read, stream, whole
 

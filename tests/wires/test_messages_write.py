@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Media, Message, Opaque, Plan, Reasoning, Seal, Text, ToolCall, ToolResult, engine
+from cnllm.protocols import Ask, wire
 from cnllm.types import Part
-from cnllm.wires import Ask, wire
 
 from .messages_support import MESSAGES, model
 

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cnllm import Message, Registry, engine
-from cnllm.engine.fold import Fold
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.protocols.responses.client_decode import _EVENTS, chunk
 from cnllm.types import Media, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult
-from cnllm.wires.responses_read import _EVENTS, chunk
 
 WIRE = "openai-responses"
 MODEL = Registry.load().resolve("openai/gpt-6.1-terra", protocol=WIRE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cnllm.cli import complete, options
+from cnllm.cli import completion, options
 
 __all__ = ["call"]
 
@@ -27,7 +27,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--conversation",
     metavar="ID",
-    shell_complete=complete.conversations,
+    shell_complete=completion.conversations,
     help="Go on with this one; the beginning of an id will do.",
 )
 @click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
@@ -79,6 +79,6 @@ def call(**given: Any) -> int:
     The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-); what is
     piped in beside TEXT is added to it.
     """
-    from cnllm.cli.calling import Calling  # with all that a call needs; its help and completion need none of it
+    from cnllm.cli.call_runner import Calling  # with all that a call needs; its help and completion need none of it
 
     return Calling(**given).run()

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, errors, options, streams, terminal
+from cnllm.cli import completion, options
+from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
-    from cnllm.cli.kept import Log
-    from cnllm.cli.talk import Talk
-    from cnllm.cli.typed import Typed
+    from cnllm.cli.chat_input import Typed
+    from cnllm.cli.chat_session import Talk
+    from cnllm.cli.turn_log import Log
 
 __all__ = ["chat"]
 
@@ -34,7 +35,7 @@ _EARLIER = 500  # turns that the arrow keys find again
 @click.option(
     "--conversation",
     metavar="ID",
-    shell_complete=complete.conversations,
+    shell_complete=completion.conversations,
     help="Go on with this one; the beginning of an id will do.",
 )
 @click.option("--simulate", is_flag=True, help="Let this machine make the answers up: no key, no network.")
@@ -60,32 +61,36 @@ def chat(**given: Any) -> int:
     Answers go to stdout, all else to stderr. Where stdin is no terminal, each line of it is a turn, and the exit
     status is the worst of the turns, as of cnllm call. A terminal needs prompt_toolkit: pip install 'cnllm[chat]'.
     """
-    from cnllm.cli import kept
+    from cnllm.cli import turn_log
 
     if given["continues"] and given["conversation"] is not None:
         raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
     which = "last" if given["continues"] else given["conversation"]
     if which is None and given["model"] is None:
         raise errors.Wrong("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
-    with closing(kept.Log(which, writes=not given["no_log"])) as log:
+    with closing(turn_log.Log(which, writes=not given["no_log"])) as log:
         return _chat(given, log)
 
 
 def _chat(given: dict[str, Any], log: Log) -> int:
-    from cnllm.cli import prompt, request, session, slash, talk, toolbox, typed
+    from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
+    from cnllm.cli import chat_session as talk
+    from cnllm.cli import input as prompt
     from cnllm.registry import Registry
 
     talking: list[Talk] = []
-    turns = typed.reader(lambda before: slash.completions(talking[0], before), lambda: log.prompts(_EARLIER))
-    box = toolbox.Toolbox(given["tool"], given["approve"], turns.answer)
-    asked = request.options(given["parameters"], None, None, None, reasoning=given["reasoning"])
+    turns = chat_input.reader(
+        lambda before: chat_commands.completions(talking[0], before), lambda: log.prompts(_EARLIER)
+    )
+    box = tools.Toolbox(given["tool"], given["approve"], turns.answer)
+    asked = option_parsing.options(given["parameters"], None, None, None, reasoning=given["reasoning"])
     protocol = None
     if given["model"] is None:
         last = log.choice(protocol=None, base_url=given["base_url"])
         given |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
     registry = Registry.load()
-    model = session.model(
+    model = client_factory.model(
         registry,
         given["model"],
         log.messages([]),
@@ -94,15 +99,15 @@ def _chat(given: dict[str, Any], log: Log) -> int:
         base_url=given["base_url"],
         offline=given["simulate"],
     )
-    key = session.key(model, given["key_env"], needed=not given["simulate"])
+    key = client_factory.key(model, given["key_env"], needed=not given["simulate"])
     records = (log.exchange,) if log.exchange else ()
     system = prompt.utf8(given["system"], "--system") if given["system"] else None
     place = talk.Place(protocol, given["base_url"], key)
-    with session.client(
+    with client_factory.client(
         registry, api_key=None, simulate=given["simulate"], timeout=None, replay=None, records=records
     ) as client:
         if client.simulate:
-            streams.say("cnllm: simulated: every answer is made up on this machine; no model is asked")
+            stdio.say("cnllm: simulated: every answer is made up on this machine; no model is asked")
         try:
             talking.append(talk.Talk(client, log, box, model, place=place, system=system, options=asked))
         except (ValueError, TypeError) as error:
@@ -113,9 +118,9 @@ def _chat(given: dict[str, Any], log: Log) -> int:
 
 def _greet(talk: Talk) -> None:
     if talk.count:
-        streams.say(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
+        stdio.say(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
     if sys.stdin.isatty():
-        streams.say(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
+        stdio.say(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
 def _turns(talk: Talk, turns: Typed) -> int:
@@ -128,13 +133,13 @@ def _turns(talk: Talk, turns: Typed) -> int:
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
-            streams.say("Ctrl-D or /quit leaves")
+            stdio.say("Ctrl-D or /quit leaves")
             continue
         try:
             if not _turn(talk, said):
                 return _status(talk)
         except KeyboardInterrupt:  # between the answer and the next turn
-            streams.say("interrupted")
+            stdio.say("interrupted")
 
 
 def _status(talk: Talk) -> int:
@@ -142,10 +147,11 @@ def _status(talk: Talk) -> int:
 
 
 def _turn(talk: Talk, said: str) -> bool:
-    from cnllm.cli import prompt, slash
+    from cnllm.cli import chat_commands
+    from cnllm.cli import input as prompt
 
     if _COMMAND.match(said):
-        return slash.run(talk, said)
+        return chat_commands.run(talk, said)
     text = said.removeprefix("/") if said.startswith("//") else said
     if text.strip():
         talk.ask(prompt.messages(text, None, ())[0])

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from cnllm.cli import errors, options, prompt, render, request
+from cnllm.cli import input as prompt
+from cnllm.cli import option_parsing, options
+from cnllm.cli.output import answer, errors
 
 __all__ = ["fit"]
 
@@ -32,19 +34,19 @@ def fit(model: str, tools: str | None, as_json: bool) -> int:
     """
     import msgspec
 
-    from cnllm.shortcuts import fit as fitted_to
+    from cnllm.client.api import fit as fitted_to
 
-    given = _messages(request.decoded(prompt.text("-", needed=False).encode(), "stdin"))
-    more: dict[str, Any] = {"tools": request.tools(tools)} if tools is not None else {}
+    given = _messages(option_parsing.decoded(prompt.text("-", needed=False).encode(), "stdin"))
+    more: dict[str, Any] = {"tools": option_parsing.tools(tools)} if tools is not None else {}
     try:
         fitted = fitted_to(model, given, **more)
     except (TypeError, ValueError) as error:
         raise errors.Wrong(f"stdin: {error}", _SHAPE) from error
     if as_json:
-        render.dump(msgspec.to_builtins(fitted))
+        answer.dump(msgspec.to_builtins(fitted))
         return errors.WHOLE
-    render.dump(fitted.messages)
-    render.Screen(reasoning=False, raw=False, hold=False).notes(fitted.notes)
+    answer.dump(fitted.messages)
+    answer.Screen(reasoning=False, raw=False, hold=False).notes(fitted.notes)
     return errors.WHOLE
 
 

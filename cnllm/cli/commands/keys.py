@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from cnllm.cli import complete, errors, options, render, streams
-from cnllm.cli.table import table
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output.table import table
 
 __all__ = ["keys"]
 
@@ -26,7 +27,7 @@ def keys() -> None:
         "cnllm keys set ZAI_API_KEY", "cnllm keys set zai < key.txt", "pass show zai | cnllm keys set zai"
     ),
 )
-@click.argument("name", shell_complete=complete.key_names)
+@click.argument("name", shell_complete=completion.key_names)
 @click.argument("value", required=False)
 def set_(name: str, value: str | None) -> None:
     """Keep a key under NAME, the name of a variable or of a provider.
@@ -34,7 +35,7 @@ def set_(name: str, value: str | None) -> None:
     The key is asked for, or read from stdin. As VALUE on the command line it works too, but stays in the
     history of your shell.
     """
-    from cnllm import keys as store
+    from cnllm.config import keys as store
 
     variable = _variable(name)
     if value is None:
@@ -46,32 +47,32 @@ def set_(name: str, value: str | None) -> None:
         raise errors.Wrong(f"{variable}: {error}", "nothing was kept") from None
     except OSError as error:
         raise errors.Wrong(f"{store.path()} cannot be written: {error.strerror}") from error
-    streams.say(f"{variable} is kept in {path}")
+    stdio.say(f"{variable} is kept in {path}")
 
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
 @options.as_json("an array")
 def list_(as_json: bool) -> None:
     """List the names that have a key in the file, and whether a variable goes before it. No key is shown."""
-    from cnllm import keys as store
+    from cnllm.config import keys as store
 
     rows = [{"name": name, "used": store.where(name)} for name in store.names()]
     if as_json:
-        render.dump(rows)
+        answer.dump(rows)
     elif rows:
         used = {"environment": "the variable", "file": "this file"}
         cells = [(str(row["name"]), used[str(row["used"])]) for row in rows]
-        render.emit(table(("NAME", "KEY TAKEN FROM"), cells))
+        answer.emit(table(("NAME", "KEY TAKEN FROM"), cells))
     else:
-        streams.say("no keys are kept; cnllm keys set NAME keeps one")
+        stdio.say("no keys are kept; cnllm keys set NAME keeps one")
 
 
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
 def path() -> None:
     """Print where the file is, whether or not it exists."""
-    from cnllm import keys as store
+    from cnllm.config import keys as store
 
-    render.emit(str(store.path()))
+    answer.emit(str(store.path()))
 
 
 def _variable(name: str) -> str:
@@ -80,11 +81,11 @@ def _variable(name: str) -> str:
 
     registry = Registry.load()
     if name not in registry.providers:
-        from cnllm.keys import NAME
+        from cnllm.config.keys import NAME
 
         if NAME.fullmatch(name) and name == name.upper():
             return name
-        from cnllm.redact import looks_secret
+        from cnllm.config.redact import looks_secret
 
         raise errors.Wrong(
             f"{'that' if looks_secret(name) else name} is neither a variable's name nor a provider",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, errors, options, render, streams, terminal
-from cnllm.log_mode import Mode
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.config.log_mode import Mode
 
 if TYPE_CHECKING:
     from cnllm.store import Store
@@ -36,8 +37,8 @@ def _count(default: int) -> options.Decorator:
 @options.as_json("an array")
 def list_(count: int, as_json: bool) -> None:
     """List the conversations, the last one first."""
-    from cnllm.cli import transcript
-    from cnllm.cli.columns import fitted
+    from cnllm.cli.output import transcript
+    from cnllm.cli.output.columns import fitted
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -48,9 +49,9 @@ def list_(count: int, as_json: bool) -> None:
     elif found:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
         rows = [_row(one, transcript.local(one.last)) for one in found]
-        render.emit(fitted(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2])))
+        answer.emit(fitted(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2])))
     else:
-        streams.say("no conversation is kept yet; cnllm call begins one")
+        stdio.say("no conversation is kept yet; cnllm call begins one")
 
 
 def _row(one: Summary, when: str) -> tuple[str, ...]:
@@ -62,20 +63,20 @@ def _row(one: Summary, when: str) -> tuple[str, ...]:
 @logs.command(
     epilog=options.examples("cnllm logs show", "cnllm logs show 3f2a --reasoning", "cnllm logs show 3f2a --json | jq")
 )
-@click.argument("ident", metavar="[ID]", default="last", shell_complete=complete.conversations)
+@click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.conversations)
 @click.option("--reasoning", is_flag=True, help="What the models thought, too.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
 def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
     """Show a conversation: the last one, or that whose ID begins so."""
-    from cnllm.cli import transcript
+    from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
         (found,) = store.records([store.conversation(ident).id])
         _name_damage(store)
     if as_json:
-        render.dump(_plain(found))
+        answer.dump(_plain(found))
     else:
         transcript.show(found, reasoning=reasoning, raw=raw)
 
@@ -89,7 +90,7 @@ def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
 
     Parts of words are found too, in upper or lower case. Several words in quotes are one.
     """
-    from cnllm.cli import transcript
+    from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -97,9 +98,9 @@ def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
     if as_json:
         _dump(found)
     elif found:
-        render.emit("\n".join(transcript.safe(_line(one, transcript.local(one.began))) for one in found))
+        answer.emit("\n".join(transcript.safe(_line(one, transcript.local(one.began))) for one in found))
     else:
-        streams.say("nothing is found")
+        stdio.say("nothing is found")
 
 
 def _line(one: Found, when: str) -> str:
@@ -114,7 +115,7 @@ def _line(one: Found, when: str) -> str:
         "cnllm logs export 3f2a | jq -c '.turns[].exchanges[]' > tape.jsonl",
     )
 )
-@click.argument("ident", metavar="[ID]", required=False, shell_complete=complete.conversations)
+@click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.conversations)
 def export(ident: str | None) -> None:
     """Print all conversations, or one, as JSON, one a line, with their requests and responses.
 
@@ -127,7 +128,7 @@ def export(ident: str | None) -> None:
         ids = None if ident is None else [store.conversation(ident).id]
         for one in store.records(ids, exchanges=True):
             line = as_json(one)
-            render.emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
+            answer.emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
         _name_damage(store)
 
 
@@ -136,7 +137,7 @@ def path() -> None:
     """Print where the file is, whether or not it exists."""
     from cnllm.store.store import place
 
-    render.emit(str(place()))
+    answer.emit(str(place()))
 
 
 @logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
@@ -144,20 +145,20 @@ def path() -> None:
 def on(no_exchanges: bool) -> None:
     """From now on keep every call, as it is to begin with."""
     _keep("no-exchanges" if no_exchanges else "on")
-    streams.say(f"calls are kept from now on{', without requests and responses' if no_exchanges else ''}")
+    stdio.say(f"calls are kept from now on{', without requests and responses' if no_exchanges else ''}")
 
 
 @logs.command(epilog=options.examples("cnllm logs off"))
 def off() -> None:
     """From now on keep no call. What is kept already stays."""
     _keep("off")
-    streams.say("calls are not kept from now on; what was kept stays (cnllm logs path)")
+    stdio.say("calls are not kept from now on; what was kept stays (cnllm logs path)")
 
 
 def _keep(chosen: Mode) -> None:
     import os
 
-    from cnllm import log_mode
+    from cnllm.config import log_mode
 
     log_mode.keep(chosen)
     said = os.environ.get("CNLLM_LOG")
@@ -168,7 +169,7 @@ def _keep(chosen: Mode) -> None:
 def _name_damage(store: Store) -> None:
     """Say what of the file cannot be read; the rest is shown."""
     for line in store.damaged:
-        streams.say(f"cnllm: {store.path}: damaged: {line}")
+        stdio.say(f"cnllm: {store.path}: damaged: {line}")
 
 
 def _plain(value: Any) -> Any:
@@ -178,4 +179,4 @@ def _plain(value: Any) -> Any:
 
 
 def _dump(value: Any) -> None:
-    render.dump(_plain(value))
+    answer.dump(_plain(value))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cnllm.cli import errors, options, render, streams, terminal
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio, terminal
 
 __all__ = ["registry"]
 
@@ -33,7 +34,7 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     The exit status is 0 when nothing is wrong, else 2. A flag without a source, an old source and a disagreement are
     counted, but are no faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
     """
-    from cnllm.cli import checked
+    from cnllm.cli.output import registry_report
     from cnllm.registry.check import check as problems
 
     if (older is not None) + unbacked + (against is not None) > 1:
@@ -42,17 +43,17 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     found = problems(paths)
     wrong = sum(problem.severity == "error" for problem in found)
     if wrong:
-        checked.faults(found, as_json)
+        registry_report.faults(found, as_json)
     elif older is not None:
-        checked.old(paths, older, as_json)
+        registry_report.old(paths, older, as_json)
     elif unbacked:
-        checked.without_source(paths, as_json)
+        registry_report.without_source(paths, as_json)
     elif against is not None:
-        checked.compared(paths, against, as_json)
+        registry_report.compared(paths, against, as_json)
     else:
-        checked.faults(found, as_json)
+        registry_report.faults(found, as_json)
         if not as_json:
-            checked.counted(paths)
+            registry_report.counted(paths)
     return errors.WRONG if wrong else errors.WHOLE
 
 
@@ -63,7 +64,7 @@ def schema() -> None:
 
     from cnllm.registry.schema import json_schema
 
-    render.emit(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    answer.emit(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
@@ -74,16 +75,16 @@ def path(as_json: bool) -> None:
 
     files = Registry.load().files
     if as_json:
-        render.dump(files)
+        answer.dump(files)
     else:
-        render.emit("\n".join(files))
+        answer.emit("\n".join(files))
 
 
 @registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))
 @click.argument("file", type=click.Path())
 def trust(file: str) -> None:
     """Let FILE, as it is now, send your keys to the addresses it names. Read it first."""
-    from cnllm.registry.trust import trust as vouch
+    from cnllm.registry.trusted_files import trust as vouch
 
     vouch(file)
-    streams.say(f"{terminal.escape(file)} may name where keys go, until it changes")
+    stdio.say(f"{terminal.escape(file)} may name where keys go, until it changes")

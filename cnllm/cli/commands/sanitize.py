@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from cnllm.cli import errors, options, prompt, render, request
+from cnllm.cli import input as prompt
+from cnllm.cli import option_parsing, options
+from cnllm.cli.output import answer, errors
 
 __all__ = ["sanitize"]
 
@@ -39,16 +41,16 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, r
     """
     import msgspec
 
-    from cnllm.sanitizer import sanitize as sorted_out
+    from cnllm.client.sanitizer import sanitize as sorted_out
 
-    offered = request.tools(tools) if tools is not None else None
+    offered = option_parsing.tools(tools) if tools is not None else None
     found = sorted_out(model, prompt.text("-", needed=False), offered, lang, recover_text_calls=text_calls)
     if as_json:
         shape = msgspec.to_builtins(found)
         del shape["rest"]  # there is no earlier piece
-        render.dump(shape)
+        answer.dump(shape)
         return errors.WHOLE
-    screen = render.Screen(reasoning=True, raw=raw, hold=False)
+    screen = answer.Screen(reasoning=True, raw=raw, hold=False)
     screen.pieces(found.reasoning, found.text, found.tool_calls)
     screen.notes(found.notes)
     return errors.WHOLE

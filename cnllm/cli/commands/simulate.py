@@ -6,7 +6,8 @@ import threading
 
 import click
 
-from cnllm.cli import errors, options, render, streams
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio
 
 __all__ = ["simulate"]
 
@@ -50,8 +51,8 @@ def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[
     where = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
         with running(registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names) as server:
-            render.emit(server.url)
-            streams.say(f"simulated: {server.url}{where}; Ctrl-C ends it")
+            answer.emit(server.url)
+            stdio.say(f"simulated: {server.url}{where}; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
         raise errors.Wrong(f"cannot listen on port {port}: {error.strerror}", "choose another: --port N") from error

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import msgspec
 from msgspec import UNSET
 
-from cnllm.cli import streams, terminal
-from cnllm.cli.errors import hide
-from cnllm.cli.out import dump, emit
-from cnllm.redact import redact
+from cnllm.cli.output import stdio, terminal
+from cnllm.cli.output.errors import hide
+from cnllm.cli.output.stdout import dump, emit
+from cnllm.config.redact import redact
 from cnllm.types import (
     Event,
     Finished,
@@ -33,7 +33,7 @@ from cnllm.types import (
 )
 
 if TYPE_CHECKING:
-    from cnllm.engine.todo import Step
+    from cnllm.engine.run.effects import Step
 
 __all__ = ["Line", "Lines", "Returned", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
 
@@ -248,7 +248,7 @@ class _Face:
             text = terminal.escape(text)
         self.at_start = text.endswith("\n")
         if self._stream is sys.stderr:
-            streams.tell(f"{around[0]}{text}{around[1]}")
+            stdio.tell(f"{around[0]}{text}{around[1]}")
         else:
             self._stream.write(text)
             self._stream.flush()

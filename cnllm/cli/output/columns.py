@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from cnllm.cli.table import table
-from cnllm.cli.terminal import cells
+from cnllm.cli.output.table import table
+from cnllm.cli.output.terminal import cells
 
 __all__ = ["address", "cut", "fitted", "middle", "room"]
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any
 
-from cnllm.cli import terminal
+from cnllm.cli.output import terminal
 
 __all__ = ["command"]
 

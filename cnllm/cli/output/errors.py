@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnllm.cli import streams, terminal
+from cnllm.cli.output import stdio, terminal
 from cnllm.errors import (
     CnllmError,
     EndpointError,
@@ -101,7 +101,7 @@ def report(error: Exception) -> int:
     if isinstance(error, click.Abort):
         return INTERRUPTED
     if isinstance(error, _NO_ARGUMENTS) and error.ctx is not None:
-        streams.say(error.ctx.get_help())
+        stdio.say(error.ctx.get_help())
         return WRONG
     message, hint = words(error)
     say(message, hint)
@@ -111,18 +111,18 @@ def report(error: Exception) -> int:
 def say(message: str, hint: str | None = None) -> None:
     """One line, and a second one that helps; both without secrets or anything that a terminal obeys."""
     lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(hint)}"] if hint else [])
-    streams.say("\n".join(lines))
+    stdio.say("\n".join(lines))
 
 
 def traceback(error: Exception) -> None:
     """The whole traceback, for `--debug`."""
     from traceback import format_exception
 
-    streams.tell(terminal.escape(_redacted("".join(format_exception(error)))))
+    stdio.tell(terminal.escape(_redacted("".join(format_exception(error)))))
 
 
 def _redacted(text: str) -> str:
-    from cnllm.redact import redact  # a listing of commands has nothing to hide, and is fast
+    from cnllm.config.redact import redact  # a listing of commands has nothing to hide, and is fast
 
     return redact(text, (*_State.secrets, *_exported()))
 
@@ -131,7 +131,7 @@ def _exported() -> list[str]:
     """What the environment holds under the names of secrets: something may fail before it is known which key it is."""
     import os
 
-    from cnllm.redact import is_secret_name, looks_secret
+    from cnllm.config.redact import is_secret_name, looks_secret
 
     found = [value for name, value in os.environ.items() if is_secret_name(name)]
     return [value for value in found if looks_secret(value) and not value.startswith("/")]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli import columns, rows, terminal
+from cnllm.cli.output import columns, terminal
+from cnllm.cli.output import format as rows
 
 if TYPE_CHECKING:
-    from cnllm.model import Fact, Model
+    from cnllm.registry.model import Fact, Model
 
 __all__ = ["explained", "files", "place", "shortly", "source"]
 

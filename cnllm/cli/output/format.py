@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cnllm.flags import Flags
+    from cnllm.registry.flags import Flags
 
 __all__ = ["UNKNOWN", "amount", "builtin", "count", "flags", "price", "state"]
 
@@ -21,7 +21,7 @@ def builtin(value: object) -> Any:
 
 def flags(said: Flags) -> Any:
     """Flags as plain data, without the passwords that may stand in an address or a header."""
-    from cnllm import redact
+    from cnllm.config import redact
 
     plain = builtin(said)
     if plain.get("base_url"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from cnllm.flags import Price
-from cnllm.model import Fact
-from cnllm.registry.against import Disagreement
 from cnllm.registry.check import Problem
+from cnllm.registry.compare import Disagreement
+from cnllm.registry.flags import Price
+from cnllm.registry.model import Fact
 from cnllm.registry.sources import Cited, Unbacked
 from cnllm.types import Note
 

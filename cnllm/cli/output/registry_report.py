@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cnllm.cli import columns, render, rows, streams, terminal
+from cnllm.cli.output import answer, columns, stdio, terminal
+from cnllm.cli.output import format as rows
 
 if TYPE_CHECKING:
-    from cnllm.model import Fact
     from cnllm.registry.check import Problem
+    from cnllm.registry.model import Fact
 
 __all__ = ["compared", "counted", "faults", "old", "without_source"]
 
@@ -19,15 +20,15 @@ __all__ = ["compared", "counted", "faults", "old", "without_source"]
 def faults(found: Sequence[Problem], as_json: bool) -> None:
     """Each fault with its place; how many there are goes to stderr when there are any."""
     if as_json:
-        render.dump(rows.builtin(found))
+        answer.dump(rows.builtin(found))
         return
     for problem in found:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        render.emit(terminal.escape(f"{place}: {warning}{problem.message}"))
+        answer.emit(terminal.escape(f"{place}: {warning}{problem.message}"))
     wrong = sum(problem.severity == "error" for problem in found)
     if wrong:
-        streams.say(_many(wrong, "fault"))
+        stdio.say(_many(wrong, "fault"))
 
 
 def counted(paths: list[str] | None) -> None:
@@ -39,7 +40,7 @@ def counted(paths: list[str] | None) -> None:
     bare = len(sources.unbacked_flags(documents))
     backed = f"{_many(bare, 'flag')} without a source: --unbacked" if bare else "every flag has a source"
     said = f"{_many(len(registry.providers), 'provider')}, {_many(len(registry.names()), 'model')}; {backed}"
-    streams.say(f"no faults: {said}")
+    stdio.say(f"no faults: {said}")
 
 
 def old(paths: list[str] | None, days: int, as_json: bool) -> None:
@@ -48,14 +49,14 @@ def old(paths: list[str] | None, days: int, as_json: bool) -> None:
 
     found = sources.older(sources.documents(paths), days, datetime.date.today())
     if as_json:
-        render.dump(rows.builtin(found))
+        answer.dump(rows.builtin(found))
     elif found:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
         cells = [(c.seen, str(c.days), c.how, _bare(c.source), c.where, ", ".join(c.backs)) for c in found]
         give, right = {3: 24, 4: 20, 5: 12}, frozenset({1})
-        render.emit(columns.fitted(heads, cells, give=give, addresses=frozenset({3}), right=right))
+        answer.emit(columns.fitted(heads, cells, give=give, addresses=frozenset({3}), right=right))
     if not as_json:
-        streams.say(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
+        stdio.say(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
 
 
 def without_source(paths: list[str] | None, as_json: bool) -> None:
@@ -64,23 +65,23 @@ def without_source(paths: list[str] | None, as_json: bool) -> None:
 
     found = sources.unbacked_flags(sources.documents(paths))
     if as_json:
-        render.dump(rows.builtin(found))
+        answer.dump(rows.builtin(found))
         return
     for flag in found:
-        render.emit(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
-    streams.say(f"{_many(len(found), 'flag')} without a source")
+        answer.emit(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
+    stdio.say(f"{_many(len(found), 'flag')} without a source")
 
 
 def compared(paths: list[str] | None, file: str, as_json: bool) -> None:
     """Where a public file of limits and prices disagrees."""
     from cnllm.registry import Registry, sources
-    from cnllm.registry.against import compare
-    from cnllm.registry.published import read_published
+    from cnllm.registry.compare import compare
+    from cnllm.registry.public_lists import read_published
 
     published = read_published(Path(file))
     result = compare(Registry(sources.documents(paths)), published)
     if as_json:
-        render.dump(rows.builtin(result.disagreements))
+        answer.dump(rows.builtin(result.disagreements))
         return
     if result.disagreements:
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
@@ -88,11 +89,11 @@ def compared(paths: list[str] | None, file: str, as_json: bool) -> None:
             (d.model, d.flag, rows.amount(d.ours), rows.amount(d.theirs), *_cited(d.fact)) for d in result.disagreements
         ]
         give, right = {0: 34, 4: 18}, frozenset({2, 3})
-        render.emit(
+        answer.emit(
             columns.fitted(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
         )
     found = f"{result.found} of {_many(result.models, 'model')} found there, {_many(result.numbers, 'number')} compared"
-    streams.say(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
+    stdio.say(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
 
 
 def _cited(fact: Fact | None) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TextIO
 
-from cnllm.cli import terminal
+from cnllm.cli.output import terminal
 
 __all__ = ["finish", "prepare", "say", "tell"]
 

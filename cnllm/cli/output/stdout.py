@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from cnllm.cli import terminal
-from cnllm.cli.errors import hide
+from cnllm.cli.output import terminal
+from cnllm.cli.output.errors import hide
 
 __all__ = ["dump", "emit"]
 
@@ -23,7 +23,7 @@ def emit(text: str, *, raw: bool = False) -> None:
     """A line on stdout, at once, without secrets; a terminal gets nothing that it would obey, unless wanted (`raw`)."""
     secrets = hide()
     if secrets:
-        from cnllm.redact import redact  # a listing has nothing to hide, and is fast
+        from cnllm.config.redact import redact  # a listing has nothing to hide, and is fast
 
         text = redact(text, secrets)
     sys.stdout.write((terminal.escape(text) if sys.stdout.isatty() and not raw else text) + "\n")

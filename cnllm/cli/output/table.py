@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnllm.cli import terminal
+from cnllm.cli.output import terminal
 
 __all__ = ["fields", "table"]
 

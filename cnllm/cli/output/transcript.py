@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from cnllm.cli import render, terminal
+from cnllm.cli.output import answer, terminal
 from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def show(found: Recorded, *, reasoning: bool, raw: bool) -> None:
     """Each turn: what was asked, what came, and a line on how it ended."""
     blocks = [block for turn in found.turns for block in _turn(turn, reasoning)]
     text = "\n\n".join([f"conversation {found.id}", *blocks])
-    render.emit(text, raw=raw)
+    answer.emit(text, raw=raw)
 
 
 def _turn(turn: RecordedTurn, reasoning: bool) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import lru_cache
 
-from cnllm.engine.hours import is_within
-from cnllm.flags import Price
+from cnllm.engine.decode.hours import is_within
+from cnllm.registry.flags import Price
 from cnllm.types import Cost, Usage
 
 __all__ = ["cost_of", "is_off_peak"]

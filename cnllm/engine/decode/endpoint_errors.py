@@ -23,15 +23,15 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from cnllm import errors
-from cnllm.engine.decode import Unreadable, lenient, whole
-from cnllm.engine.fold import Fold
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.lenient_json import Unreadable, lenient, whole
 from cnllm.errors import EndpointError
-from cnllm.flags import ErrorRule, Flags
+from cnllm.jsonpath import at, first
+from cnllm.registry.flags import ErrorRule, Flags
 from cnllm.types import Reply
-from cnllm.wires.paths import at, first
 
 if TYPE_CHECKING:
-    from cnllm.engine.plan import Plan
+    from cnllm.engine.encode.build import Plan
 
 __all__ = ["NOTHING", "Fault", "empty", "error", "refused"]
 
@@ -75,7 +75,7 @@ NOTHING = Fault("", None, "", "")
 
 def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
     """The fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
-    from cnllm.engine import error_body  # a call that goes well has no time for it
+    from cnllm.engine.decode import error_body  # a call that goes well has no time for it
 
     text = body.decode("utf-8", "replace")[:_LONGEST]
     if 300 <= status < 400 and headers.get("location"):
@@ -109,7 +109,7 @@ def error(
     `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
     whose reasoning is missing; `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine import retry_delay, wrong_url
+    from cnllm.engine.decode import retry_delay, wrong_url
 
     fault = fold.fault
     flags = fold.flags
@@ -166,7 +166,7 @@ def _endpoint(fold: Fold, plan: Plan | None) -> str:
 
 def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
     """The sentence and the code in decoded data, looked for inside the declared error object first."""
-    from cnllm.engine import error_body
+    from cnllm.engine.decode import error_body
 
     data = whole(data)
     while type(data) is list and data and type(data[0]) is dict:
@@ -208,7 +208,7 @@ def _effective(status: int, number: int | None) -> int:
 
 def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
     """What a fault is, and whether the same request may succeed later."""
-    from cnllm.engine import error_rules  # a call that goes well has no time for it
+    from cnllm.engine.decode import error_rules  # a call that goes well has no time for it
 
     said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
     return error_rules.classify(rules, status, said, fault.codes | {(fault.code or "").lower()})

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.engine.decode import Unreadable, lenient
-from cnllm.engine.retry_delay import from_field
-from cnllm.wires.reported import NUMBERS, key_name
+from cnllm.engine.decode.retry_delay import from_field
+from cnllm.engine.lenient_json import Unreadable, lenient
+from cnllm.protocols.reported import NUMBERS, key_name
 
 __all__ = ["Facts", "collect", "number", "sentence"]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from cnllm.flags import ErrorRule
+from cnllm.registry.flags import ErrorRule
 
 if TYPE_CHECKING:
     from cnllm.schemas import Pattern

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from cnllm.engine.sse import TOO_LONG
+from cnllm.engine.decode.sse import TOO_LONG
 
 __all__ = ["Elements"]
 

@@ -8,26 +8,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm import checks
-from cnllm.engine import faults
-from cnllm.engine.answering import Answering
-from cnllm.engine.call_rules import CallRules
-from cnllm.engine.decode import Unreadable, lenient
-from cnllm.engine.elements import Elements
-from cnllm.engine.fold import Fold
+from cnllm.engine.decode import endpoint_errors
+from cnllm.engine.decode.json_array import Elements
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.request_facts import facts
+from cnllm.engine.decode.sse import TOO_LONG, Frames
+from cnllm.engine.decode.structured import Answering
+from cnllm.engine.decode.text_tool_calls import TextCalls, Then, looked_for
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.history.prompted_tools import is_prompted
+from cnllm.engine.lenient_json import Unreadable, lenient
 from cnllm.engine.options import asked_for
-from cnllm.engine.plan import Plan
-from cnllm.engine.prompted import is_prompted
-from cnllm.engine.sent import facts
-from cnllm.engine.sse import TOO_LONG, Frames
-from cnllm.engine.texts import TextCalls, Then, looked_for
 from cnllm.errors import ReplyTooLarge, StreamCut
-from cnllm.flags import Flags
-from cnllm.model import Model
-from cnllm.policy import Limits
-from cnllm.types import Event, ReasoningDelta, Reply, TextDelta
-from cnllm.wires import wire
-from cnllm.wires.ids import ReplyIds
+from cnllm.protocols import wire
+from cnllm.protocols.call_ids import ReplyIds
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, checks
+from cnllm.types.policy import Limits
 
 __all__ = ["StreamParser", "fold_of_text", "parse_response"]
 
@@ -350,19 +349,19 @@ class StreamParser:
     def _whole(self, body: bytes, out: list[Event]) -> None:
         fold = self._fold
         if self._status >= 300:
-            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
             return
         body = body.removeprefix(_BOM)
         if not body.strip():
-            fold.whole, fold.fault = True, faults.NOTHING
+            fold.whole, fold.fault = True, endpoint_errors.NOTHING
             return
         try:
             decoded = lenient(body)
         except Unreadable:
-            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
             return
         if type(decoded) is not dict:
-            fold.fault = faults.refused(self._status, self._headers, body, fold.flags)
+            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
             return
         fold.whole = True
         fold.raw = decoded
@@ -403,7 +402,7 @@ class StreamParser:
         if reply.finish == "error":
             plan = self._plan
             sent = None if plan is None else lambda: facts(plan.body, len(plan.content), plan.flags)
-            raise faults.error(self._status, self._headers, fold, reply, plan, sent)
+            raise endpoint_errors.error(self._status, self._headers, fold, reply, plan, sent)
         if reply.finish == "cut" and not (fold.empty and self._said):
             raise StreamCut(
                 "the stream ended without proof that it is complete",
@@ -411,7 +410,7 @@ class StreamParser:
                 reply=reply,
             )
         if fold.empty:
-            raise faults.empty(self._status, fold, reply, self._plan)
+            raise endpoint_errors.empty(self._status, fold, reply, self._plan)
         return reply
 
 

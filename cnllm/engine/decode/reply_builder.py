@@ -7,20 +7,23 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.arguments import decode_arguments
-from cnllm.engine.blocks import BlockKind, Blocks
-from cnllm.engine.call_rules import CallRules
-from cnllm.engine.cost import cost_of, is_off_peak
-from cnllm.engine.decode import Halves
-from cnllm.engine.decode import whole as _whole
-from cnllm.engine.deltas import Deltas, Mirror, joined, pack
-from cnllm.engine.notes import Notes
-from cnllm.engine.stops import StopTexts
-from cnllm.engine.tags import TagSplitter
-from cnllm.engine.texts import TextCalls
-from cnllm.flags import Flags
-from cnllm.model import Model
-from cnllm.tools.schema import without_nulls
+from cnllm.engine.decode.blocks import BlockKind, Blocks
+from cnllm.engine.decode.cost import cost_of, is_off_peak
+from cnllm.engine.decode.deltas import Deltas, Mirror, joined, pack
+from cnllm.engine.decode.reply_notes import Notes
+from cnllm.engine.decode.stop_texts import StopTexts
+from cnllm.engine.decode.text_tool_calls import TextCalls
+from cnllm.engine.decode.think_tags import TagSplitter
+from cnllm.engine.decode.tool_calls import Call, Calls, markup
+from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.lenient_json import Halves
+from cnllm.engine.lenient_json import whole as _whole
+from cnllm.protocols import wire
+from cnllm.protocols.call_ids import ReplyIds
+from cnllm.protocols.decode_sink import REPEATABLE
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.schemas.simplify import without_nulls
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -45,10 +48,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
-from cnllm.wires import wire
-from cnllm.wires.calls import Call, Calls, markup
-from cnllm.wires.ids import ReplyIds
-from cnllm.wires.sink import REPEATABLE
+from cnllm.types.arguments import decode_arguments
 
 __all__ = ["Fold"]
 
@@ -59,7 +59,8 @@ _TRIES = 8  # comparisons of a text with all the thinking so far
 
 
 class Fold:
-    """Gathers one reply. The wires tell it what happened (see `cnllm.wires.sink`); it answers with events."""
+    """Gathers one reply. The wires tell it what happened (see `cnllm.protocols.decode_sink`); it answers with
+    events."""
 
     __slots__ = (
         "_beside",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.flags import Flags
-from cnllm.flags import Reasoning as Rules
+from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Reasoning as Rules
 
 __all__ = ["facts"]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from cnllm.engine.fold import Fold
-from cnllm.engine.notes import LEFT_OUT
-from cnllm.engine.structured import WRAPPED, Answer
+from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.reply_notes import LEFT_OUT
+from cnllm.engine.encode.structured import WRAPPED, Answer
+from cnllm.schemas.validate import Invalid, Unjudged, Unusable, built, is_built, read_json, unjudged
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -28,7 +29,6 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
 )
-from cnllm.validation import Invalid, Unjudged, Unusable, built, is_built, read_json, unjudged
 
 __all__ = ["Answering"]
 

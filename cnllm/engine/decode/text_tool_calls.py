@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.arguments import decode_arguments
+from cnllm.engine.decode.tool_calls import Call
+from cnllm.engine.history.prompted_tools import FLAG
+from cnllm.engine.history.prompted_tools import rules as rules_of
 from cnllm.engine.options import Function
-from cnllm.engine.prompted import FLAG
-from cnllm.engine.prompted import rules as rules_of
-from cnllm.flags import Flags, Leak
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import united
 from cnllm.leaks.wanted import Fallback, wish
+from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
-from cnllm.wires.calls import Call
+from cnllm.types.arguments import decode_arguments
 
 if TYPE_CHECKING:
-    from cnllm.engine.fold import Fold
+    from cnllm.engine.decode.reply_builder import Fold
     from cnllm.leaks.filter import Filter, Found
     from cnllm.leaks.grammars import Written
     from cnllm.leaks.prompt import Prompt

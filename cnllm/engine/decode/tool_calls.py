@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnllm.protocols.call_ids import ReplyIds
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
-from cnllm.wires.ids import ReplyIds
 
 __all__ = ["Call", "Calls", "markup"]
 

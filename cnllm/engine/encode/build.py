@@ -10,22 +10,26 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cnllm import checks
-from cnllm.engine import choices, head, history, media, params, prefill, prompted, replay, strict, structured, thinking
-from cnllm.engine.call_rules import CallRules, call_rules
-from cnllm.engine.decode import whole
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode import endpoint, params, prefill, strict_tools, structured
+from cnllm.engine.encode import reasoning as thinking
+from cnllm.engine.encode import tools as choices
+from cnllm.engine.encode.call_rules import CallRules, call_rules
+from cnllm.engine.encode.structured import Answer
+from cnllm.engine.history import fit, media
+from cnllm.engine.history import prompted_tools as prompted
+from cnllm.engine.history import reasoning as replay
+from cnllm.engine.lenient_json import whole
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
-from cnllm.engine.structured import Answer
-from cnllm.flags import Flags, Patch, Prefill
-from cnllm.flags import Reasoning as ReasoningFlags
-from cnllm.flags import Recovery as RecoveryFlags
-from cnllm.messages import as_messages, message_fault
-from cnllm.model import Model, conditions
-from cnllm.policy import Limits, Recovery, Timeouts
-from cnllm.types import Message, Note, Reasoning
-from cnllm.wires import Ask, wire
-from cnllm.wires.paths import at, blend, cut, put
+from cnllm.jsonpath import at, blend, cut, put
+from cnllm.protocols import Ask, wire
+from cnllm.registry.flags import Flags, Patch, Prefill
+from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.registry.flags import Recovery as RecoveryFlags
+from cnllm.registry.model import Model, conditions
+from cnllm.types import Message, Note, Reasoning, checks
+from cnllm.types.convert import as_messages, message_fault
+from cnllm.types.policy import Limits, Recovery, Timeouts
 
 __all__ = ["Plan", "build_request"]
 
@@ -86,7 +90,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put there is not for show, whatever its name."""
-        from cnllm.redact import MARK, is_plain
+        from cnllm.config.redact import MARK, is_plain
 
         return {name: value if is_plain(name, value) else MARK for name, value in self.headers.items()}
 
@@ -140,7 +144,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     strict_forms: dict[str, dict[str, Any]] = {}
     if "strict" in mode:
         before = asked
-        asked, strict_forms = strict.formed(asked, flags, ledger.of("tools"))
+        asked, strict_forms = strict_tools.formed(asked, flags, ledger.of("tools"))
         if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
             mode, flags, ledger.mode = changed, model.under(changed), changed
     before = asked
@@ -169,7 +173,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     if spoken is not None:
         turns = prompted.instructed(turns, prompted.described(spoken))
     said = turns if answer is None else structured.instructed(turns, answer)
-    fitted = history.fit(said, model, flags, asked.tools, ledger, pictured)
+    fitted = fit.fit(said, model, flags, asked.tools, ledger, pictured)
     parallel = asked.parallel_tool_calls if tools else None
     if parallel is not None and not choices.takes_parallel(asked, flags, ledger):
         parallel = None
@@ -221,12 +225,12 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         forced=forced if spoken is None else spoken.must is not None,
         single=single if spoken is None else spoken.one,
     )
-    url, userinfo = head.url(model, flags, streams, ledger)
+    url, userinfo = endpoint.url(model, flags, streams, ledger)
     return Plan(
         method="POST",
         limits=Limits.of(options.get("limits")),
         url=url,
-        headers=head.headers(flags, asked, streams, head.basic(userinfo, flags, ledger)),
+        headers=endpoint.headers(flags, asked, streams, endpoint.basic(userinfo, flags, ledger)),
         body=body,
         content=content,
         notes=ledger.notes,

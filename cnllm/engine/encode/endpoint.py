@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
-from cnllm import checks
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
 from cnllm.engine.options import Asked
-from cnllm.flags import Flags
-from cnllm.model import Model
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.types import checks
 
 __all__ = ["address_ok", "basic", "headers", "url"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.engine.ledger import Ledger
-from cnllm.flags import Flags, Param
-from cnllm.wires.paths import at, put
+from cnllm.engine.adjustments import Ledger
+from cnllm.jsonpath import at, put
+from cnllm.registry.flags import Flags, Param
 
 __all__ = ["apply", "note_verbatim"]
 

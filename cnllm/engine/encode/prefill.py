@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.chain import total_cost, total_usage
-from cnllm.engine.ledger import Ledger
-from cnllm.flags import Flags, Prefill
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.run.continuation import total_cost, total_usage
+from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
 
 __all__ = ["applied", "beginning", "joined", "rules"]

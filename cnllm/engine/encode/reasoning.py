@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.engine.ledger import Ledger
-from cnllm.flags import LEVELS, Budget, Effort, Patch, Reasoning
+from cnllm.engine.adjustments import Ledger
+from cnllm.registry.flags import LEVELS, Budget, Effort, Patch, Reasoning
 
 __all__ = ["Thinking", "is_on", "planned"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
 from cnllm.engine.options import Asked, Function
-from cnllm.flags import Flags, Tools
-from cnllm.tools.schema import strictened
+from cnllm.registry.flags import Flags, Tools
+from cnllm.schemas.simplify import strictened
 
 __all__ = ["formed"]
 

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.engine import prompted
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import Asked, Function
-from cnllm.flags import Flags
+from cnllm.registry.flags import Flags
+from cnllm.schemas.validate import checked
 from cnllm.types import Message
-from cnllm.validation import checked
 
 __all__ = ["WRAPPED", "Answer", "instructed", "offered", "planned"]
 
@@ -146,7 +146,7 @@ def instructed(turns: list[Message], answer: Answer) -> list[Message]:
             )
         case _:
             return turns
-    return prompted.instructed(turns, text)
+    return prompted_tools.instructed(turns, text)
 
 
 def _rooted(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:

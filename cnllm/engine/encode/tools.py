@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from cnllm.engine import dialect, prompted
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history import prompted_tools
 from cnllm.engine.options import Asked, Function
-from cnllm.flags import Flags, Tools
+from cnllm.registry.flags import Flags, Tools
+from cnllm.schemas import adapt
 
 __all__ = ["chosen", "offered", "possible", "shortened", "takes_parallel"]
 
 
-def possible(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, prompted.Prompted | None]:
+def possible(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, prompted_tools.Prompted | None]:
     """No tools where the model takes none, but what is said of them instead; no choice where there are no tools."""
     if asked.tools and flags.tools is not None and flags.tools.supported is False:
-        if prompted.is_prompted(flags, ledger.of("tools").policy):
-            return prompted.taken_off(_chosen_among(asked, ledger), ledger)
+        if prompted_tools.is_prompted(flags, ledger.of("tools").policy):
+            return prompted_tools.taken_off(_chosen_among(asked, ledger), ledger)
         said = f"{len(asked.tools)} tools"
         if ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
             return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None), None
@@ -125,7 +126,7 @@ def offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[
 def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     if not tool.parameters:
         return tool
-    schema = dialect.changed(tool.parameters, rules.schema or (), rules.schema_drop or ())
+    schema = adapt.changed(tool.parameters, rules.schema or (), rules.schema_drop or ())
     if schema is None:
         return tool
     did = "put into the subset of JSON Schema that the endpoint takes"

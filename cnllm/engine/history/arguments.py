@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.arguments import decode_arguments
-from cnllm.engine.decode import whole
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.lenient_json import whole
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.types import ToolCall
+from cnllm.types.arguments import decode_arguments
 
 __all__ = ["repaired"]
 

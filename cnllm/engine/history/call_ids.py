@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cnllm.engine.ledger import Ledger
-from cnllm.engine.repair import Turn
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.repair import Turn
+from cnllm.protocols.call_ids import UniqueIds
 from cnllm.types import ToolCall, ToolResult
-from cnllm.wires.ids import UniqueIds
 
 __all__ = ["renamed"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnllm.engine import ids, media, prompted, repair, replay, roles
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history import call_ids, media, prompted_tools, reasoning, repair, roles
 from cnllm.engine.options import Function
-from cnllm.flags import Flags, Messages, Reasoning, Tools
-from cnllm.model import Model
+from cnllm.protocols import wire
+from cnllm.registry.flags import Flags, Messages, Reasoning, Tools
+from cnllm.registry.model import Model
 from cnllm.types import Message, Text
-from cnllm.wires import wire
 
 __all__ = ["fit"]
 
@@ -86,13 +86,13 @@ def _repaired(
     if pictured:
         turns = media.readable(turns, flags, spoken_by, ledger)
     if calling.supported is False and ledger.policy != "send":
-        words = prompted.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
+        words = prompted_tools.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
         turns = repair.as_text(repair.paired(turns, None, True, ledger), words, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.paired(turns, schemas, False, ledger)
-    turns = repair.heard(replay.unsealed(turns, model, ledger), ledger)
-    turns = replay.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
+    turns = repair.heard(reasoning.unsealed(turns, model, ledger), ledger)
+    turns = reasoning.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.full(turns, ledger)
     if spoken_by.ordered:
         turns = repair.calls_last(turns, ledger)
@@ -102,4 +102,4 @@ def _repaired(
         turns = [(0, Message("user", (Text("…"),)))]
     if pictured and not calling.result_media:
         turns = media.moved(turns, ledger)
-    return ids.renamed(turns, calling.ids, ledger)
+    return call_ids.renamed(turns, calling.ids, ledger)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cnllm.engine.ledger import Ledger
-from cnllm.engine.repair import Turn
-from cnllm.flags import Flags
-from cnllm.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.repair import Turn
+from cnllm.protocols import Wire
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
-from cnllm.wires import Wire
+from cnllm.types.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
 
 __all__ = ["left_out", "moved", "readable", "shown"]
 

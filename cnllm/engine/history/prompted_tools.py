@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.decode import whole
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.repair import Words
+from cnllm.engine.lenient_json import whole
 from cnllm.engine.options import Asked, Function
-from cnllm.engine.repair import Words
-from cnllm.flags import Flags, Leak
+from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, Text, ToolCall, ToolResult
 
 __all__ = ["FLAG", "WORDS", "Prompted", "described", "instructed", "is_prompted", "rules", "taken_off"]

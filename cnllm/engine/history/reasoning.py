@@ -7,12 +7,12 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from cnllm.engine.ledger import Ledger
-from cnllm.engine.media import left_out
-from cnllm.engine.repair import Turn, says
-from cnllm.flags import Patch
-from cnllm.flags import Reasoning as Rules
-from cnllm.model import Model
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.media import left_out
+from cnllm.engine.history.repair import Turn, says
+from cnllm.registry.flags import Patch
+from cnllm.registry.flags import Reasoning as Rules
+from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
 __all__ = ["lacking", "replayed", "unsealed"]

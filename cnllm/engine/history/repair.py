@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine.arguments import repaired
-from cnllm.engine.decode import whole
-from cnllm.engine.ledger import Ledger
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.arguments import repaired
+from cnllm.engine.lenient_json import whole
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from cnllm.engine.ledger import Ledger
-from cnllm.engine.repair import Turn
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall
 
 __all__ = ["as_system", "first_user", "gathered", "joined"]

@@ -24,13 +24,13 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.engine import corrections, prefill
-from cnllm.engine.chain import continuing
-from cnllm.engine.endings import ending, is_verdict, told_anew
-from cnllm.engine.parser import StreamParser
-from cnllm.engine.plan import Plan
+from cnllm.engine.decode.parser import StreamParser
+from cnllm.engine.encode import prefill
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.run import corrections
+from cnllm.engine.run.continuation import continuing
+from cnllm.engine.run.endings import ending, is_verdict, told_anew
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
-from cnllm.policy import Retry, Timeouts
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -43,6 +43,7 @@ from cnllm.types import (
     TextDelta,
     ToolCallEnd,
 )
+from cnllm.types.policy import Retry, Timeouts
 
 __all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
 

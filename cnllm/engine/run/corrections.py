@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cnllm.engine.chain import total_cost, total_usage
-from cnllm.engine.plan import Plan
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.types import Message, Note, Reply, Text
 
 __all__ = ["fault", "gave_up", "request", "together"]

@@ -21,13 +21,13 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cnllm.engine import chain, repair
-from cnllm.engine.endings import blocks
-from cnllm.engine.plan import Plan
-from cnllm.engine.todo import Approve, Ask, Execute, Report, Step, Stopped
+from cnllm.engine.encode.build import Plan
+from cnllm.engine.history import repair
+from cnllm.engine.run import continuation
+from cnllm.engine.run.effects import Approve, Ask, Execute, Report, Step, Stopped
+from cnllm.engine.run.endings import blocks
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
-from cnllm.policy import Recovery
 from cnllm.types import (
     Event,
     Finished,
@@ -46,6 +46,7 @@ from cnllm.types import (
     ToolResult,
     Usage,
 )
+from cnllm.types.policy import Recovery
 
 __all__ = ["Loop"]
 
@@ -205,7 +206,7 @@ class Loop:
         if reply is None:
             return
         self._forget()
-        reply = self.reply = chain.unique(reply, self._used)
+        reply = self.reply = continuation.unique(reply, self._used)
         self._keep(reply.message)
         late = self._may_be_last(reply)
         if self._stream and not late:
@@ -237,7 +238,7 @@ class Loop:
         if not self._max_repeats:
             return False
         steps = [(step.calls, None) for step in self.steps]
-        return chain.repeated([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
+        return continuation.repeated([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
 
     def _verdict(self, reply: Reply) -> Stopped | None:
         """Why it ends here, if it does."""
@@ -246,9 +247,9 @@ class Loop:
         if not reply.tool_calls:
             if reply.finish == "length":
                 return "length"
-            return "incomplete" if chain.lost(reply) and not reply.text.strip() else "done"
+            return "incomplete" if continuation.lost(reply) and not reply.text.strip() else "done"
         made = [(step.calls, step.results) for step in self.steps]
-        if self._max_repeats and chain.repeated(made, self._max_repeats, self._cycle):
+        if self._max_repeats and continuation.repeated(made, self._max_repeats, self._cycle):
             return "repeated"
         return "max_steps" if len(self.steps) >= self._max_steps else None
 
@@ -268,16 +269,16 @@ class Loop:
         kept: Reply | None = None
         tries = 0
         most = (self.recovery.steps or 0) if self._again else 0
-        while got is not None and tries < most and (why := chain.wrong(got, tries)) is not None:
+        while got is not None and tries < most and (why := continuation.wrong(got, tries)) is not None:
             tries += 1
             kept = got if kept is None and isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
             got = yield self._ask(self.history, stream=False)
         if got is None or self.cancelled:
             return None
-        if kept is not None and kept.text.strip() and chain.hopeless(got):  # what said something stands
+        if kept is not None and kept.text.strip() and continuation.hopeless(got):  # what said something stands
             got = kept
-        if self._again and chain.hopeless(got):
+        if self._again and continuation.hopeless(got):
             more = yield from self._continued(got)
             if self.cancelled:
                 return None
@@ -290,7 +291,7 @@ class Loop:
                 raise got from got.__cause__
             got = kept
         if self._stream and got is not first:
-            yield [*chain.continuing(*self._delivered(), self._begun, got), *blocks(got)]
+            yield [*continuation.continuing(*self._delivered(), self._begun, got), *blocks(got)]
         return got
 
     def _ask(self, messages: list[Message], *, stream: bool) -> Ask:
@@ -307,15 +308,15 @@ class Loop:
         thought, text = (came.reasoning, came.text) if came is not None else ("", "")
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
         more = yield self._ask([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
-        if not isinstance(more, Reply) or chain.lost(more):
+        if not isinstance(more, Reply) or continuation.lost(more):
             return None
         self._resumed = True
         self._note("continued", "resume", "the reply broke off again and again", "the model was asked to go on")
-        whole = chain.joined(thought, text, more)
+        whole = continuation.joined(thought, text, more)
         if not self._stream:
             return whole
         if self._begun or self._delivered() != (thought, text):
-            yield [*chain.continuing("", "", True, whole), *blocks(whole)]
+            yield [*continuation.continuing("", "", True, whole), *blocks(whole)]
             return whole
         rest = whole.text[len(text) :]
         new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]
@@ -353,7 +354,7 @@ class Loop:
                 if why is None:
                     places.append(place)
                 else:
-                    results[place] = chain.failed(call, why)
+                    results[place] = continuation.failed(call, why)
             if places and not self.cancelled:
                 execute = Execute([calls[place] for place in places], [None] * len(places))
                 yield execute
@@ -361,8 +362,8 @@ class Loop:
             for place, result in zip(places, execute.results, strict=False):
                 results[place] = result
             why = CANCELLED if self.cancelled else repair.INTERRUPTED
-            told = [r or chain.failed(call, why) for call, r in zip(calls, results, strict=True)]
-            self.history += map(chain.result_turn, told)
+            told = [r or continuation.failed(call, why) for call, r in zip(calls, results, strict=True)]
+            self.history += map(continuation.result_turn, told)
         return tuple(told)
 
 

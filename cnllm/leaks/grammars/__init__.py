@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.flags import Leak
 from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
 from cnllm.leaks.grammars.base import Block, NotOffered, Unreadable, Written
 from cnllm.leaks.markers import Markers
+from cnllm.registry.flags import Leak
 
 __all__ = ["NotOffered", "Unreadable", "Written", "inside", "read", "viable"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, Block, NotOffered, Unreadable, Written, named, own_lines
 from cnllm.leaks.grammars.tags import prefix_of
-from cnllm.leaks.typed import decoded, item_schema, kinds, property_schema, typed
+from cnllm.schemas.coerce import decoded, item_schema, kinds, property_schema, typed
 
 __all__ = ["arguments", "inside", "read", "unclosed", "viable"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named
-from cnllm.leaks.typed import decoded
+from cnllm.schemas.coerce import decoded
 
 __all__ = ["inside", "quoted", "read", "unfenced", "viable"]
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, own_lines
-from cnllm.leaks.typed import property_schema, typed
+from cnllm.schemas.coerce import property_schema, typed
 
 __all__ = ["WORDS", "inside", "read", "viable"]
 

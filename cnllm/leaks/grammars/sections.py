@@ -15,7 +15,7 @@ from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadabl
 from cnllm.leaks.grammars.objects import quoted, unfenced
 from cnllm.leaks.grammars.tags import head
 from cnllm.leaks.markers import BARS, Markers
-from cnllm.leaks.typed import decoded
+from cnllm.schemas.coerce import decoded
 
 __all__ = ["inside", "read", "viable"]
 

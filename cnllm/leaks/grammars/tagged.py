@@ -19,7 +19,7 @@ from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named,
 from cnllm.leaks.grammars.elements import arguments, unclosed
 from cnllm.leaks.grammars.objects import quoted, unfenced
 from cnllm.leaks.grammars.tags import Tag, found, gaps, head, may_be_head, prefix_of, tail
-from cnllm.leaks.typed import decoded, kinds, property_schema, typed
+from cnllm.schemas.coerce import decoded, kinds, property_schema, typed
 
 __all__ = ["WORDS", "inside", "read", "viable"]
 

@@ -1,8 +1,8 @@
 """OpenAI chat completions."""
 
-from cnllm.wires import Wire
-from cnllm.wires.chat_read import chunk, quick
-from cnllm.wires.chat_write import takes, write
+from cnllm.protocols import Wire
+from cnllm.protocols.chat.client_decode import chunk, quick
+from cnllm.protocols.chat.client_encode import takes, write
 
 __all__ = ["WIRE"]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.flags import Flags
+from cnllm.jsonpath import at, first
+from cnllm.protocols import Quick
+from cnllm.protocols.decode_sink import REPEATABLE, Sink
+from cnllm.protocols.fast_decode import quick as decoder
+from cnllm.protocols.reported import names_status, reported
+from cnllm.protocols.usage import counts
+from cnllm.registry.flags import Flags
 from cnllm.types import Event
-from cnllm.wires import Quick
-from cnllm.wires.paths import at, first
-from cnllm.wires.quick import quick as decoder
-from cnllm.wires.reported import names_status, reported
-from cnllm.wires.sink import REPEATABLE, Sink
-from cnllm.wires.usage import counts
 
 __all__ = ["chunk", "quick"]
 

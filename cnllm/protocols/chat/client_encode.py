@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import Flags, Messages
-from cnllm.flags import Reasoning as ReasoningFlags
-from cnllm.media import data_url, is_pdf, media_kind, upload_name
-from cnllm.messages import content_part
+from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.registry.flags import Flags, Messages
+from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.wires.ask import Ask, Offered
+from cnllm.types.convert import content_part
+from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
 __all__ = ["takes", "write"]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from cnllm.messages import from_dict
 from cnllm.protocols import Spoken, Stamp
 from cnllm.types import (
     Event,
@@ -26,6 +25,7 @@ from cnllm.types import (
     Usage,
     UsageSeen,
 )
+from cnllm.types.convert import from_dict
 
 __all__ = ["SPOKEN"]
 

@@ -1,8 +1,8 @@
 """Gemini generateContent."""
 
-from cnllm.wires import Wire
-from cnllm.wires.gemini_read import chunk, quick
-from cnllm.wires.gemini_write import write
+from cnllm.protocols import Wire
+from cnllm.protocols.gemini.client_decode import chunk, quick
+from cnllm.protocols.gemini.client_encode import write
 
 __all__ = ["WIRE"]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import DecodeError, json
 
-from cnllm.arguments import decode_arguments
-from cnllm.flags import Flags
+from cnllm.jsonpath import at, blend
+from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.wires.ask import Ask, Offered
-from cnllm.wires.paths import at, blend
+from cnllm.types.arguments import decode_arguments
 
 __all__ = ["write"]
 

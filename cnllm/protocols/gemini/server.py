@@ -5,8 +5,8 @@ protocol's own messages: `generationConfig` and `generation_config`.
 """
 
 from cnllm.protocols import Spoken
-from cnllm.protocols.gemini_reply import Stream, write_error, write_reply
-from cnllm.protocols.gemini_request import read_request
+from cnllm.protocols.gemini.server_decode import read_request
+from cnllm.protocols.gemini.server_encode import Stream, write_error, write_reply
 
 __all__ = ["SPOKEN"]
 

@@ -1,8 +1,8 @@
 """Anthropic Messages: content blocks, one after the other."""
 
-from cnllm.wires import Wire
-from cnllm.wires.messages_read import chunk, quick
-from cnllm.wires.messages_write import takes, write
+from cnllm.protocols import Wire
+from cnllm.protocols.messages.client_decode import chunk, quick
+from cnllm.protocols.messages.client_encode import takes, write
 
 __all__ = ["WIRE"]
 

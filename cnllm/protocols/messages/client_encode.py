@@ -10,12 +10,12 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cnllm.arguments import decode_arguments
-from cnllm.flags import Flags
-from cnllm.media import file_name, media_kind
-from cnllm.messages import result_text
+from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.wires.ask import Ask, Offered
+from cnllm.types.arguments import decode_arguments
+from cnllm.types.convert import result_text
+from cnllm.types.media import file_name, media_kind
 
 __all__ = ["write"]
 

@@ -1,4 +1,4 @@
-"""Anthropic Messages, as a server speaks it: requests. What it answers is written in `messages_reply`."""
+"""Anthropic Messages, as a server speaks it: requests. What it answers is written in `server_encode`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from cnllm.messages import result_text
-from cnllm.protocols import Spoken, Stamp
-from cnllm.protocols.messages_reply import Stream, write_error, write_reply
+from cnllm.protocols import Stamp
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types.convert import result_text
 
-__all__ = ["SPOKEN"]
+__all__ = ["read_request"]
 
 _PARAMS = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_tokens", "stop_sequences": "stop"}
 _OWN = ("model", "messages", "system", "stream", "tools", "tool_choice", "thinking", "output_config", "output_format")
@@ -212,6 +211,3 @@ def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, An
         extra["thinking"] = rest
     if config:
         extra["output_config"] = config
-
-
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream, bearer=True)

@@ -1,8 +1,8 @@
 """OpenAI Responses."""
 
-from cnllm.wires import Wire
-from cnllm.wires.responses_read import chunk, quick
-from cnllm.wires.responses_write import takes, write
+from cnllm.protocols import Wire
+from cnllm.protocols.responses.client_decode import chunk, quick
+from cnllm.protocols.responses.client_encode import takes, write
 
 __all__ = ["WIRE"]
 

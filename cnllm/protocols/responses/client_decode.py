@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.flags import Flags
+from cnllm.jsonpath import at, first
+from cnllm.protocols import Quick
+from cnllm.protocols.decode_sink import Sink
+from cnllm.protocols.reported import reported
+from cnllm.protocols.usage import counts, lay
+from cnllm.registry.flags import Flags
 from cnllm.types import Event
-from cnllm.wires import Quick
-from cnllm.wires.paths import at, first
-from cnllm.wires.reported import reported
-from cnllm.wires.sink import Sink
-from cnllm.wires.usage import counts, lay
 
 __all__ = ["chunk", "quick"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import Flags
-from cnllm.media import data_url, media_kind, upload_name
+from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.wires.ask import Ask, Offered
+from cnllm.types.media import data_url, media_kind, upload_name
 
 __all__ = ["write"]
 

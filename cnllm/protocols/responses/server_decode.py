@@ -1,4 +1,4 @@
-"""OpenAI Responses, as a server speaks it: requests. What it answers is written in `responses_reply`."""
+"""OpenAI Responses, as a server speaks it: requests. What it answers is written in `server_encode`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from cnllm.flags import LEVELS
-from cnllm.messages import result_text
-from cnllm.protocols import Spoken, Stamp
-from cnllm.protocols.responses_reply import Stream, write_error, write_reply
+from cnllm.protocols import Stamp
+from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types.convert import result_text
 
-__all__ = ["SPOKEN"]
+__all__ = ["read_request"]
 
 _SAME = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _OWN = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
@@ -282,6 +281,3 @@ def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:
         else:
             plain = False
     return result_text(texts), tuple(media), plain and (bool(media) or not output)
-
-
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream)

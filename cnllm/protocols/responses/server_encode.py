@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.responses_resource import response_resource
+from cnllm.protocols.responses.resource import response_resource
 from cnllm.types import (
     BlockEnd,
     Event,

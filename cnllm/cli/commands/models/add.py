@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import errors, options, render, streams, terminal
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
-    from cnllm.registry.extend import Addition
-    from cnllm.registry.load import Document
+    from cnllm.registry.documents import Document
+    from cnllm.registry.edit import Addition
 
 __all__ = ["add"]
 
@@ -50,7 +51,7 @@ def add(file: str | None, **given: Any) -> None:
     What was added is printed; what is not said stays unknown.
     """
     from cnllm.registry import Registry, sources
-    from cnllm.registry.load import overlay_paths
+    from cnllm.registry.documents import overlay_paths
 
     in_use = [str(path) for path in overlay_paths()]
     path = Path(file).expanduser() if file is not None else _usual(in_use)
@@ -63,7 +64,7 @@ def add(file: str | None, **given: Any) -> None:
 
 
 def _usual(in_use: list[str]) -> Path:
-    from cnllm import paths
+    from cnllm.config import paths
 
     return Path(in_use[-1]) if in_use else paths.config_dir() / "providers.toml"
 
@@ -75,7 +76,7 @@ def _among(path: Path, files: list[str]) -> bool:
 # ── what is asked ────────────────────────────────────────────────────────────
 def _asked(registry: Registry, given: dict[str, Any]) -> Addition:
     """The model, from options and, where something needed is missing, from whoever sits at the terminal."""
-    from cnllm.registry.extend import Addition
+    from cnllm.registry.edit import Addition
 
     known = {name.casefold(): name for name in registry.providers}
     ask = _Questions(given, talk=sys.stdin.isatty() and not _enough(given, known))
@@ -142,7 +143,7 @@ class _Questions:
     def _ask(self, question: str, read: Callable[[str], Any]) -> Any:
         """Asks on stderr, since stdout has what was added and nothing else. The end of stdin is `click.Abort`."""
         while True:
-            streams.tell(f"{question}: ")
+            stdio.tell(f"{question}: ")
             line = sys.stdin.readline()
             if not line:
                 raise click.Abort
@@ -223,25 +224,25 @@ def _places(documents: list[Document], name: str) -> str:
 
 
 def _write(path: Path, before: Document | None, addition: Addition, in_use: list[str]) -> None:
-    from cnllm.registry.extend import extended, replace
+    from cnllm.registry.edit import extended, replace
 
     try:
         done = extended(before.text.decode() if before else "", addition, str(path))
         replace(path, done.text, in_use)
     except OSError as error:
         raise errors.Wrong(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
-    render.emit(terminal.escape(done.added.rstrip("\n")))
-    streams.say(terminal.escape(f"added {addition.name} to {path}:{done.line}"))
+    answer.emit(terminal.escape(done.added.rstrip("\n")))
+    stdio.say(terminal.escape(f"added {addition.name} to {path}:{done.line}"))
     for line in _advice(path, before, addition):
-        streams.say(terminal.escape(f"  {line}"))
+        stdio.say(terminal.escape(f"  {line}"))
 
 
 def _advice(path: Path, before: Document | None, addition: Addition) -> list[str]:
     """What is still to be done before the model can be asked."""
     from cnllm.registry import Registry
-    from cnllm.registry.load import overlay_paths
+    from cnllm.registry.documents import overlay_paths
     from cnllm.registry.registry import origin_of
-    from cnllm.registry.trust import trusted
+    from cnllm.registry.trusted_files import trusted
 
     if not _among(path, [str(name) for name in overlay_paths()]):
         return ["this file is not in use: CNLLM_PROVIDERS says which are"]

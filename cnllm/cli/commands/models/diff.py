@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import columns, complete, options, render, rows, streams, terminal
-from cnllm.cli.explained import files, place, shortly
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, columns, stdio, terminal
+from cnllm.cli.output import format as rows
+from cnllm.cli.output.flag_table import files, place, shortly
 
 if TYPE_CHECKING:
-    from cnllm.model import Fact
     from cnllm.registry.diff import Difference
+    from cnllm.registry.model import Fact
 
 __all__ = ["diff"]
 
@@ -24,8 +26,8 @@ NOTHING = "–"
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
-@click.argument("a", shell_complete=complete.models)
-@click.argument("b", shell_complete=complete.models)
+@click.argument("a", shell_complete=completion.models)
+@click.argument("b", shell_complete=completion.models)
 @options.as_json("an array")
 def diff(a: str, b: str, as_json: bool) -> None:
     """Show what differs between two models, or two hosts of one model.
@@ -39,12 +41,12 @@ def diff(a: str, b: str, as_json: bool) -> None:
     one, other = registry.resolve(a), registry.resolve(b)
     found = differences(one, other)
     if as_json:
-        render.dump([_json(difference) for difference in found])
+        answer.dump([_json(difference) for difference in found])
     elif found:
-        render.emit(_table(one.name, other.name, found))
+        answer.emit(_table(one.name, other.name, found))
     if not as_json:
         names = f"{terminal.escape(one.name)} and {terminal.escape(other.name)}"
-        streams.say(
+        stdio.say(
             f"{names} differ in {len(found)} flag{'s' if len(found) > 1 else ''}" if found else f"{names} do not differ"
         )
 

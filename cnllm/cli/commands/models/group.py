@@ -11,11 +11,11 @@ from cnllm.cli import options
 __all__ = ["models"]
 
 COMMANDS = {
-    "add": "cnllm.cli.models_add:add",
-    "diff": "cnllm.cli.models_diff:diff",
-    "list": "cnllm.cli.models_list:list_",
-    "matrix": "cnllm.cli.models_matrix:matrix",
-    "show": "cnllm.cli.models_show:show",
+    "add": "cnllm.cli.commands.models.add:add",
+    "diff": "cnllm.cli.commands.models.diff:diff",
+    "list": "cnllm.cli.commands.models.list:list_",
+    "matrix": "cnllm.cli.commands.models.matrix:matrix",
+    "show": "cnllm.cli.commands.models.show:show",
 }
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import errors, options, out, rows, streams, terminal
+from cnllm.cli import options
+from cnllm.cli.output import errors, stdio, stdout, terminal
+from cnllm.cli.output import format as rows
 
 if TYPE_CHECKING:
     from cnllm.registry.summary import Listing
@@ -88,17 +90,17 @@ def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
     chosen = [row for row, fits in judged if fits or (fits is None and asked.maybe)]
     unknown = 0 if asked.maybe else sum(fits is None for _, fits in judged)
     if as_json:
-        out.dump(chosen)
+        stdout.dump(chosen)
     elif chosen:
-        from cnllm.cli.table import table
+        from cnllm.cli.output.table import table
 
         heads = (*HEADS, *(word.upper() for word in asked.wanted))
-        out.emit(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
+        stdout.emit(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
     elif not asked.filters:
-        streams.say(f"no model is called anything like {terminal.escape(part or '')}")
+        stdio.say(f"no model is called anything like {terminal.escape(part or '')}")
     if asked.filters:
         more = f"; of {unknown} more it is not known: --maybe" if unknown else ""
-        streams.say(f"{len(chosen)} of {len(names)} models{more}")
+        stdio.say(f"{len(chosen)} of {len(names)} models{more}")
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from cnllm.cli import errors, options, render, streams, terminal
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio, terminal
 
 __all__ = ["matrix"]
 
@@ -23,7 +24,7 @@ def matrix(file: str) -> None:
 
     The page needs nothing else. It is searched, filtered and sorted in the browser, and tells the source of each cell.
     """
-    from cnllm.cli.matrix_page import page
+    from cnllm.cli.commands.models.matrix_page import page
     from cnllm.registry import Registry
     from cnllm.registry.summary import short_names
 
@@ -31,7 +32,7 @@ def matrix(file: str) -> None:
     names = registry.names()
     text = page([registry.resolve(name) for name in names], short_names(registry.aliases))
     if file == "-":
-        render.emit(text)
+        answer.emit(text)
         return
     try:
         Path(file).write_text(text + "\n", encoding="utf-8")
@@ -39,4 +40,4 @@ def matrix(file: str) -> None:
         raise errors.Wrong(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
         ) from error
-    streams.say(terminal.escape(f"{len(names)} models are in {file}"))
+    stdio.say(terminal.escape(f"{len(names)} models are in {file}"))

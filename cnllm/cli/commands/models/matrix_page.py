@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.cli import rows, terminal
-from cnllm.cli.explained import shortly
-from cnllm.cli.matrix_script import SCRIPT
-from cnllm.cli.matrix_style import STYLE
+from cnllm.cli.commands.models.matrix_script import SCRIPT
+from cnllm.cli.commands.models.matrix_style import STYLE
+from cnllm.cli.output import format as rows
+from cnllm.cli.output import terminal
+from cnllm.cli.output.flag_table import shortly
 from cnllm.registry.capabilities import KINDS, capabilities
 
 if TYPE_CHECKING:
-    from cnllm.model import Fact, Model
+    from cnllm.registry.model import Fact, Model
 
 __all__ = ["page"]
 

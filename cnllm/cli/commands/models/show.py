@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnllm.cli import complete, options, render, rows
-from cnllm.cli.table import fields
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer
+from cnllm.cli.output import format as rows
+from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
-    from cnllm.flags import Price, Reasoning
-    from cnllm.model import Fact, Model
+    from cnllm.registry.flags import Price, Reasoning
+    from cnllm.registry.model import Fact, Model
 
 __all__ = ["show"]
 
@@ -23,7 +25,7 @@ EXAMPLES = options.examples(
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
-@click.argument("model", shell_complete=complete.models)
+@click.argument("model", shell_complete=completion.models)
 @click.option("--explain", is_flag=True, help="Every flag, with the line that set it and where the fact is from.")
 @click.option("--protocol", metavar="P", help="As it is over another wire of the endpoint.")
 @click.option("--base-url", metavar="URL", help="As it is at another place.")
@@ -38,18 +40,18 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
     registry = Registry.load()
     found = registry.resolve(model, protocol=protocol, base_url=base_url)
     if explain and as_json:
-        render.dump([fact_row(fact) for fact in found.explain()])
+        answer.dump([fact_row(fact) for fact in found.explain()])
     elif explain:
-        from cnllm.cli.explained import explained
+        from cnllm.cli.output.flag_table import explained
 
-        render.emit(explained(found))
+        answer.emit(explained(found))
     elif as_json:
         from cnllm.registry import summary
 
         short = summary.short_names(registry.aliases).get(found.name, [])
-        render.dump(summary.row(found, short) | {"flags": rows.flags(found.flags), "notes": rows.builtin(found.notes)})
+        answer.dump(summary.row(found, short) | {"flags": rows.flags(found.flags), "notes": rows.builtin(found.notes)})
     else:
-        render.emit(_card(found, registry.wires(model)))
+        answer.emit(_card(found, registry.wires(model)))
 
 
 def fact_row(fact: Fact) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def fact_row(fact: Fact) -> dict[str, Any]:
 
 # ── one model in short ───────────────────────────────────────────────────────
 def _card(model: Model, wires: list[str]) -> str:
-    from cnllm import redact
+    from cnllm.config import redact
 
     flags = model.flags
     limits = flags.limits
@@ -103,7 +105,7 @@ def _states(model: Model) -> list[tuple[str, str]]:
 
 
 def _keys(names: list[str] | None) -> str:
-    from cnllm import keys
+    from cnllm.config import keys
 
     if not names:
         return "none needed"
@@ -117,7 +119,7 @@ def _reasoning(reasoning: Reasoning | None) -> str:
     if reasoning.default:
         words.append(f"{reasoning.default} unless told otherwise")
     if reasoning.effort is not None:
-        from cnllm.flags import LEVELS
+        from cnllm.registry.flags import LEVELS
 
         levels = [level for level in LEVELS if getattr(reasoning.effort, level) is not None]
         words += [f"levels {' '.join(levels)}"] if levels else []

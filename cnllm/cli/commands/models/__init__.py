@@ -1,0 +1,1 @@
+"""`cnllm models`: one file a subcommand, imported when it is invoked."""

@@ -1,0 +1,1 @@
+"""The clients: they drive the engine's steps over a transport. Import the module that is meant."""

@@ -1,0 +1,1 @@
+"""Bytes → events and a reply."""

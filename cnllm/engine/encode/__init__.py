@@ -1,0 +1,1 @@
+"""Messages and options → a request."""

@@ -1,0 +1,1 @@
+"""A conversation → one that an endpoint takes."""

@@ -1,0 +1,1 @@
+"""The steps of one call and of a tool loop, as generators that a client drives."""

@@ -1,0 +1,1 @@
+"""OpenAI chat completions. `client` asks an endpoint, `server` answers a client; they share no code."""

@@ -1,0 +1,1 @@
+"""Anthropic Messages. `client` asks an endpoint, `server` answers a client; they share no code."""

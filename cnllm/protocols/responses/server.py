@@ -1,0 +1,11 @@
+"""OpenAI Responses, as a server speaks it: what each direction is, in one place."""
+
+from __future__ import annotations
+
+from cnllm.protocols import Spoken
+from cnllm.protocols.responses.server_decode import read_request
+from cnllm.protocols.responses.server_encode import Stream, write_error, write_reply
+
+__all__ = ["SPOKEN"]
+
+SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream)
