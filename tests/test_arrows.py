@@ -15,7 +15,7 @@ SPLIT = {"engine", "cli"}  # folders whose folders are rooms of their own; what 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
 VALUES = {"errors", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
-ENGINE = {"engine/lenient_json", "engine/adjustments", "engine/options"}
+ENGINE = {"engine/adjustments", "engine/options"}
 WIRES = {f"protocols/{name}" for name in ("chat", "messages", "gemini", "responses")}
 MAY: dict[str, set[str]] = {
     "errors": set(),
@@ -25,14 +25,13 @@ MAY: dict[str, set[str]] = {
     "config": {"errors", "types"},
     "sentences": {"errors", "types"},
     "tools": {"errors", "schemas", "types"},
-    "registry": VALUES | {"config"},
+    "registry": VALUES | {"config", "schemas"},
     "leaks": FLAGS | {"config", "schemas"},
-    "protocols": FLAGS,
+    "protocols": FLAGS | {"schemas"},
     **dict.fromkeys(sorted(WIRES), FLAGS | {"protocols"}),
     "store": {"config", "errors", "types"},
     "simulator": FLAGS | {"protocols", "schemas"},
-    "engine/lenient_json": set(),
-    "engine/adjustments": FLAGS | {"engine/lenient_json"},
+    "engine/adjustments": FLAGS,
     "engine/options": FLAGS | {"tools"},
     "engine/history": FLAGS | ENGINE | {"protocols", "tools"},
     "engine/encode": FLAGS | ENGINE | {"config", "engine/history", "protocols", "schemas", "tools"},

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from copy import copy
 from typing import NoReturn
 
-from cnllm.engine.lenient_json import whole
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note
+from cnllm.types.lenient_json import whole
 
 __all__ = ["Ledger"]
 

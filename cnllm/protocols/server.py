@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm.engine.lenient_json import whole
 from cnllm.protocols import Spoken, framed, speaks
 from cnllm.registry.model import Model
 from cnllm.types import (
@@ -23,6 +22,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.convert import struct_fault
+from cnllm.types.lenient_json import whole
 
 _EVENTS = frozenset(get_args(Event))
 

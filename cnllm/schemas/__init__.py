@@ -1,1 +1,41 @@
-"""JSON Schema: applied with a bound on the work, adapted, simplified, coerced. Import the module that is meant."""
+"""JSON Schemas applied with a bound on the work, whatever a model or a schema writes; and patterns in linear time."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnllm.schemas.patterns import Pattern, compile_pattern, ignore_case
+    from cnllm.schemas.validators import bounded, unjudged_patterns
+    from cnllm.schemas.whole import whole_matcher, whole_problem
+    from cnllm.schemas.work import TooMuchWork, Work, depth
+
+__all__ = [
+    "Pattern",
+    "TooMuchWork",
+    "Work",
+    "bounded",
+    "compile_pattern",
+    "depth",
+    "ignore_case",
+    "unjudged_patterns",
+    "whole_matcher",
+    "whole_problem",
+]
+
+_MODULES = {
+    "patterns": ("Pattern", "compile_pattern", "ignore_case"),
+    "validators": ("bounded", "unjudged_patterns"),
+    "whole": ("whole_matcher", "whole_problem"),
+    "work": ("TooMuchWork", "Work", "depth"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return what stands in a module that is imported when it is first used: patterns need no jsonschema."""
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm.engine.decode.reply_builder import Fold
-from cnllm.engine.lenient_json import Unreadable, lenient, whole
 from cnllm.protocols.chat.client_decode import chunk as read_chunk
 from cnllm.protocols.chat.client_decode import quick
+from cnllm.types.lenient_json import Unreadable, lenient, whole
 
 from .support import Json, anything, frame, read, scalars, sse, times, words
 

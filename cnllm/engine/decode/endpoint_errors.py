@@ -24,11 +24,11 @@ from msgspec import Struct
 
 from cnllm import errors
 from cnllm.engine.decode.reply_builder import Fold
-from cnllm.engine.lenient_json import Unreadable, lenient, whole
 from cnllm.errors import EndpointError
 from cnllm.jsonpath import at, first
 from cnllm.registry.flags import ErrorRule, Flags
 from cnllm.types import Reply
+from cnllm.types.lenient_json import Unreadable, lenient, whole
 
 if TYPE_CHECKING:
     from cnllm.engine.encode.build import Plan

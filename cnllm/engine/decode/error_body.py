@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.engine.decode.retry_delay import from_field
-from cnllm.engine.lenient_json import Unreadable, lenient
 from cnllm.protocols.reported import NUMBERS, key_name
+from cnllm.types.lenient_json import Unreadable, lenient
 
 __all__ = ["Facts", "collect", "number", "sentence"]
 

@@ -18,7 +18,6 @@ from cnllm.engine.decode.text_tool_calls import TextCalls, Then, looked_for
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.history.prompted_tools import is_prompted
-from cnllm.engine.lenient_json import Unreadable, lenient
 from cnllm.engine.options import asked_for
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
@@ -26,6 +25,7 @@ from cnllm.protocols.call_ids import ReplyIds
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, checks
+from cnllm.types.lenient_json import Unreadable, lenient
 from cnllm.types.policy import Limits
 
 __all__ = ["StreamParser", "fold_of_text", "parse_response"]

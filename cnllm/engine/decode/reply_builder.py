@@ -16,8 +16,6 @@ from cnllm.engine.decode.text_tool_calls import TextCalls
 from cnllm.engine.decode.think_tags import TagSplitter
 from cnllm.engine.decode.tool_calls import Call, Calls, markup
 from cnllm.engine.encode.call_rules import CallRules
-from cnllm.engine.lenient_json import Halves
-from cnllm.engine.lenient_json import whole as _whole
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.decode_sink import REPEATABLE
@@ -49,6 +47,8 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import Halves
+from cnllm.types.lenient_json import whole as _whole
 
 __all__ = ["Fold"]
 

@@ -19,7 +19,6 @@ from cnllm.engine.encode.structured import Answer
 from cnllm.engine.history import fit, media
 from cnllm.engine.history import prompted_tools as prompted
 from cnllm.engine.history import reasoning as replay
-from cnllm.engine.lenient_json import whole
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
 from cnllm.jsonpath import at, blend, cut, put
 from cnllm.protocols import Ask, wire
@@ -29,6 +28,7 @@ from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model, conditions
 from cnllm.types import Message, Note, Reasoning, checks
 from cnllm.types.convert import as_messages, message_fault
+from cnllm.types.lenient_json import whole
 from cnllm.types.policy import Limits, Recovery, Timeouts
 
 __all__ = ["Plan", "build_request"]

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.lenient_json import whole
 from cnllm.tools.encoded import decoded, unwrapped
 from cnllm.types import ToolCall
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.lenient_json import whole
 
 __all__ = ["repaired"]
 

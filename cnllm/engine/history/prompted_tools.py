@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Words
-from cnllm.engine.lenient_json import whole
 from cnllm.engine.options import Asked, Function
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, Text, ToolCall, ToolResult
+from cnllm.types.lenient_json import whole
 
 __all__ = ["FLAG", "WORDS", "Prompted", "described", "instructed", "is_prompted", "rules", "taken_off"]
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.arguments import repaired
-from cnllm.engine.lenient_json import whole
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from cnllm.types.lenient_json import whole
 
 __all__ = [
     "INTERRUPTED",
