@@ -224,6 +224,16 @@ def test_markup_that_names_nothing_has_a_sentence_too(tmp_path: Path) -> None:
     assert cnllm.sanitize(model, "<minimax:tool_call>\n").text == "No."
 
 
+def test_a_broken_call_of_a_tool_that_is_offered_is_not_said_to_be_missing() -> None:
+    text = '<minimax:tool_call><invoke name="search"><parameter name="q"></parameter></invoke></minimax:tool_call'
+    model = "minimax/MiniMax-M2.1"
+    for offered, expected in ((None, "“search”"), ([tool("other")], "“search”"), ([tool("search", q="string")], "")):
+        said = answers(model, wire(text), offered)[1].text
+        assert said, offered
+        assert ("no tool for it" in said) == bool(expected), offered
+        assert (expected in said) if expected else ("search" not in said), offered
+
+
 # ── markers alone ────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(
     ("model", "text", "stands"),

@@ -293,12 +293,20 @@ class TextCalls:
             self._note("text-call-kept", found.raw, found.problem)
 
     def _fall_back(self) -> None:
-        wanted = next((wanted for found in self._found if (wanted := wish(found.wanted, found.raw))), "")
+        wanted = next((wanted for found in self._found if (wanted := self._missing(found))), "")
         own = [*self._fold.thoughts, *(found.raw for found in self._found)]
         sentence = self._sentences.say(wanted, "".join(own))
         if sentence:
             self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
             self._fold.deliver(False, sentence)
+
+    def _missing(self, found: Found) -> str:
+        """What a block wanted that is not available. Empty where the tool is offered and only its call is broken."""
+        offered = self._tools or ()
+        if any(call.name in offered for call in found.wanted):
+            return ""
+        wanted = wish(found.wanted, found.raw)
+        return "" if wanted in offered else wanted
 
     def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
         self._fold.tell(code, flag or self._flag, said, did)
