@@ -70,19 +70,13 @@ class Echo:
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events without secrets. What may be the beginning of one waits for what follows."""
-        if len(events) == 1 and (run := self._runs.get(type(events[0]))) is not None and not run.held:
-            # Most often: what `passes` does, without the call.
-            text: str = events[0].text  # type: ignore[union-attr]
-            window = run.gone + text
-            for begin in self._begins:
-                if begin in window:
-                    break
-            else:
-                run.gone = window[1 - _BEGINS :]
-                run.at += len(text)
-                return events
         if self._finder is None or not events:
             return events
+        if len(events) == 1:  # most often
+            event: Any = events[0]
+            run = self._runs.get(type(event))
+            if run is not None and run.passes(event.text):
+                return events
         out: list[Event] = []
         for kind, group in groupby(events, type):
             alike: list[Any] = list(group)
@@ -271,34 +265,34 @@ def _shape(secrets: tuple[str, ...]) -> tuple[Finder | None, tuple[str, ...], tu
 class _Run:
     """A text that comes in pieces, of which what went out cannot be taken back."""
 
-    __slots__ = ("_begins", "_kept", "_secrets", "at", "gone", "held")
+    __slots__ = ("_at", "_begins", "_gone", "_held", "_kept", "_secrets")
 
     def __init__(self, secrets: tuple[str, ...], begins: tuple[str, ...]) -> None:
         self._secrets = secrets
         self._begins = begins
-        self.gone = ""  # the last two characters that went out
-        self.held = ""
-        self.at = 0  # where the text ends that went out or is held
+        self._gone = ""  # the last two characters that went out
+        self._held = ""
+        self._at = 0  # where the text ends that went out or is held
         self._kept: dict[int, int] = {}  # where a secret began → so many characters of it went out
 
     def passes(self, text: str) -> bool:
         """Whether a piece can go out as it is, which it has done then."""
-        if self.held:
+        if self._held:
             return False
-        window = self.gone + text
+        window = self._gone + text
         for begin in self._begins:
             if begin in window:
                 return False
-        self.gone = window[1 - _BEGINS :]
-        self.at += len(text)
+        self._gone = window[1 - _BEGINS :]
+        self._at += len(text)
         return True
 
     def more(self, text: str) -> str:
         """What can go out with a piece."""
-        gone = len(self.gone)
-        window = self.gone + self.held + text
-        start = self.at - len(self.held) - gone  # of the window in the text
-        self.at += len(text)
+        gone = len(self._gone)
+        window = self._gone + self._held + text
+        start = self._at - len(self._held) - gone  # of the window in the text
+        self._at += len(text)
         out, at = [], 0
         for begin, end in _plain_spans(window, self._secrets):
             if begin < gone:
@@ -308,8 +302,8 @@ class _Run:
         held = self._beginning(window, at)
         out.append(window[max(at, gone) : max(held, gone)])
         sent = max(held, gone)
-        self.held = window[sent:]
-        self.gone = window[max(at, sent + 1 - _BEGINS) : sent]
+        self._held = window[sent:]
+        self._gone = window[max(at, sent + 1 - _BEGINS) : sent]
         return "".join(out)
 
     def _beginning(self, window: str, at: int) -> int:
@@ -326,17 +320,17 @@ class _Run:
 
     def rest(self) -> str:
         """What is held, once nothing more comes."""
-        held, self.held = self.held, ""
+        held, self._held = self._held, ""
         if not held:
             return ""
-        window = self.gone + held
+        window = self._gone + held
         begin = self._beginning(window, 0)
         if len(window) - begin < _CUT:
             return held
-        gone = len(self.gone)
+        gone = len(self._gone)
         if begin < gone:
-            self._kept[self.at - len(window) + begin] = gone - begin
-        self.gone = ""
+            self._kept[self._at - len(window) + begin] = gone - begin
+        self._gone = ""
         return window[gone:begin] + MARK
 
     def whole(self, text: str) -> str:

@@ -1,1 +1,1 @@
-"""Where cnllm finds its settings, folders and keys, and how it keeps secrets out of what it writes."""
+"""Settings, folders, keys, private files, and the removal of secrets from logs and messages."""

@@ -47,7 +47,7 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
 
 
 class _Watch:
-    """What is known of one connection. `probes` tell what was read ahead; None: nobody can know."""
+    """Watch one connection. `probes` tell what was read ahead; None where that cannot be known."""
 
     def __init__(self, inner: Any, core: Any, probes: Probes | None) -> None:
         self._inner = inner

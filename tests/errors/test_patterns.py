@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cnllm
 from cnllm.errors import RateLimited
 from cnllm.registry.check import check
 
@@ -167,6 +168,6 @@ def test_every_pattern_of_the_builtin_file_can_be_matched() -> None:
     assert [(source, problem) for source in sorted(rules) if (problem := ignore_case(source).problem)] == []
 
 
-def _patterns(model: object) -> list[str]:
-    rules = model.flags.errors or []  # type: ignore[attr-defined]
+def _patterns(model: cnllm.Model) -> list[str]:
+    rules = model.flags.errors or []
     return [source for rule in rules for source in (*(rule.pattern or ()), *(rule.unless or ()))]

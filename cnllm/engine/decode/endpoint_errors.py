@@ -46,7 +46,6 @@ _CLASSES: dict[str, type[EndpointError]] = {
     "bad-request": errors.BadRequest,
     "other": EndpointError,
 }
-_VAGUE = {"bad-request", "other"}  # what says nothing beside that it failed
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _LONGEST = 65_536  # characters of a body that an error carries
 _SPOILED = 200  # characters of JSON that cannot be read, in a sentence
@@ -109,7 +108,7 @@ def error(
     `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
     whose reasoning is missing; `plan` is the request, whose address may be wrong.
     """
-    from cnllm.engine.decode import retry_delay, wrong_url
+    from cnllm.engine.decode import error_rules, retry_delay, wrong_url
 
     fault = fold.fault
     flags = fold.flags
@@ -127,7 +126,7 @@ def error(
     if kind == "other" and fold.fault is None:
         retryable = True
     message, hint = fault.message or _unsaid(number), _hint(kind, fold, sent)
-    if plan is not None and kind in _VAGUE and wrong_url.suspected(number, message, fault.body):
+    if plan is not None and kind in error_rules.VAGUE and wrong_url.suspected(number, message, fault.body):
         message = f"{message} (asked: {wrong_url.shown(plan.url)})"
         hint, retryable = wrong_url.hint(plan.url, flags.path or "", fold.of.protocol), False
     return _CLASSES[kind](

@@ -35,19 +35,7 @@ _SAID_KEYS = (
 _ECHO_KEYS = frozenset(
     (
         *("input", "inputs", "request", "messages", "prompt", "failedgeneration", "requestbody", "body", "url", "uri"),
-        *(
-            "path",
-            "instance",
-            "user",
-            "userid",
-            "requestid",
-            "logid",
-            "id",
-            "model",
-            "object",
-            "providername",
-            "docurl",
-        ),
+        *("path", "instance", "user", "userid", "requestid", "logid", "id", "model", "object", "providername"),
         *("docurl", "documentationurl", "help", "trace", "stack", "stacktrace", "traceback", "timestamp"),
     )
 )
@@ -181,7 +169,7 @@ def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
         for path in paths:
             if path in found and (said := sentence(found[path], paths, depth + 1)):
                 return said
-        named = {key_name(key): value for key, value in found.items() if type(key) is str}
+        named = _by_name(found)
         for name in _SAID_KEYS:
             if name in named and (said := sentence(named[name], paths, depth + 1)):
                 return said
@@ -229,7 +217,7 @@ def number(*places: Any) -> int | None:
     """Return the HTTP status that an error names itself, as a number or at the head of a text."""
     for place in places:
         if type(place) is dict:
-            named = {key_name(key): value for key, value in place.items() if type(key) is str}
+            named = _by_name(place)
             for name in NUMBERS:
                 if (found := _status(named.get(name))) is not None:
                     return found
@@ -237,6 +225,11 @@ def number(*places: Any) -> int | None:
         if type(place) is str and (match := _HTTP.match(place)):
             return int(match[1])
     return None
+
+
+def _by_name(table: dict[Any, Any]) -> dict[str, Any]:
+    """Return what stands under each key, however the endpoint writes it (see `key_name`)."""
+    return {key_name(key): value for key, value in table.items() if type(key) is str}
 
 
 def _status(value: Any) -> int | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["VAGUE", "classify"]
 
 VAGUE = frozenset({"bad-request", "other"})
-"""What says nothing beside that it failed."""
+"""The kinds that say no more than that the request failed."""
 
 _RETRYABLE = {"rate", "overloaded"}
 _LONGEST = 65_536  # characters in which a rule looks

@@ -518,7 +518,7 @@ class Fold:
         for index, call in zip(self._places, self._done, strict=True):
             out.append(ToolCallEnd(index, call))
         assert self.finish is not None
-        out += map(NoteAdded, self._notes.left_out)
+        out += self.left_out()
         out.append(Finished(self.finish, self.raw_finish))
         return out
 

@@ -60,4 +60,4 @@ class Notes:
     @property
     def all(self) -> list[Note]:
         """The notes that are kept, and last how many were left out."""
-        return [*self._kept, *self.left_out] if self._left else list(self._kept)
+        return [*self._kept, *self.left_out]

@@ -43,8 +43,8 @@ def fit(
         turns = roles.gathered(turns, rules.system, ledger)
     if rules.runs == "join":
         turns = roles.joined(turns, ledger)
-    alone = rules.first_user or all(message.role in ("system", "developer") for _, message in turns)
-    if rules.first_user or (alone and rules.system in spoken_by.apart):  # a request needs a turn
+    beside = rules.system in spoken_by.apart and all(message.role in ("system", "developer") for _, message in turns)
+    if rules.first_user or beside:  # a request needs a turn
         turns = roles.first_user(turns, ledger)
     return [message for _, message in turns]
 

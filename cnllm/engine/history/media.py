@@ -95,13 +95,11 @@ class _Reader:
             return media if self.takes(media, index) else Text(left_out(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
         why = self._refusal(kind)
-        if why is not None:
-            pass
-        elif part.data["type"] not in self._wire.parts:
+        if why is None and part.data["type"] not in self._wire.parts:
             why = "the endpoint takes none in this form"
-        else:
+        if why is None or not self._left_out(kind, index, why):
             return part
-        return Text(f"[{kind} left out]") if self._left_out(kind, index, why) else part
+        return Text(f"[{kind} left out]")
 
     def _left_out(self, said: str, index: int, why: str) -> bool:
         return self._ledger.may_change("media-dropped", "input", f"messages[{index}] holds {said}", f"left out: {why}")

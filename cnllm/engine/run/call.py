@@ -382,9 +382,9 @@ class Call:
 
     def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
         """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
-        how = self.plan.prefill
-        turn = None if how is None else prefill.beginning(old)
-        if how is None or turn is None or self.plan.recovery.streams == 0:
+        if self.plan.prefill is None or self.plan.recovery.streams == 0:
+            return None
+        if (turn := prefill.beginning(old)) is None:
             return None
         try:
             plan = replace(self._again(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
