@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["at", "blend", "cut", "first", "put"]
+__all__ = ["get", "get_first", "merge_patch", "remove", "set_value"]
 
 
-def at(data: Any, path: str) -> Any:
+def get(data: Any, path: str) -> Any:
     """What stands at a path, or None."""
     if "." not in path and type(data) is dict:  # most paths
         return data.get(path)
@@ -25,16 +25,16 @@ def at(data: Any, path: str) -> Any:
     return data
 
 
-def first(data: Any, paths: Iterable[str] | None) -> Any:
+def get_first(data: Any, paths: Iterable[str] | None) -> Any:
     """What stands at the first of several paths that has something, or None."""
     for path in paths or ():
-        found = at(data, path)
+        found = get(data, path)
         if found is not None:
             return found
     return None
 
 
-def put(data: dict[str, Any], path: str, value: Any) -> None:
+def set_value(data: dict[str, Any], path: str, value: Any) -> None:
     """Set a value at a path, making the tables on the way. A non-table on the way is replaced."""
     *tables, last = path.split(".")
     for key in tables:
@@ -45,20 +45,20 @@ def put(data: dict[str, Any], path: str, value: Any) -> None:
     data[last] = value
 
 
-def cut(data: Any, path: str) -> Any:
+def remove(data: Any, path: str) -> Any:
     """Take away what stands at a path and return it, or None; tables that this leaves empty go too."""
     head, _, rest = path.partition(".")
     if type(data) is not dict or head not in data:
         return None
     if not rest:
         return data.pop(head)
-    taken = cut(data[head], rest)
+    taken = remove(data[head], rest)
     if data[head] == {}:
         del data[head]
     return taken
 
 
-def blend(data: dict[str, Any], patch: dict[str, Any]) -> None:
+def merge_patch(data: dict[str, Any], patch: dict[str, Any]) -> None:
     """Merge a patch into data, in place: tables merge, everything else replaces. The patch is not shared with it.
 
     Tables inside the data are copied before they change, for they may be a caller's own.
@@ -67,7 +67,7 @@ def blend(data: dict[str, Any], patch: dict[str, Any]) -> None:
         if type(value) is dict:
             inner = data.get(key)
             inner = data[key] = dict(inner) if type(inner) is dict else {}
-            blend(inner, value)
+            merge_patch(inner, value)
         elif type(value) is list:
             data[key] = list(value)
         else:

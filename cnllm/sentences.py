@@ -53,7 +53,7 @@ class Sentences:
     def feed(self, text: str) -> list[str]:
         """More text: the sentences that it completes."""
         if type(text) is not str:
-            checks.demand_text("text", text)
+            checks.require_text("text", text)
             text = str.__str__(text)
         for run in _RUNS.findall(text):
             self._run(run)
@@ -289,7 +289,7 @@ class BySentence:
 
 def by_sentence(events: Generator[Event]) -> Generator[Event]:
     """A stream's events by sentence. What is held when the stream fails is delivered before its error."""
-    checks.demand("events", events, Generator, "the generator of a stream's events")
+    checks.require_type("events", events, Generator, "the generator of a stream's events")
     whole = BySentence()
     try:
         for event in events:
@@ -303,7 +303,7 @@ def by_sentence(events: Generator[Event]) -> Generator[Event]:
 
 async def by_sentence_async(events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
     """`by_sentence` for an async stream."""
-    checks.demand("events", events, AsyncGenerator, "the async generator of a stream's events")
+    checks.require_type("events", events, AsyncGenerator, "the async generator of a stream's events")
     whole = BySentence()
     try:
         async for event in events:

@@ -444,7 +444,7 @@ def test_no_secret_survives_in_base64(secret: str, before: str, after: str, shif
 
 
 def test_headers_are_hidden_by_name() -> None:
-    shown = redact.headers(
+    shown = redact.redact_headers(
         {
             "Authorization": "Bearer abc",
             "Proxy-Authorization": "Basic abc",

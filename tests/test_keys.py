@@ -34,17 +34,17 @@ def mode(path: Path) -> int:
 def test_set_makes_a_private_file_in_a_private_folder(folder: Path) -> None:
     old = os.umask(0)
     try:
-        assert keys.set("A_KEY", KEY) == keys.path() == folder / "keys.json"
+        assert keys.set_key("A_KEY", KEY) == keys.keys_path() == folder / "keys.json"
     finally:
         os.umask(old)
-    assert (mode(folder), mode(keys.path())) == (0o700, 0o600)
-    assert json.loads(keys.path().read_text()) == {"A_KEY": KEY}
-    assert list(folder.iterdir()) == [keys.path()]
+    assert (mode(folder), mode(keys.keys_path())) == (0o700, 0o600)
+    assert json.loads(keys.keys_path().read_text()) == {"A_KEY": KEY}
+    assert list(folder.iterdir()) == [keys.keys_path()]
 
 
 def test_set_tightens_a_folder_that_was_there(folder: Path) -> None:
     folder.mkdir(mode=0o755)
-    keys.set("A_KEY", KEY)
+    keys.set_key("A_KEY", KEY)
     assert mode(folder) == 0o700
 
 
@@ -52,16 +52,16 @@ def test_set_leaves_the_mode_of_a_home_alone(tmp_path: Path, monkeypatch: pytest
     tmp_path.chmod(0o755)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path))
-    keys.set("A_KEY", KEY)
+    keys.set_key("A_KEY", KEY)
     assert (mode(tmp_path), mode(tmp_path / "keys.json")) == (0o755, 0o600)
 
 
 def test_set_keeps_the_others_and_replaces_its_own() -> None:
-    keys.set("B_KEY", "one-one-one")
-    keys.set("A_KEY", KEY)
-    keys.set("B_KEY", "  two-two-two\n")
-    assert keys.names() == ["A_KEY", "B_KEY"]
-    assert keys.find(["B_KEY"]) == "two-two-two"
+    keys.set_key("B_KEY", "one-one-one")
+    keys.set_key("A_KEY", KEY)
+    keys.set_key("B_KEY", "  two-two-two\n")
+    assert keys.key_names() == ["A_KEY", "B_KEY"]
+    assert keys.find_key(["B_KEY"]) == "two-two-two"
 
 
 def test_set_writes_through_a_link(folder: Path, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_set_writes_through_a_link(folder: Path, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles" / "keys.json"
     real.parent.mkdir()
     real.write_text("{}")
-    keys.path().symlink_to(real)
-    keys.set("A_KEY", KEY)
-    assert keys.path().is_symlink()
+    keys.keys_path().symlink_to(real)
+    keys.set_key("A_KEY", KEY)
+    assert keys.keys_path().is_symlink()
     assert json.loads(real.read_text()) == {"A_KEY": KEY}
 
 
@@ -81,82 +81,82 @@ def test_set_writes_through_a_link(folder: Path, tmp_path: Path) -> None:
 )
 def test_set_refuses_what_no_header_can_carry(name: str, value: str) -> None:
     with pytest.raises(ValueError):
-        keys.set(name, value)
-    assert not keys.path().exists()
+        keys.set_key(name, value)
+    assert not keys.keys_path().exists()
 
 
 def test_the_environment_goes_first_and_empty_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert keys.find(["A_KEY", "B_KEY"]) is None
-    keys.set("A_KEY", KEY)
-    assert keys.find(["A_KEY", "B_KEY"]) == KEY
+    assert keys.find_key(["A_KEY", "B_KEY"]) is None
+    keys.set_key("A_KEY", KEY)
+    assert keys.find_key(["A_KEY", "B_KEY"]) == KEY
     monkeypatch.setenv("B_KEY", "from-the-environment")
-    assert keys.find(["A_KEY", "B_KEY"]) == "from-the-environment"
+    assert keys.find_key(["A_KEY", "B_KEY"]) == "from-the-environment"
     monkeypatch.setenv("B_KEY", "  ")
-    assert keys.find(["A_KEY", "B_KEY"]) == KEY
-    assert keys.find(["B_KEY"]) is None
-    assert keys.find([]) is None
-    assert (keys.where("A_KEY"), keys.where("B_KEY")) == ("file", None)
+    assert keys.find_key(["A_KEY", "B_KEY"]) == KEY
+    assert keys.find_key(["B_KEY"]) is None
+    assert keys.find_key([]) is None
+    assert (keys.key_source("A_KEY"), keys.key_source("B_KEY")) == ("file", None)
 
 
 def test_find_makes_a_readable_file_private_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    keys.set("A_KEY", KEY)
-    keys.path().chmod(0o644)
-    assert keys.find(["A_KEY"]) == KEY
-    assert mode(keys.path()) == 0o600
+    keys.set_key("A_KEY", KEY)
+    keys.keys_path().chmod(0o644)
+    assert keys.find_key(["A_KEY"]) == KEY
+    assert mode(keys.keys_path()) == 0o600
     assert "0644" in caplog.text
     assert KEY not in caplog.text
 
 
 def test_find_refuses_a_readable_file_that_it_cannot_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys.set("A_KEY", KEY)
-    keys.path().chmod(0o640)
+    keys.set_key("A_KEY", KEY)
+    keys.keys_path().chmod(0o640)
 
     def refuse(descriptor: int, mode: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(CnllmError, match="other users") as caught:
-        keys.find(["A_KEY"])
+        keys.find_key(["A_KEY"])
     assert "chmod 600" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("content", ["{", '["a"]', '{"A_KEY": 1}', '{"A_KEY": "sk-test-0123456789"', b"\xff\xfe"])
 def test_a_broken_file_is_named_and_not_quoted(folder: Path, content: str | bytes) -> None:
     folder.mkdir(mode=0o700)
-    keys.path().write_bytes(content if isinstance(content, bytes) else content.encode())
+    keys.keys_path().write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CnllmError) as caught:
-        keys.find(["A_KEY"])
-    assert str(keys.path()) in caught.value.message
+        keys.find_key(["A_KEY"])
+    assert str(keys.keys_path()) in caught.value.message
     assert "sk-test" not in caught.value.message
     assert caught.value.__cause__ is None
 
 
 def test_an_empty_file_holds_no_keys(folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    keys.path().touch(0o600)
-    assert keys.names() == []
+    keys.keys_path().touch(0o600)
+    assert keys.key_names() == []
 
 
 def test_many_writers_lose_nothing() -> None:
-    threads = [threading.Thread(target=keys.set, args=(f"K{i}", KEY)) for i in range(16)]
+    threads = [threading.Thread(target=keys.set_key, args=(f"K{i}", KEY)) for i in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(keys.names()) == 16
+    assert len(keys.key_names()) == 16
 
 
 def test_a_failed_write_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys.set("A_KEY", KEY)
+    keys.set_key("A_KEY", KEY)
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError):
-        keys.set("B_KEY", KEY)
-    assert keys.names() == ["A_KEY"]
-    assert list(folder.iterdir()) == [keys.path()]
+        keys.set_key("B_KEY", KEY)
+    assert keys.key_names() == ["A_KEY"]
+    assert list(folder.iterdir()) == [keys.keys_path()]
 
 
 def test_folders_can_be_moved_and_are_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

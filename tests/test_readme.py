@@ -236,9 +236,9 @@ SHAPES: dict[str, Any] = {
     "events": answer.Line,
     "sanitize": Sanitized,
     "fit": Fitted,
-    "logs-list": list[records.Summary],
-    "logs-show": records.Recorded,
-    "logs-search": list[records.Found],
+    "logs-list": list[records.ConversationSummary],
+    "logs-show": records.RecordedConversation,
+    "logs-search": list[records.SearchHit],
     **LISTINGS,
 }
 

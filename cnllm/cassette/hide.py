@@ -9,18 +9,18 @@ from typing import Any
 
 from cnllm.config import redact
 
-__all__ = ["hidden"]
+__all__ = ["redact_chunks"]
 
 _DATA = re.compile(rb"^data:[ \t]*(\{.*\})[ \t]*\r?$", re.MULTILINE)
 
 
-def hidden(chunks: list[bytes], secrets: tuple[str, ...]) -> list[bytes]:
+def redact_chunks(chunks: list[bytes], secrets: tuple[str, ...]) -> list[bytes]:
     """Return the chunks without secrets; what is left stays in the chunk that it was in."""
     if not secrets:
         return chunks
     # bytes as latin-1, so that places in the text are places in the bytes
     text = b"".join(chunks).decode("latin-1")
-    found = redact.spans(text, [secret.encode("utf-8", "surrogatepass").decode("latin-1") for secret in secrets])
+    found = redact.secret_spans(text, [secret.encode("utf-8", "surrogatepass").decode("latin-1") for secret in secrets])
     chunks = _replaced(chunks, [(start, end, redact.MARK.encode()) for start, end in found])
     return _replaced(chunks, _split(b"".join(chunks), secrets))
 
@@ -63,7 +63,7 @@ def _split(body: bytes, secrets: tuple[str, ...]) -> list[tuple[int, int, bytes]
     dirty: set[int] = set()
     for held in fields.values():
         texts = [holder[key] for _, holder, key in held]
-        found = redact.spans("".join(texts), secrets)
+        found = redact.secret_spans("".join(texts), secrets)
         if not found:
             continue
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts]

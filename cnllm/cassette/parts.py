@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from cnllm.types import checks
 
-__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json", "demand_plan"]
+__all__ = ["Answer", "AsyncAnswer", "Json", "Request", "as_bytes", "as_json", "require_plan"]
 
 Answer = tuple[int, dict[str, str], Iterator[bytes]]
 AsyncAnswer = tuple[int, dict[str, str], AsyncIterator[bytes]]
@@ -28,7 +28,7 @@ class Request(Protocol):
     def body(self) -> Any: ...
 
 
-def demand_plan(plan: Any) -> None:
+def require_plan(plan: Any) -> None:
     """Raise `TypeError` for what is no request."""
     try:
         sound = isinstance(plan.method, str) and isinstance(plan.url, str) and isinstance(plan.headers, dict)

@@ -18,7 +18,7 @@ from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
-__all__ = ["RawLog", "folder_of"]
+__all__ = ["RawLog", "raw_log_folder"]
 
 FILE_BYTES = 16 * 1024 * 1024
 FILES = 16
@@ -26,7 +26,7 @@ _ON = ("1", "on", "true", "yes")
 _OFF = ("0", "off", "false", "no")
 
 
-def folder_of(given: bool | str | os.PathLike[str] | None) -> Path | None:
+def raw_log_folder(given: bool | str | os.PathLike[str] | None) -> Path | None:
     """Return where exchanges are logged; None where they are not. What is not given is as `CNLLM_RAW_LOG` says."""
     if given is None:
         given = os.environ.get("CNLLM_RAW_LOG", "").strip() or False
@@ -34,7 +34,7 @@ def folder_of(given: bool | str | os.PathLike[str] | None) -> Path | None:
             given = given.lower() in _ON
     if given is True or given is False:
         return paths.data_dir() / "raw" if given else None
-    checks.demand_path("raw_log", given)
+    checks.require_path("raw_log", given)
     return Path(given).expanduser()
 
 
@@ -52,7 +52,7 @@ class RawLog:
         self._pid = 0
         self._file: Path | None = None
         try:
-            private_files.folder(folder)
+            private_files.make_private_folder(folder)
             append(self._current(0), b"")
         except OSError as error:
             raise CnllmError(

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from cnllm.cassette.hide import hidden
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, demand_plan
+from cnllm.cassette.hide import redact_chunks
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_json, require_plan
 from cnllm.config import redact
 from cnllm.errors import CnllmError
 from cnllm.types import checks
@@ -96,25 +96,25 @@ class _Tape:
         return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
-        demand_plan(plan)
-        carried = redact.carried(plan.url, plan.headers)
+        require_plan(plan)
+        carried = redact.request_secrets(plan.url, plan.headers)
         secrets = tuple(dict.fromkeys((*self.secrets, *carried)))
         request = {
             "method": plan.method,
-            "url": redact.url(plan.url, secrets),
-            "headers": redact.sent_headers(plan.headers, secrets),
-            "body": redact.data(plan.body, secrets),
+            "url": redact.redact_url(plan.url, secrets),
+            "headers": redact.redact_request_headers(plan.headers, secrets),
+            "body": redact.redact_data(plan.body, secrets),
         }
         return _Entry(self, request, carried)
 
 
 def _tape(place: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
     if not callable(place):
-        checks.demand_path("path", place)
+        checks.require_path("path", place)
     if not callable(secrets):
         secrets = checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,")
         for secret in secrets:
-            checks.demand("secrets: one of them", secret, str, "a string")
+            checks.require_type("secrets: one of them", secret, str, "a string")
     return _Tape(place if callable(place) else _File(place).write, secrets)
 
 
@@ -196,12 +196,12 @@ class _Entry:
         if self._response is not None:
             entry["response"] = {
                 "status": self._response["status"],
-                "headers": redact.headers(self._headers, secrets),
-                "chunks": [as_json(chunk) for chunk in hidden(self.chunks, secrets)],
+                "headers": redact.redact_headers(self._headers, secrets),
+                "chunks": [as_json(chunk) for chunk in redact_chunks(self.chunks, secrets)],
             }
         entry["ended"] = ended
         if error is not None:
-            entry["error"] = redact.data(error, secrets)
+            entry["error"] = redact.redact_data(error, secrets)
         tape.write(entry)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cnllm import errors
-from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes, demand_plan
+from cnllm.cassette.parts import Answer, AsyncAnswer, Json, Request, as_bytes, require_plan
 from cnllm.config import redact
 from cnllm.errors import CnllmError, TransportError
 from cnllm.types import checks
@@ -54,11 +54,11 @@ class _Shelf:
     """The exchanges of a cassette, and which of them answered already."""
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str]) -> None:
-        checks.demand_path("path", path)
+        checks.require_path("path", path)
         self._path = Path(path)
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
         for secret in self._secrets:
-            checks.demand("secrets: one of them", secret, str, "a string")
+            checks.require_type("secrets: one of them", secret, str, "a string")
         self._rows: list[tuple[int, Json] | None] = list(self._load())  # None: it answered
         self._by_request: dict[int, deque[int]] = {}
         self._by_address: dict[tuple[str, str], deque[int]] = {}
@@ -72,12 +72,12 @@ class _Shelf:
 
     def take(self, plan: Request) -> Json:
         """Return the first exchange left whose method, URL path and body are those of the plan."""
-        demand_plan(plan)
-        secrets = (*self._secrets, *redact.carried(plan.url, plan.headers))
+        require_plan(plan)
+        secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))
         asked = (
             plan.method,
-            _path(redact.url(plan.url, secrets)),
-            redact.data(_plain(plan.body), secrets),
+            _path(redact.redact_url(plan.url, secrets)),
+            redact.redact_data(_plain(plan.body), secrets),
         )
         with self._lock:
             alike = self._by_request.get(_digest(asked), deque())

@@ -38,7 +38,7 @@ Examples:
 """
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -52,7 +52,7 @@ class Lazy(click.Group):
 
             close = get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands"
-            raise errors.Wrong(f"there is no command {cmd_name}", hint)
+            raise errors.UsageError(f"there is no command {cmd_name}", hint)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
@@ -71,12 +71,12 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Lazy, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 @click.option(
-    "--debug", is_flag=True, expose_value=False, callback=errors.debug, help="Show a traceback of what fails."
+    "--debug", is_flag=True, expose_value=False, callback=errors.enable_debug, help="Show a traceback of what fails."
 )
 def root() -> None:
     """One client for every model endpoint; how each behaves on the wire is data."""
@@ -84,10 +84,10 @@ def root() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line. Only Ctrl-C before anything began gets past it."""
-    errors.forget()
+    errors.reset()
     try:
-        if not stdio.prepare():
-            raise errors.Wrong("stdout is closed", "send it to a file, or to /dev/null")
+        if not stdio.prepare_streams():
+            raise errors.UsageError("stdout is closed", "send it to a file, or to /dev/null")
         if "_CNLLM_COMPLETE" in os.environ:
             root.main(prog_name="cnllm", complete_var="_CNLLM_COMPLETE")
         status = _invoke(list(sys.argv[1:] if args is None else args))
@@ -99,8 +99,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: told in words, and with --debug in full
         if errors.shows_traceback():
             errors.traceback(error)
-        status = errors.report(error)
-    stdio.finish()
+        status = errors.report_error(error)
+    stdio.flush_streams()
     return status
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Message, Reply
 
-__all__ = ["Calling"]
+__all__ = ["CallRunner"]
 
 PLACEHOLDER = "{key}"
 SIMULATED = "simulated: this answer is made up on this machine; no model was asked"
 
 
-class Calling:
+class CallRunner:
     """One invocation."""
 
     def __init__(self, **given: Any) -> None:
@@ -34,7 +34,7 @@ class Calling:
 
         self.given = given
         self.form: str | None = given["form"]
-        self.options = option_parsing.options(
+        self.options = option_parsing.call_options(
             given["parameters"],
             given["extra_body"],
             given["tools"],
@@ -45,8 +45,8 @@ class Calling:
         self.box = self._toolbox()
         if self.box is not None:
             self.options["tools"] = self.box.tools
-        said = prompt.text(given["text"], needed=not given["images"])
-        self.new: list[Message] = prompt.messages(said, given["system"], given["images"])
+        said = prompt.read_text(given["text"], needed=not given["images"])
+        self.new: list[Message] = prompt.read_messages(said, given["system"], given["images"])
         self.log = self._log()
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
@@ -54,22 +54,22 @@ class Calling:
         self.stream = self._streams()
         self.plan = self._planned()
 
-    def _log(self) -> turn_log.Log:
+    def _log(self) -> turn_log.TurnLog:
         given = self.given
         if given["continues"] and given["conversation"] is not None:
-            raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
+            raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
         which = "last" if given["continues"] else given["conversation"]
         if which is None and given["model"] is None:
-            raise errors.Wrong("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
+            raise errors.UsageError("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
         writes = not given["no_log"] and self.form not in ("plan", "curl")
-        return turn_log.Log(which, writes=writes)
+        return turn_log.TurnLog(which, writes=writes)
 
     def _toolbox(self) -> Toolbox | None:
         given = self.given
         if not given["tool"]:
             return None
         if given["tools"] is not None:
-            raise errors.Wrong("--tools offers what is not executed, --tool what is", "give one of them")
+            raise errors.UsageError("--tools offers what is not executed, --tool what is", "give one of them")
         from cnllm.cli import tools
 
         return tools.Toolbox(given["tool"], given["approve"])
@@ -79,7 +79,7 @@ class Calling:
         given = self.given
         if given["model"] is None:
             given |= self.log.choice(protocol=given["protocol"], base_url=given["base_url"])
-        return client_factory.model(
+        return client_factory.resolve_model(
             self.registry,
             given["model"],
             self.messages,
@@ -102,9 +102,11 @@ class Calling:
         try:
             return build_request(self.model, self.messages, stream=self.stream, **self.options)
         except (TypeError, ValueError) as error:
-            raise errors.Wrong(str(error)) from error
+            raise errors.UsageError(str(error)) from error
         except LookupError as error:
-            raise errors.Wrong(f"{self.model.name} speaks {self.model.protocol}, which is not known here") from error
+            raise errors.UsageError(
+                f"{self.model.name} speaks {self.model.protocol}, which is not known here"
+            ) from error
 
     def run(self) -> int:
         """Sends, or shows what would be sent."""
@@ -118,15 +120,15 @@ class Calling:
             return self._show_curl()
         with self._client() as client:
             if client.simulate:
-                stdio.say(f"cnllm: {SIMULATED}")
+                stdio.print_line(f"cnllm: {SIMULATED}")
             return self._answer(client)
 
     def _client(self) -> Client:
         given = self.given
         offline = given["simulate"] or given["replay"] is not None
-        return client_factory.client(
+        return client_factory.build_client(
             self.registry,
-            api_key=client_factory.key(self.model, given["key_env"], needed=not offline),
+            api_key=client_factory.read_key(self.model, given["key_env"], needed=not offline),
             simulate=given["simulate"],
             timeout=given["timeout"],
             replay=given["replay"],
@@ -137,38 +139,40 @@ class Calling:
     def _show_plan(self) -> int:
         from cnllm.config import redact
 
-        plan, secrets = self.plan, errors.hide()
+        plan, secrets = self.plan, errors.hide_secrets()
         shown = {
             "method": plan.method,
-            "url": redact.url(plan.url, secrets),
-            "headers": redact.headers(redact.sent_headers(plan.headers, secrets)),
+            "url": redact.redact_url(plan.url, secrets),
+            "headers": redact.redact_headers(redact.redact_request_headers(plan.headers, secrets)),
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }
-        answer.dump(shown)
+        answer.print_json(shown)
         return errors.WHOLE
 
     def _show_curl(self) -> int:
         from cnllm.cli.output import curl
         from cnllm.config import redact
 
-        plan, variable = self.plan, client_factory.environment_name(self.model, self.given["key_env"])
+        plan, variable = self.plan, client_factory.key_variable(self.model, self.given["key_env"])
         if (
             variable is not None
             and self.given["key_env"] is None
-            and not client_factory.may_go(self.model, variable, plan.url)
+            and not client_factory.may_send_key(self.model, variable, plan.url)
         ):
-            errors.say(f"{variable} is not for this address", "the command names another variable: put your key there")
+            errors.print_error(
+                f"{variable} is not for this address", "the command names another variable: put your key there"
+            )
             variable = client_factory.PLACE_OF_KEY
-        headers = redact.sent_headers(plan.headers)
+        headers = redact.redact_request_headers(plan.headers)
         if hidden := [name for name, value in headers.items() if redact.MARK in value]:
-            errors.say(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")
+            errors.print_error(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")
         if variable is None:  # no key is known to be needed
             headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
         elif not client_factory.is_set(variable):
-            errors.say(f"{variable} is not set in this shell", f"export {variable} before you paste this")
-        place, name = redact.url(plan.url), variable or ""
-        answer.emit(curl.command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
+            errors.print_error(f"{variable} is not set in this shell", f"export {variable} before you paste this")
+        place, name = redact.redact_url(plan.url), variable or ""
+        answer.print_line(curl.curl_command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
         return errors.WHOLE
 
     # ── sending ──────────────────────────────────────────────────────────────
@@ -183,27 +187,29 @@ class Calling:
                 reply = self._streamed(client, view, turn) if self.stream else self._whole(client, view)
             except CnllmError as error:
                 turn.fail(error)
-                view.end(error.reply if errors.came(error.reply) else None)
+                view.end(error.reply if errors.has_content(error.reply) else None)
                 raise
             turn.finish(reply)
         view.end(reply)
-        return went.ended(reply)
+        return went.report_ending(reply)
 
-    def _looped(self, client: Client, view: answer.View, turn: turn_log.Turn) -> int:
+    def _looped(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> int:
         """With tools that are executed here: the answer after as many calls as the model makes."""
         assert self.box is not None
         options = {name: value for name, value in self.options.items() if name != "tools"}
-        did = went.go(client, self.model, self.messages, self.box, view, stream=self.stream, by=self._by(), **options)
+        did = went.run_turn(
+            client, self.model, self.messages, self.box, view, stream=self.stream, by=self._by(), **options
+        )
         if did.error is None:
             assert did.reply is not None
             turn.finish(did.reply, did.said)
             view.end(did.reply)
-            return went.ended(did.reply, did.stopped)
+            return went.report_ending(did.reply, did.stopped)
         turn.fail(did.error, did.reply, did.said)
         if isinstance(did.error, KeyboardInterrupt):
             view.interrupted(did.reply)
         elif isinstance(did.error, CnllmError):
-            view.end(did.reply if errors.came(did.reply) else None)
+            view.end(did.reply if errors.has_content(did.reply) else None)
         raise did.error
 
     def _by(self) -> Literal["sentence"] | None:
@@ -211,13 +217,13 @@ class Calling:
 
     def _view(self) -> answer.View:
         if self.form == "json":
-            return answer.Silent()
+            return answer.SilentView()
         if self.form == "events":
-            return answer.Lines()
+            return answer.EventLinesView()
         anew = self.plan.if_cut == "again-whole"
-        return answer.Screen(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
+        return answer.TextView(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
 
-    def _streamed(self, client: Client, view: answer.View, turn: turn_log.Turn) -> Reply:
+    def _streamed(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
         with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:
             try:
                 for event in stream:

@@ -11,7 +11,7 @@ from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
-    from cnllm.cli.chat_session import Talk
+    from cnllm.cli.chat_session import ChatSession
 
 __all__ = ["COMMANDS", "completions", "run"]
 
@@ -33,7 +33,7 @@ TYPING = (
 )
 
 
-def run(talk: Talk, line: str) -> bool:
+def run(talk: ChatSession, line: str) -> bool:
     """Does what a line that begins with a slash says; False where the chat is to end."""
     name, argument = (*line.split(maxsplit=1), "")[:2]
     name = name.lower()
@@ -41,16 +41,16 @@ def run(talk: Talk, line: str) -> bool:
         return False
     known = _KNOWN.get(name)
     if known is None:
-        errors.say(f"there is no command {name}", "/help lists them; // begins a text with a slash")
+        errors.print_error(f"there is no command {name}", "/help lists them; // begins a text with a slash")
         return True
     try:
         known(talk, argument.strip())
-    except (CnllmError, errors.Wrong, ValueError, TypeError, LookupError) as error:
-        errors.say(*errors.words(error))
+    except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError) as error:
+        errors.print_error(*errors.error_text(error))
     return True
 
 
-def completions(talk: Talk, before: str) -> Iterable[str]:
+def completions(talk: ChatSession, before: str) -> Iterable[str]:
     """What the last word of a command may become."""
     name, space, argument = before.partition(" ")
     if not space:
@@ -60,57 +60,57 @@ def completions(talk: Talk, before: str) -> Iterable[str]:
     return talk.registry.complete(argument) if name == "/model" else []
 
 
-def _help(talk: Talk, argument: str) -> None:
+def _help(talk: ChatSession, argument: str) -> None:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {said}" for name, said in COMMANDS.items()]
-    stdio.say("\n".join([*lines, TYPING]))
+    stdio.print_line("\n".join([*lines, TYPING]))
 
 
-def _model(talk: Talk, argument: str) -> None:
+def _model(talk: ChatSession, argument: str) -> None:
     if argument:
         talk.switch(argument)
-        stdio.say(f"now asking {talk.model.name}")
+        stdio.print_line(f"now asking {talk.model.name}")
     else:
-        stdio.say(f"asking {talk.model.name}; /model NAME asks another")
+        stdio.print_line(f"asking {talk.model.name}; /model NAME asks another")
 
 
-def _reasoning(talk: Talk, argument: str) -> None:
+def _reasoning(talk: ChatSession, argument: str) -> None:
     if argument:
         talk.reason(None if argument == _DEFAULT else options.level(argument))
     said = "the endpoint's default" if talk.reasoning is None else talk.reasoning
-    stdio.say(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
+    stdio.print_line(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
 
 
-def _tools(talk: Talk, argument: str) -> None:
-    stdio.say(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
+def _tools(talk: ChatSession, argument: str) -> None:
+    stdio.print_line(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
 
 
-def _retry(talk: Talk, argument: str) -> None:
+def _retry(talk: ChatSession, argument: str) -> None:
     if not talk.retry():
-        stdio.say("there is no turn to ask again")
+        stdio.print_line("there is no turn to ask again")
 
 
-def _undo(talk: Talk, argument: str) -> None:
+def _undo(talk: ChatSession, argument: str) -> None:
     question = talk.undo()
     if question is None:
-        stdio.say("there is no turn to take back")
+        stdio.print_line("there is no turn to take back")
     else:
         said = " ".join(question.split())
         said = said if len(said) <= 60 else f"{said[:60]}…"
         left = f"{talk.count} turn{'' if talk.count == 1 else 's'} left"
-        stdio.say(_shown(f"taken back: {said} ({left})"))
+        stdio.print_line(_shown(f"taken back: {said} ({left})"))
 
 
-def _cost(talk: Talk, argument: str) -> None:
-    stdio.say(talk.cost())
+def _cost(talk: ChatSession, argument: str) -> None:
+    stdio.print_line(talk.cost())
 
 
-def _thinking(talk: Talk, argument: str) -> None:
+def _thinking(talk: ChatSession, argument: str) -> None:
     talk.thinking = not talk.thinking
-    stdio.say("thinking is shown" if talk.thinking else "thinking is folded")
+    stdio.print_line("thinking is shown" if talk.thinking else "thinking is folded")
     last = talk.answers[-1].reasoning if talk.answers else ""
     if talk.thinking and last:
-        screen = answer.Screen(reasoning=True, raw=False, hold=False)
+        screen = answer.TextView(reasoning=True, raw=False, hold=False)
         screen.pieces(last, "", ())
         screen.end(None)
 
@@ -118,11 +118,11 @@ def _thinking(talk: Talk, argument: str) -> None:
 def _shown(text: str) -> str:
     from cnllm.config.redact import redact
 
-    text = redact(text, errors.hide())
+    text = redact(text, errors.hide_secrets())
     return terminal.escape(text) if sys.stderr.isatty() else text
 
 
-_KNOWN: dict[str, Callable[[Talk, str], None]] = {
+_KNOWN: dict[str, Callable[[ChatSession, str], None]] = {
     "/help": _help,
     "/model": _model,
     "/reasoning": _reasoning,

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from cnllm.cli.output import stdio, terminal
-from cnllm.cli.output.errors import Wrong
+from cnllm.cli.output.errors import UsageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import Answer
     from cnllm.types import ToolCall
 
-__all__ = ["Lines", "Terminal", "Typed", "in_block", "reader"]
+__all__ = ["LineInput", "TerminalInput", "TurnInput", "is_in_code_block", "turn_input"]
 
 _FENCE = re.compile(r"\s*(`{3,})([^`]*)")
 _YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 _SHORT = 200  # characters of a call's arguments; the whole of it stands above the question
 
 
-class Typed(Protocol):
+class TurnInput(Protocol):
     """Where turns come from."""
 
     def turn(self, prompt: str) -> str:
@@ -37,7 +37,7 @@ class Typed(Protocol):
         """May this call be executed?"""
 
 
-def in_block(said: str) -> bool:
+def is_in_code_block(said: str) -> bool:
     """Has a fence been opened and not closed? Ticks with more ticks after them in their line open none."""
     opened = 0
     for fence in filter(None, map(_FENCE.fullmatch, said.split("\n"))):
@@ -48,19 +48,19 @@ def in_block(said: str) -> bool:
     return opened > 0
 
 
-def reader(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> Typed:
+def turn_input(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> TurnInput:
     """The terminal if there is one, else stdin line by line. `before` tells what was typed earlier."""
     if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
         if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
             sys.stdin.reconfigure(encoding="utf-8")
-        return Lines(sys.stdin)
+        return LineInput(sys.stdin)
     try:
         import prompt_toolkit  # noqa: F401
     except ImportError:
-        raise Wrong(
+        raise UsageError(
             "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one a line"
         ) from None
-    return Terminal(completions, before())
+    return TerminalInput(completions, before())
 
 
 def _question(call: ToolCall) -> str:
@@ -68,7 +68,7 @@ def _question(call: ToolCall) -> str:
     return terminal.escape(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:")
 
 
-class Lines:
+class LineInput:
     """Each line of a stream is a turn."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -78,7 +78,7 @@ class Lines:
     def turn(self, prompt: str) -> str:
         """The next line, or lines where it goes on."""
         said = self._line()
-        while (block := in_block(said)) or said.endswith("\\"):
+        while (block := is_in_code_block(said)) or said.endswith("\\"):
             try:
                 more = self._line()
             except EOFError:
@@ -88,7 +88,7 @@ class Lines:
 
     def answer(self, call: ToolCall) -> Answer:
         """The next line if that is an answer; any other is the next turn, and means no."""
-        stdio.say(_question(call))
+        stdio.print_line(_question(call))
         try:
             line = self._line()
         except EOFError:
@@ -105,13 +105,13 @@ class Lines:
         try:
             line = self._stream.readline()
         except UnicodeDecodeError as error:
-            raise Wrong(f"stdin is not {error.encoding}: {error.reason}", "pipe UTF-8 in") from error
+            raise UsageError(f"stdin is not {error.encoding}: {error.reason}", "pipe UTF-8 in") from error
         if not line:
             raise EOFError
         return line.rstrip("\r\n").removeprefix("\ufeff")
 
 
-class Terminal:
+class TerminalInput:
     """A terminal: history, editing, Alt-Enter for a line more."""
 
     def __init__(self, completions: Callable[[str], Iterable[str]], before: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ def _keys() -> Any:
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if in_block(buffer.text):
+        if is_in_code_block(buffer.text):
             buffer.insert_text("\n")
         elif buffer.text.endswith("\\") and buffer.document.is_cursor_at_the_end:
             buffer.delete_before_cursor()  # it only said that the turn goes on

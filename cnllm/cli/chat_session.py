@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["Place", "Talk"]
+__all__ = ["ChatEndpoint", "ChatSession"]
 
 AGAIN = "/retry asks again"
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChatEndpoint(msgspec.Struct, frozen=True):
     """Where a model is asked, if that was chosen, and with which key."""
 
     protocol: str | None = None
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class CompletedTurn(msgspec.Struct, frozen=True):
     """A turn that stands: its number in the store, its messages, and the exit status that `call` would have."""
 
     number: int | None
@@ -40,7 +40,7 @@ class Standing(msgspec.Struct, frozen=True):
     status: int = errors.WHOLE
 
 
-class Failed(msgspec.Struct, frozen=True):
+class FailedTurn(msgspec.Struct, frozen=True):
     """A turn of which nothing came."""
 
     number: int | None
@@ -48,17 +48,17 @@ class Failed(msgspec.Struct, frozen=True):
     status: int = errors.FAILED
 
 
-class Talk:
+class ChatSession:
     """The state of a chat. Its turns are in the store too, if they are kept at all."""
 
     def __init__(
         self,
         client: Client,
-        log: turn_log.Log,
+        log: turn_log.TurnLog,
         box: Toolbox,
         model: Model,
         *,
-        place: Place,
+        place: ChatEndpoint,
         system: str | None,
         options: dict[str, Any],
     ) -> None:
@@ -72,8 +72,8 @@ class Talk:
         self._system = Message("system", [Text(system)]) if system else None
         self._options = options
         self._told: set[str] = set()
-        self._turns = [Standing(number, said) for number, said in log.turns()]
-        self._failed: Failed | None = None  # the last turn, if nothing came of it
+        self._turns = [CompletedTurn(number, said) for number, said in log.turns()]
+        self._failed: FailedTurn | None = None  # the last turn, if nothing came of it
         self._worst_failure = errors.WHOLE  # of failed turns that others followed
         self._check(model, place, options)
 
@@ -97,12 +97,12 @@ class Talk:
     def status(self) -> int:
         """Return the worst exit status of the turns. A turn that was taken back or replaced does not count."""
         failed = errors.WHOLE if self._failed is None else self._failed.status
-        return errors.worst(self._worst_failure, failed, *(turn.status for turn in self._turns))
+        return errors.worst_status(self._worst_failure, failed, *(turn.status for turn in self._turns))
 
     def _messages(self, *new: Message) -> list[Message]:
-        from cnllm.store.conversation import in_order
+        from cnllm.store.conversation import order_messages
 
-        return in_order([*(message for turn in self._turns for message in turn.said), *new])
+        return order_messages([*(message for turn in self._turns for message in turn.said), *new])
 
     def _new(self, question: Message) -> list[Message]:
         """What a turn adds: the question, and the system message where that is not said yet."""
@@ -115,49 +115,51 @@ class Talk:
     def ask(self, question: Message) -> None:
         """A turn, from the question to what came of it, which is shown. What failed is taken back."""
         new = self._new(question)
-        view = chat_view.Folded(thinking=self.thinking, told=self._told)
+        view = chat_view.ChatView(thinking=self.thinking, told=self._told)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
-            self._worst_failure = errors.worst(self._worst_failure, self._failed.status)
-        place, self._failed = self._place, Failed(None, question)
+            self._worst_failure = errors.worst_status(self._worst_failure, self._failed.status)
+        place, self._failed = self._place, FailedTurn(None, question)
         with self._log.turn(new, self.model, origin, place.protocol, place.base_url) as turn:
-            self._failed = Failed(turn.number, question)
+            self._failed = FailedTurn(turn.number, question)
             did = self._went(new, view)
             if did.reply is not None:
                 self.answers.append(did.reply)
             if did.error is None:
                 assert did.reply is not None
-                self._keep(turn, new, did.said or [did.reply.message], went.status(did.reply, did.stopped))
+                self._keep(turn, new, did.said or [did.reply.message], went.exit_status(did.reply, did.stopped))
                 turn.finish(did.reply, did.said or None)
                 view.end(did.reply)
                 if did.reply.finish != "stop" or did.stopped != "done":
-                    went.ended(did.reply, did.stopped, AGAIN)
+                    went.report_ending(did.reply, did.stopped, AGAIN)
             elif isinstance(did.error, KeyboardInterrupt):
-                self._failed = Failed(turn.number, question, errors.INTERRUPTED)
+                self._failed = FailedTurn(turn.number, question, errors.INTERRUPTED)
                 if did.said:
                     self._keep(turn, new, did.said, errors.INTERRUPTED)
                 turn.fail(did.error, did.reply, did.said, void=not did.said)
                 view.interrupted(did.reply)
             else:
                 is_typed = isinstance(did.error, CnllmError)
-                self._failed = Failed(turn.number, question, errors.status(did.error) if is_typed else errors.WRONG)
+                self._failed = FailedTurn(
+                    turn.number, question, errors.exit_status(did.error) if is_typed else errors.WRONG
+                )
                 turn.fail(did.error, did.reply, did.said, void=True)
                 view.end(None)
                 if not isinstance(did.error, CnllmError | ValueError | TypeError | LookupError):
                     raise did.error
-                message, hint = errors.words(did.error)
-                errors.say(message, hint or AGAIN)
+                message, hint = errors.error_text(did.error)
+                errors.print_error(message, hint or AGAIN)
 
-    def _went(self, new: list[Message], view: chat_view.Folded) -> went.Went:
+    def _went(self, new: list[Message], view: chat_view.ChatView) -> went.TurnResult:
         asked = _asked(self._options, self._place)
         try:
-            return went.go(self._client, self.model, self._messages(*new), self.box, view, **asked)
+            return went.run_turn(self._client, self.model, self._messages(*new), self.box, view, **asked)
         except (CnllmError, ValueError, TypeError, LookupError) as error:  # nothing was sent
-            return went.Went(None, [], None, error)
+            return went.TurnResult(None, [], None, error)
 
-    def _keep(self, turn: turn_log.Turn, new: list[Message], said: list[Message], status: int) -> None:
+    def _keep(self, turn: turn_log.LoggedTurn, new: list[Message], said: list[Message], status: int) -> None:
         self._failed = None
-        self._turns.append(Standing(turn.number, [*new, *said], status))
+        self._turns.append(CompletedTurn(turn.number, [*new, *said], status))
 
     def retry(self) -> bool:
         """Asks the last turn again, be it one that failed. False where there is none.
@@ -180,7 +182,7 @@ class Talk:
             else:
                 self._turns.append(before)
                 self._failed = None
-                stdio.say("the answer that was there stays")
+                stdio.print_line("the answer that was there stays")
         return True
 
     def undo(self) -> str | None:
@@ -206,7 +208,7 @@ class Talk:
     # ── models ───────────────────────────────────────────────────────────────
     def switch(self, name: str) -> None:
         """From now on another model is asked; what it will not be told as it was said is noted."""
-        model = client_factory.model(
+        model = client_factory.resolve_model(
             self.registry,
             name,
             self._messages(),
@@ -215,9 +217,9 @@ class Talk:
             base_url=None,
             offline=self._client.simulate,
         )
-        client_factory.key(model, None, needed=False)
-        self._check(model, Place(), self._options)
-        self.model, self._place = model, Place()
+        client_factory.read_key(model, None, needed=False)
+        self._check(model, ChatEndpoint(), self._options)
+        self.model, self._place = model, ChatEndpoint()
 
     def reason(self, level: str | int | None) -> None:
         """From now on models are to think so much, or as they do by themselves; what cannot be had is noted."""
@@ -226,13 +228,13 @@ class Talk:
         self._check(self.model, self._place, options)
         self._options = options
 
-    def _check(self, model: Model, place: Place, options: dict[str, Any]) -> None:
+    def _check(self, model: Model, place: ChatEndpoint, options: dict[str, Any]) -> None:
         """Raises what is wrong with asking this model, its key included, before anything is typed for it."""
         question = Message("user", [Text("?")])
         tools = self.box.tools or None
         probe = self._client.stream(model, self._messages(*self._new(question)), tools=tools, **_asked(options, place))
         probe.close()
-        chat_view.tell(probe.plan.notes, self._told)
+        chat_view.print_notes(probe.plan.notes, self._told)
 
     # ── money ────────────────────────────────────────────────────────────────
     def cost(self) -> str:
@@ -260,7 +262,7 @@ class Talk:
         return " · ".join(parts)
 
 
-def _asked(options: dict[str, Any], place: Place) -> dict[str, Any]:
+def _asked(options: dict[str, Any], place: ChatEndpoint) -> dict[str, Any]:
     return options if place.key is None else {**options, "api_key": place.key}
 
 

@@ -17,45 +17,47 @@ if TYPE_CHECKING:
     from cnllm.engine.run.effects import Step
     from cnllm.types import RunSummary
 
-__all__ = ["Folded", "dim", "tell"]
+__all__ = ["ChatView", "print_dim", "print_notes"]
 
 _BACK = "\r\x1b[K"
 _MESSAGE = re.compile(r"messages\[\d+\]")
 
 
-def dim(line: str) -> None:
+def print_dim(line: str) -> None:
     """A line on stderr that is less important than the answer."""
-    if terminal.dims(sys.stderr):
-        stdio.tell(f"{answer.DIM}{terminal.escape(line)}{answer.PLAIN}\n")
+    if terminal.supports_dim(sys.stderr):
+        stdio.write_text(f"{answer.DIM}{terminal.escape(line)}{answer.PLAIN}\n")
     else:
-        stdio.say(line)
+        stdio.print_line(line)
 
 
-def tell(notes: Iterable[Note], told: set[str]) -> None:
+def print_notes(notes: Iterable[Note], told: set[str]) -> None:
     """Says what is not told yet; what holds for many messages alike is told once."""
     for note in notes:
         line = _MESSAGE.sub("messages[…]", str(note))
         if line not in told:
             told.add(line)
-            dim(terminal.escape(f"note: {line}"))
+            print_dim(terminal.escape(f"note: {line}"))
 
 
-class Folded:
+class ChatView:
     """Shows one turn. `told`: notes that the user has seen already; what is shown is added to it."""
 
     def __init__(self, *, thinking: bool, told: set[str]) -> None:
-        self._screen = answer.Screen(reasoning=thinking, raw=False, hold=False)
+        self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False)
         self._thinking = thinking
         self._told = told
         self._count = 0
-        self._live = sys.stderr.isatty() and not terminal.plain()
+        self._live = sys.stderr.isatty() and not terminal.is_dumb()
 
     def event(self, event: Event) -> None:
         """Shows what an event adds; of thinking, that there is some."""
         kind = type(event)
         if kind is ReasoningDelta and not self._thinking:
             if self._live and not self._count:
-                stdio.tell(f"{answer.DIM}thinking…{answer.PLAIN}" if terminal.dims(sys.stderr) else "thinking…")
+                stdio.write_text(
+                    f"{answer.DIM}thinking…{answer.PLAIN}" if terminal.supports_dim(sys.stderr) else "thinking…"
+                )
             self._count += len(event.text)  # type: ignore[union-attr]
             return
         if kind is Restarted:
@@ -82,10 +84,10 @@ class Folded:
         if reply is None:
             self._screen.end(None)
             return
-        if turn.thought_only(reply):
+        if turn.is_only_reasoning(reply):
             self._screen.pieces("", f"({turn.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
         self._screen.notes(())  # ends the lines
-        tell(reply.notes, self._told)
+        print_notes(reply.notes, self._told)
         self._screen.end(msgspec.structs.replace(reply, notes=[]))
 
     def interrupted(self, reply: Reply | None) -> None:
@@ -93,7 +95,7 @@ class Folded:
         self._fold()
         self._screen.end(None)
         came = reply is not None and (reply.text or reply.tool_calls)
-        stdio.say(
+        stdio.print_line(
             "interrupted; this is what came so far"
             if came
             else "interrupted; no answer had come yet, /retry asks again"
@@ -104,10 +106,10 @@ class Folded:
         if not count:
             return
         if self._live:
-            stdio.tell(_BACK)
-        dim(f"thought for {count} characters")
+            stdio.write_text(_BACK)
+        print_dim(f"thought for {count} characters")
 
     def _drop(self) -> None:
         if self._count and self._live:
-            stdio.tell(_BACK)
+            stdio.write_text(_BACK)
         self._count = 0

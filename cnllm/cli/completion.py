@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["completion", "conversations", "key_names", "models"]
+__all__ = ["complete_conversations", "complete_key_names", "complete_models", "completion"]
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Short names and PROVIDER/ID that begin so; none where the registry is broken, for `check` says so."""
     from cnllm.errors import CnllmError
     from cnllm.registry import summary
@@ -20,19 +20,19 @@ def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         return []
 
 
-def key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Providers that begin so, and names that are kept."""
     from cnllm.config import keys
     from cnllm.errors import CnllmError
     from cnllm.registry import summary
 
     try:
-        return [name for name in [*summary.names().providers, *keys.names()] if name.startswith(incomplete)]
+        return [name for name in [*summary.names().providers, *keys.key_names()] if name.startswith(incomplete)]
     except CnllmError:
         return []
 
 
-def conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Ids of conversations that begin so."""
     from cnllm.errors import CnllmError
     from cnllm.store import Store

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cnllm.cli.output import stdio
-from cnllm.cli.output.errors import Wrong
+from cnllm.cli.output.errors import UsageError
 from cnllm.types import Media, Message, Part, Text
 
-__all__ = ["image", "messages", "text", "utf8"]
+__all__ = ["decode_argument", "read_image", "read_messages", "read_text"]
 
 PATIENCE = 3.0
 """Seconds after which a user is told what the program waits for."""
@@ -29,31 +29,31 @@ _MAGIC = (
 )
 
 
-def messages(said: str, system: str | None, images: tuple[str, ...]) -> list[Message]:
+def read_messages(said: str, system: str | None, images: tuple[str, ...]) -> list[Message]:
     """The conversation that a call begins with."""
-    parts: list[Part] = [*([Text(said)] if said else []), *map(image, images)]
+    parts: list[Part] = [*([Text(said)] if said else []), *map(read_image, images)]
     turns = [Message("user", parts)]
     if system:
-        turns.insert(0, Message("system", [Text(utf8(system, "--system"))]))
+        turns.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))
     return turns
 
 
-def text(argument: str | None, *, needed: bool = True) -> str:
+def read_text(argument: str | None, *, needed: bool = True) -> str:
     """TEXT, or stdin where that is absent or `-`; of both, one after the other with a blank line between."""
     if argument == "-":
         found = _stdin(sys.stdin, wait=True)
     elif argument is None:
         typing = sys.stdin is not None and sys.stdin.isatty()
         if typing and needed:
-            raise Wrong("there is no text", _HOW)
+            raise UsageError("there is no text", _HOW)
         found = "" if typing else _stdin(sys.stdin, wait=True)
     else:
         piped = _stdin(sys.stdin, wait=False)
-        found = utf8(argument, "the text")
+        found = decode_argument(argument, "the text")
         if piped.strip():
             found = f"{found}\n\n{piped}" if found.strip() else piped
     if needed and not found.strip():
-        raise Wrong("the prompt is empty", _HOW)
+        raise UsageError("the prompt is empty", _HOW)
     return found if found.strip() else ""
 
 
@@ -70,7 +70,7 @@ def _stdin(stream: object, *, wait: bool) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Wrong(
+        raise UsageError(
             f"stdin is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
             "convert it first, for example: iconv -f GB18030 -t UTF-8",
         ) from None
@@ -87,26 +87,26 @@ def _tell_if_silent(raw: BinaryIO) -> None:
         return
     ready, _, _ = select.select([raw], [], [], PATIENCE)
     if not ready:
-        stdio.say("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
+        stdio.print_line("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 
-def utf8(argument: str, what: str) -> str:
+def decode_argument(argument: str, what: str) -> str:
     """The argument; bytes that were no UTF-8 arrive in arguments as lone surrogates, which cannot be sent."""
     try:
         argument.encode()
     except UnicodeEncodeError:
-        raise Wrong(f"{what} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
+        raise UsageError(f"{what} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
     return argument
 
 
-def image(source: str) -> Media:
+def read_image(source: str) -> Media:
     """A file as a part of a message; a URL goes as it is."""
     if source.startswith(("http://", "https://")):
         return Media("image", url=source)
     try:
         data = Path(source).read_bytes()
     except OSError as error:
-        raise Wrong(f"--image {source}: {error.strerror}", "name a file that can be read") from error
+        raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
     return Media(_kind(source, data), data=base64.b64encode(data).decode())
 
 
@@ -120,5 +120,7 @@ def _kind(source: str, data: bytes) -> str:
 
     guessed = guess_type(source)[0] if data else None
     if guessed is None or not guessed.startswith("image/") or guessed in dict(_MAGIC).values():
-        raise Wrong(f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are known by their content")
+        raise UsageError(
+            f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are known by their content"
+        )
     return guessed

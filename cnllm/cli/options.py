@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:  # older clicks' is not generic
     _ParamType = click.ParamType
 
-__all__ = ["LEVEL_WORDS", "Command", "Group", "Level", "as_json", "examples", "level", "model", "tool"]
+__all__ = ["LEVEL_WORDS", "Command", "Group", "ReasoningLevel", "as_json", "examples", "level", "model", "tool"]
 
 Decorator = Callable[[Any], Any]
 
@@ -31,7 +31,7 @@ class Command(click.Command):
                 ["--debug"],
                 is_flag=True,
                 expose_value=False,
-                callback=errors.debug,
+                callback=errors.enable_debug,
                 help="Show a traceback of what fails.",
             )
         )
@@ -53,10 +53,12 @@ def level(said: str, where: str = "") -> str | int:
         return said
     if said.isdecimal() and said.isascii():
         return int(said)
-    raise errors.Wrong(f"{where}{said!r} is no level", f"it is one of {', '.join(LEVEL_WORDS)}, or a number of tokens")
+    raise errors.UsageError(
+        f"{where}{said!r} is no level", f"it is one of {', '.join(LEVEL_WORDS)}, or a number of tokens"
+    )
 
 
-class Level(_ParamType):
+class ReasoningLevel(_ParamType):
     """How much a model shall think: a word, or a number of tokens."""
 
     name = "level"
@@ -82,7 +84,7 @@ def model(required: bool = True) -> Decorator:
         "--model",
         metavar="M",
         required=required,
-        shell_complete=completion.models,
+        shell_complete=completion.complete_models,
         help="A short name, or PROVIDER/ID.",
     )
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cnllm.cli.builtin_tools import SAFE
-from cnllm.cli.output.errors import Wrong
+from cnllm.cli.output.errors import UsageError
 
 if TYPE_CHECKING:
     from cnllm.tools import Tool
@@ -47,12 +47,12 @@ class Toolbox:
         for name in dict.fromkeys(given):
             try:
                 made = tool(SAFE[name], name=name) if name in SAFE else as_tools([_imported(name)])[0]
-            except Wrong:
+            except UsageError:
                 raise
             except Exception as error:  # an annotation may be anything
-                raise Wrong(f"--tool {name}: {error}", "a typed function is meant, or a cnllm.tool") from error
+                raise UsageError(f"--tool {name}: {error}", "a typed function is meant, or a cnllm.tool") from error
             if any(made.name == other.name for other in self.tools):
-                raise Wrong(f"--tool {name}: there is another tool called {made.name}", "leave one of them out")
+                raise UsageError(f"--tool {name}: there is another tool called {made.name}", "leave one of them out")
             self.tools.append(made)
 
     def lines(self) -> list[str]:
@@ -85,16 +85,16 @@ def _imported(given: str) -> Any:
     """The function that MODULE:FUNCTION or FILE.py:FUNCTION names."""
     place, colon, name = given.rpartition(":")
     if not colon or not place or not name:
-        raise Wrong(f"--tool {given}: there is no such tool", _HOW)
+        raise UsageError(f"--tool {given}: there is no such tool", _HOW)
     try:
         module = _file(Path(place)) if place.endswith(".py") else _module(place)
-    except Wrong:
+    except UsageError:
         raise
     except (Exception, SystemExit) as error:  # it is the user's code, and may fail in any way
-        raise Wrong(f"--tool {given}: {type(error).__name__}: {error}", _HOW) from error
+        raise UsageError(f"--tool {given}: {type(error).__name__}: {error}", _HOW) from error
     found = getattr(module, name, None)
     if found is None:
-        raise Wrong(f"--tool {given}: there is no {name} in {place}", _HOW)
+        raise UsageError(f"--tool {given}: there is no {name} in {place}", _HOW)
     return found
 
 
@@ -107,7 +107,7 @@ def _module(name: str) -> ModuleType:
 
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise Wrong(f"--tool {path}: there is no such file", _HOW)
+        raise UsageError(f"--tool {path}: there is no such file", _HOW)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)

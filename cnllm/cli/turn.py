@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Message, Note, Reply
 
-__all__ = ["ONLY_THINKING", "Went", "ended", "go", "status", "thought_only"]
+__all__ = ["ONLY_THINKING", "TurnResult", "exit_status", "is_only_reasoning", "report_ending", "run_turn"]
 
 ONLY_THINKING = "only thinking came, no answer"
 
 
-class Went(msgspec.Struct, frozen=True):
+class TurnResult(msgspec.Struct, frozen=True):
     """What came of a turn: its last reply with the counts of all, what was said in it, why it ended, or the error."""
 
     reply: Reply | None
@@ -33,7 +33,7 @@ class Went(msgspec.Struct, frozen=True):
     error: BaseException | None
 
 
-def go(
+def run_turn(
     client: Client,
     model: Model,
     messages: Sequence[Message],
@@ -43,7 +43,7 @@ def go(
     stream: bool = True,
     by: Literal["sentence"] | None = None,
     **options: Any,
-) -> Went:
+) -> TurnResult:
     """Asks, executes what is called and may be, and shows all of it. Ctrl-C ends it; what came is kept."""
     loop: dict[str, Any] = {"tools": box.tools or None, "approve": box.approve, **options}
     if not stream:
@@ -59,14 +59,14 @@ def go(
     return _told(run, before, error)
 
 
-def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> Went:
-    from cnllm.engine.history.repair import settled
+def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> TurnResult:
+    from cnllm.engine.history.repair import settle_calls
 
     def show(step: Step) -> None:
         view.whole(step.reply, step.run)
         view.step(step)
 
-    before = len(settled(messages)[0])
+    before = len(settle_calls(messages)[0])
     try:
         return _told(client.run(model, messages, on_step=show, **loop), before, None)
     except CnllmError as caught:
@@ -77,7 +77,7 @@ def _whole(client: Client, model: Model, messages: Sequence[Message], view: View
         return _told(run, before, None if stopped else caught)
 
 
-def _told(run: Run, before: int, error: BaseException | None) -> Went:
+def _told(run: Run, before: int, error: BaseException | None) -> TurnResult:
     last: Reply | None = getattr(error, "reply", None)
     if last is None and (run.steps or isinstance(error, KeyboardInterrupt)):
         try:
@@ -86,12 +86,12 @@ def _told(run: Run, before: int, error: BaseException | None) -> Went:
             last = None
     said = run.messages[before:]
     if last is None:
-        return Went(None, said, run.stopped, error)
+        return TurnResult(None, said, run.stopped, error)
     if run.steps:
         notes: dict[str, Note] = {str(n): n for s in run.steps for n in (*s.reply.notes, *s.notes)}
         notes |= {str(n): n for n in last.notes}
         last = msgspec.structs.replace(last, usage=run.usage, cost=run.cost, notes=list(notes.values()))
-    return Went(last, said, run.stopped, error)
+    return TurnResult(last, said, run.stopped, error)
 
 
 _STOPPED = {
@@ -107,7 +107,7 @@ _FINISHED = {
 }
 
 
-def thought_only(reply: Reply) -> bool:
+def is_only_reasoning(reply: Reply) -> bool:
     """Whether nothing but thinking came. White space is no answer, a picture is one."""
     if reply.text.strip() or reply.tool_calls or reply.incomplete:
         return False
@@ -115,21 +115,21 @@ def thought_only(reply: Reply) -> bool:
     return "Media" not in kinds and (bool(reply.reasoning) or "Reasoning" in kinds)
 
 
-def status(reply: Reply, stopped: str | None = None) -> int:
+def exit_status(reply: Reply, stopped: str | None = None) -> int:
     """Return the exit status that stands for an answer."""
-    is_whole = stopped not in _STOPPED and reply.finish not in _FINISHED and not thought_only(reply)
+    is_whole = stopped not in _STOPPED and reply.finish not in _FINISHED and not is_only_reasoning(reply)
     return errors.WHOLE if is_whole else errors.PARTIAL
 
 
-def ended(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
+def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
     """Says so when the answer is not whole, and returns the exit status; `hint` goes before what is known to help."""
     if stopped in _STOPPED:
         why, help = _STOPPED[stopped]
-        errors.say(why, hint or help)
+        errors.print_error(why, hint or help)
     elif reply.finish in _FINISHED:
         why, help = _FINISHED[reply.finish]
-        what = ONLY_THINKING if thought_only(reply) else "the answer is not whole"
-        errors.say(f"{what}: {why} (finish {reply.finish})", hint or help)
-    elif thought_only(reply):
-        errors.say(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
-    return status(reply, stopped)
+        what = ONLY_THINKING if is_only_reasoning(reply) else "the answer is not whole"
+        errors.print_error(f"{what}: {why} (finish {reply.finish})", hint or help)
+    elif is_only_reasoning(reply):
+        errors.print_error(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
+    return exit_status(reply, stopped)

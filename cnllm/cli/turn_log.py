@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from cnllm.registry.model import Model
     from cnllm.types import Message, Reply
 
-__all__ = ["Log", "Turn"]
+__all__ = ["LoggedTurn", "TurnLog"]
 
 
-class Log:
+class TurnLog:
     """The store, as a call or a chat sees it: not even opened where nothing is read and nothing is to be written."""
 
     def __init__(self, which: str | None, *, writes: bool) -> None:
@@ -34,7 +34,9 @@ class Log:
         if which is not None:
             self._conversation = self._open().conversation(which)
             if writes and self._mode == "off":
-                errors.say("logs are off: this turn will not be part of the conversation", "cnllm logs on keeps it")
+                errors.print_error(
+                    "logs are off: this turn will not be part of the conversation", "cnllm logs on keeps it"
+                )
 
     def turns(self) -> list[tuple[int, list[Message]]]:
         """The turns so far: the number of each, and what was said in it."""
@@ -62,10 +64,12 @@ class Log:
         """The model that was asked last, where it was asked; what is given now wins."""
         last = self._conversation.last() if self._conversation is not None else None
         if last is None:
-            raise errors.Wrong("this conversation has no model yet", "name one: --model M")
+            raise errors.UsageError("this conversation has no model yet", "name one: --model M")
         place = base_url or last.base_url
         if place and base_url is None and "redacted" in place:
-            raise errors.Wrong(f"{last.model} was asked at {place}, which is not kept whole", "give --base-url again")
+            raise errors.UsageError(
+                f"{last.model} was asked at {place}, which is not kept whole", "give --base-url again"
+            )
         return {"model": last.model, "protocol": protocol or last.protocol, "base_url": place}
 
     @property
@@ -75,11 +79,11 @@ class Log:
 
     def turn(
         self, new: Sequence[Message], model: Model, origin: str, protocol: str | None, base_url: str | None
-    ) -> Turn:
+    ) -> LoggedTurn:
         """Writes down what is about to be sent."""
         self._entries.clear()  # of a turn that was left, something may have come late
         if self._mode == "off":
-            return Turn(None, self._entries)
+            return LoggedTurn(None, self._entries)
         try:
             if self._conversation is None:
                 self._conversation = self._open().conversation()
@@ -89,15 +93,15 @@ class Log:
                 protocol=protocol,
                 base_url=base_url,
                 origin=origin,
-                secrets=errors.hide(),
+                secrets=errors.hide_secrets(),
                 exchanges=self._mode == "on",
             )
         except CnllmError as error:
             if self._which is not None:
                 raise
             _told(error)
-            return Turn(None, self._entries)
-        return Turn(begun, self._entries)
+            return LoggedTurn(None, self._entries)
+        return LoggedTurn(begun, self._entries)
 
     def close(self) -> None:
         """Closes the store, if it was opened."""
@@ -114,7 +118,7 @@ class Log:
         return self._store
 
 
-class Turn:
+class LoggedTurn:
     """The turn in the store, if there is one. Leaving the `with` block by an exception ends it."""
 
     def __init__(self, turn: store.Turn | None, entries: list[dict[str, Any]]) -> None:
@@ -175,4 +179,4 @@ def _mode() -> log_mode.Mode:
 
 
 def _told(error: CnllmError) -> None:
-    errors.say(f"this call is not kept: {error.message}", error.hint or "cnllm logs off keeps none")
+    errors.print_error(f"this call is not kept: {error.message}", error.hint or "cnllm logs off keeps none")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.client.sanitizer import model_of
+from cnllm.client.sanitizer import resolve_model
 from cnllm.client.sync_client import Client, Stream
 from cnllm.client.sync_run import Run
 from cnllm.engine.encode.build import build_request
@@ -49,6 +49,6 @@ def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
 
     `options` are those of a call; with `tools`, arguments that were encoded twice are told by the tools' schemas.
     """
-    found = model_of(model)
+    found = resolve_model(model)
     plan = build_request(found, messages, **options)
     return Fitted(plan.turns, plan.notes)

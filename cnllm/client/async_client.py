@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
-from cnllm.client.async_run import AsyncRuns
-from cnllm.client.base import Base, Driven, check, sends
-from cnllm.client.telemetry import OnEvent, watching
+from cnllm.client.async_run import AsyncRunMethods
+from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.telemetry import OnEvent, watch_call
 from cnllm.engine.encode.build import Plan
-from cnllm.engine.run.call import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncClient", "AsyncStream"]
 
 
-class AsyncClient(Base, AsyncRuns):
+class AsyncClient(BaseClient, AsyncRunMethods):
     """The same verbs as `Client`, awaited; on asyncio or trio."""
 
     def __init__(
@@ -47,7 +47,7 @@ class AsyncClient(Base, AsyncRuns):
             from cnllm.simulator.transport import AsyncSimTransport
 
             transport = AsyncSimTransport(self.registry)
-        elif transport is not None and sends(transport, "handle_async_request"):
+        elif transport is not None and is_httpx_transport(transport, "handle_async_request"):
             transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
         self._transport: Any = default_async_transport() if transport is None else transport
         self._warm = getattr(self._transport, "warm", None)
@@ -76,7 +76,7 @@ class AsyncClient(Base, AsyncRuns):
     ) -> tuple[Call, _AsyncRun]:
         call, key = self._begin(model, messages, stream, options)
         return call, _AsyncRun(
-            self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event)
+            self._transport, call.stream() if stream else call.whole(), key, watch_call(self._on_event)
         )
 
     async def warm(self, model: str | Model) -> None:
@@ -102,7 +102,7 @@ class AsyncClient(Base, AsyncRuns):
         await self.aclose()
 
 
-class _AsyncRun(Driven):
+class _AsyncRun(CallDriver):
     """Does what a call's steps ask for, awaiting."""
 
     async def events(self) -> AsyncGenerator[Event]:
@@ -120,7 +120,7 @@ class _AsyncRun(Driven):
                     for event in self._echo.events(step):
                         yield event
                     done = await self._next()
-                elif kind is Last:
+                elif kind is FinalEvents:
                     for event in self._echo.events(step):
                         yield event
                     done = None
@@ -139,13 +139,13 @@ class _AsyncRun(Driven):
         match step:
             case Send():
                 return await self._send(step.plan)
-            case ReadAll():
+            case ReadBody():
                 return await self._read_all(step.most)
-            case Hurry() if hasattr(self._body, "hurry"):
+            case SetReadDeadline() if hasattr(self._body, "hurry"):
                 self._body.hurry(step.seconds)
-            case Drain() if hasattr(self._body, "drain"):
+            case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
-            case Saw():
+            case Observed():
                 self._saw(step)
             case Sleep():
                 import anyio
@@ -169,7 +169,7 @@ class _AsyncRun(Driven):
         try:
             if self._body is None:
                 return None
-            return credentials.without(self._needles, await self._body.__anext__())
+            return credentials.redact_bytes(self._needles, await self._body.__anext__())
         except StopAsyncIteration:
             return None
         except TransportError as error:
@@ -199,8 +199,8 @@ class AsyncStream:
     """The events of one call, asynchronously; `reply` once they have been read."""
 
     def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
-        checks.demand("call", call, Call, "what `stream` of a client passes")
-        checks.demand("run", run, _AsyncRun, "what `stream` of a client passes")
+        checks.require_type("call", call, Call, "what `stream` of a client passes")
+        checks.require_type("run", run, _AsyncRun, "what `stream` of a client passes")
         check(by)
         self._call = call
         self._run = run

@@ -11,18 +11,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from cnllm.client.runs import Rules, Told, ended_early, prepared
-from cnllm.client.tool_execution import Job, awaited, failure, is_async, outlasted, result
-from cnllm.engine.run.effects import Approve, Ask, Execute, Report
+from cnllm.client.runs import RunOptions, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
 from cnllm.types import Event, Finished, ToolCall, ToolResult
 
-__all__ = ["AsyncRun", "AsyncRuns"]
+__all__ = ["AsyncRun", "AsyncRunMethods"]
 
 
-class AsyncRuns:
+class AsyncRunMethods:
     """The loop's verbs of `AsyncClient`."""
 
     _opened: Callable[..., Any]
@@ -43,12 +43,14 @@ class AsyncRuns:
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run`. Tools, `approve` and `on_step` may be async functions."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event)
-        async with AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=False)) as run:
+        rules = RunOptions(
+            max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event
+        )
+        async with AsyncRun(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=False)) as run:
             async for _ in run:
                 pass
         if run.stopped != "done":
-            raise ended_early(run)
+            raise loop_stopped_error(run)
         return run
 
     def run_stream(
@@ -67,14 +69,14 @@ class AsyncRuns:
         **options: Any,
     ) -> AsyncRun:
         """As `Client.run_stream`, with `async with` and `async for`."""
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
-        return AsyncRun(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
+        rules = RunOptions(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
+        return AsyncRun(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=True))
 
 
-class AsyncRun(Told):
+class AsyncRun(RunState):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` tell how far it came."""
 
-    def __init__(self, loop: Loop, rules: Rules, toolbox: Any, opened: Callable[[Ask], Any]) -> None:
+    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Any, opened: Callable[[CallModel], Any]) -> None:
         super().__init__(loop, rules, toolbox, opened)
         self._effects = loop.effects()
         self._outcome: Any = None
@@ -186,15 +188,15 @@ class AsyncRun(Told):
             self._end()
             return
         match effect:
-            case Ask():
+            case CallModel():
                 call, runner = self._opened(effect)
                 self._began(call.plan, runner.key)
                 self._reading = runner, runner.events()
-            case Approve():
+            case ApproveCalls():
                 self._outcome = await self._unless_cancelled(_answer, self._rules.approve, effect.call)
-            case Execute():
+            case ExecuteCalls():
                 await self._unless_cancelled(self._execute, effect)
-            case Report() if self._rules.on_step is not None:
+            case ReportStep() if self._rules.on_step is not None:
                 await _answer(self._rules.on_step, effect.step)
             case list():
                 self._ready.extend(self._shaped(effect))
@@ -229,7 +231,7 @@ class AsyncRun(Told):
             self._loop.saw(event)
             self._ready.extend(self._shaped([event]))
 
-    async def _execute(self, todo: Execute) -> None:
+    async def _execute(self, todo: ExecuteCalls) -> None:
         import anyio
 
         waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
@@ -259,33 +261,33 @@ class AsyncRun(Told):
         with anyio.move_on_after(limit):
             try:
                 if is_async(tool.function):
-                    return result(call, await awaited(self._toolbox.value(call)))
+                    return tool_result(call, await await_result(self._toolbox.value(call)))
                 job = await self._in_thread(call)
                 if job.error is not None:
-                    return failure(call, job.error, self._key)
-                return result(call, await awaited(job.value))
+                    return tool_error_text(call, job.error, self._key)
+                return tool_result(call, await await_result(job.value))
             except GeneratorExit:
                 raise
             except BaseException as error:
                 if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_stray():
                     raise
-                return failure(call, error, self._key)
-        return outlasted(call, limit)
+                return tool_error_text(call, error, self._key)
+        return timeout_text(call, limit)
 
-    async def _in_thread(self, call: ToolCall) -> Job:
+    async def _in_thread(self, call: ToolCall) -> ToolThread:
         """A thread of one's own, not one of anyio's, which the program could not end without."""
         import anyio
 
         ended, post = anyio.Event(), self._post
         assert post is not None
 
-        def done(_: Job) -> None:
+        def done(_: ToolThread) -> None:
             try:
                 post(ended.set)
             except RuntimeError:
                 return  # nobody waits: the event loop is over
 
-        job = Job(partial(self._toolbox.value, call), partial(result, call), done, awaits=False)
+        job = ToolThread(partial(self._toolbox.value, call), partial(tool_result, call), done, awaits=False)
         job.start()
         await ended.wait()
         return job

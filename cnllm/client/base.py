@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from cnllm.client import credentials, log_redaction
 from cnllm.client.echo import Echo
-from cnllm.client.key_holder import held, key_of
-from cnllm.client.telemetry import OnEvent, Recovered, Watch, checked
+from cnllm.client.key_holder import hold_key, key_of
+from cnllm.client.telemetry import OnEvent, Recovered, Watch, check_callback
 from cnllm.config import redact
-from cnllm.config.settings import from_environment
+from cnllm.config.settings import read_settings
 from cnllm.engine.encode.build import Plan, build_request
-from cnllm.engine.run.call import Call, Saw, Sleep
+from cnllm.engine.run.call import Call, Observed, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
@@ -26,7 +26,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
 
-__all__ = ["Base", "Driven", "check", "sends"]
+__all__ = ["BaseClient", "CallDriver", "check", "is_httpx_transport"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -34,7 +34,7 @@ _SIMULATED = Note(
 _NO_KEY = "sk-no-key-is-needed-here"
 
 
-class Base:
+class BaseClient:
     """What both clients do before anything is sent."""
 
     def __init__(
@@ -48,31 +48,31 @@ class Base:
         on_event: OnEvent | None,
         raw_log: bool | str | os.PathLike[str] | None = None,
     ) -> None:
-        self._on_event = checked(on_event)
+        self._on_event = check_callback(on_event)
         if registry is not None:
-            checks.demand("registry", registry, Registry, "a cnllm.Registry or None")
+            checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
         if not isinstance(simulate, bool | int):
             raise checks.wrong_type("simulate", simulate, "True or False")
         if retry is not None:
-            checks.demand("retry", retry, Retry, "a cnllm.Retry or None")
+            checks.require_type("retry", retry, Retry, "a cnllm.Retry or None")
         self.registry = Registry.load() if registry is None else registry
         self.simulate = bool(simulate)
-        self._key = held(_key(api_key))
-        settings = from_environment()
+        self._key = hold_key(_key(api_key))
+        settings = read_settings()
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = settings.retry if retry is None else retry
         self._limits = settings.limits if limits is None else Limits.of(limits)
         self._raw_log: RawLog | None = None
         if raw_log is not False and (raw_log is not None or os.environ.get("CNLLM_RAW_LOG")):
-            from cnllm.cassette.raw_log import RawLog, folder_of
+            from cnllm.cassette.raw_log import RawLog, raw_log_folder
 
-            folder = folder_of(raw_log)
+            folder = raw_log_folder(raw_log)
             self._raw_log = None if folder is None else RawLog(folder)
 
     def _secrets(self) -> tuple[str, ...]:
         """What no log may hold, whatever request carries it."""
         key = key_of(self._key)
-        return (*(() if key is None else (key,)), *credentials.of_proxies())
+        return (*(() if key is None else (key,)), *credentials.proxy_passwords())
 
     def __repr__(self) -> str:
         return (
@@ -86,9 +86,9 @@ class Base:
         """The request that would be sent, with every change to what was asked. No key is needed."""
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
-            checks.demand("model", model, Model, "a name or a cnllm.Model")
+            checks.require_type("model", model, Model, "a name or a cnllm.Model")
         if isinstance(model, str) and model.startswith(tiers.PREFIX):
-            found, note = tiers.chosen(model, messages, options, self.registry, offline=self.simulate)
+            found, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
         else:
             found = self.registry.resolve(model) if isinstance(model, str) else model
@@ -129,7 +129,7 @@ def _key(given: Any) -> str | None:
     return given
 
 
-class Driven:
+class CallDriver:
     """A call while it is driven: what does not depend on who waits, and how."""
 
     def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
@@ -145,12 +145,12 @@ class Driven:
 
     def _sealed(self, plan: Plan) -> Plan:
         """The plan as it goes out; from here on it is known what has to be hidden."""
-        sent = credentials.sealed(plan, self.key)
-        found = credentials.of(sent, self.key)
+        sent = credentials.insert_key(plan, self.key)
+        found = credentials.plan_secrets(sent, self.key)
         if found != self._secrets:  # which is the same with every try
             self._secrets, self._echo = found, Echo(found)
-        self._needles = credentials.needles(found)
-        log_redaction.over(lambda: (*self._secrets, *credentials.of_proxies()))
+        self._needles = credentials.secret_bytes(found)
+        log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
         if self._watch is not None:
             self._watch.sent(plan)
         return sent
@@ -160,15 +160,17 @@ class Driven:
             self._watch.begun(status)
 
     def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
-        """What `ReadAll` comes to."""
+        """What `ReadBody` comes to."""
         body = b"".join(pieces)
-        return (credentials.without if broken is None else credentials.without_half)(self._needles, body), broken
+        return (credentials.redact_bytes if broken is None else credentials.redact_cut_bytes)(
+            self._needles, body
+        ), broken
 
     def _retries(self, step: Sleep) -> None:
         if self._watch is not None and step.why is not None:
-            self._watch.retrying(credentials.cleaned(step.why, self._secrets), step.seconds)
+            self._watch.retrying(credentials.redact_error(step.why, self._secrets), step.seconds)
 
-    def _saw(self, step: Saw) -> None:
+    def _saw(self, step: Observed) -> None:
         if self._watch is None:
             return
         if step.what == "cut":
@@ -178,7 +180,7 @@ class Driven:
 
     def _failed(self, error: CnllmError) -> CnllmError:
         """The error as the caller may see it."""
-        error = credentials.cleaned(error, self._secrets, self._echo)
+        error = credentials.redact_error(error, self._secrets, self._echo)
         if self._watch is not None:
             self._watch.failed(error)
         return error
@@ -200,7 +202,7 @@ class Driven:
             self._watch.over(self.finished)
 
 
-def sends(transport: Any, handle: str) -> bool:
+def is_httpx_transport(transport: Any, handle: str) -> bool:
     """Whether a transport is one of httpx's; False for one that has `send`. Raises `TypeError` for anything else."""
     try:
         theirs, ours = hasattr(transport, handle), callable(getattr(transport, "send", None))

@@ -20,7 +20,16 @@ from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry, origin_of
 from cnllm.types import Note, Reply
 
-__all__ = ["cleaned", "key_for", "needles", "of", "of_proxies", "sealed", "without", "without_half"]
+__all__ = [
+    "insert_key",
+    "key_for",
+    "plan_secrets",
+    "proxy_passwords",
+    "redact_bytes",
+    "redact_cut_bytes",
+    "redact_error",
+    "secret_bytes",
+]
 
 
 def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
@@ -33,7 +42,7 @@ def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
         return given
     names = flags.keys or []
     for name in names:
-        found = keys.find([name])
+        found = keys.find_key([name])
         if found is not None:
             _demand_home(name, plan)
             return found
@@ -57,7 +66,7 @@ def _demand_home(name: str, plan: Plan) -> None:
             f"{name} is not for {origin}: {why}",
             origin=origin,
             hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
-            + ownership.advice(file),
+            + ownership.ownership_advice(file),
         )
     if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
         raise Untrusted(
@@ -87,12 +96,12 @@ def _elsewhere(model: Model, registry: Registry) -> str:
         if name.partition("/")[2] == model.id
         and name != model.name
         and (found := registry.resolve(name).flags.keys)
-        and keys.find(found) is not None
+        and keys.find_key(found) is not None
     ]
     return f"; a key is set for {', '.join(others)}" if others else ""
 
 
-def sealed(plan: Plan, key: str | None) -> Plan:
+def insert_key(plan: Plan, key: str | None) -> Plan:
     """The plan with the key in place of its placeholder, for the transport; without a key such headers are left out."""
     headers = {}
     for name, value in plan.headers.items():
@@ -104,24 +113,24 @@ def sealed(plan: Plan, key: str | None) -> Plan:
     return replace(plan, headers=headers)
 
 
-def of(plan: Plan, key: str | None) -> tuple[str, ...]:
+def plan_secrets(plan: Plan, key: str | None) -> tuple[str, ...]:
     """Everything that goes with a sealed plan and is for its endpoint's eyes alone."""
-    found = redact.carried(plan.url, plan.headers)
+    found = redact.request_secrets(plan.url, plan.headers)
     return found if key is None or key in found else (key, *found)
 
 
-def of_proxies() -> tuple[str, ...]:
+def proxy_passwords() -> tuple[str, ...]:
     """The passwords in the addresses of the proxies that the environment names."""
     named = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
-    return tuple(secret for address in named for secret in redact.carried(address, {}))
+    return tuple(secret for address in named for secret in redact.request_secrets(address, {}))
 
 
-def cleaned(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
+def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
     """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one.
 
     `echo` is that of the call: it knows what was delivered of a reply.
     """
-    secrets = (*secrets, *of_proxies())
+    secrets = (*secrets, *proxy_passwords())
     if not secrets:
         return error
     echo = echo or Echo(secrets)
@@ -148,21 +157,21 @@ def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
         return echo.reply(value)
     if isinstance(value, Note):
         plain = msgspec.to_builtins(value)
-        clean = redact.cut_data(plain, secrets)
+        clean = redact.redact_cut_data(plain, secrets)
         return value if clean == plain else msgspec.convert(clean, Note)
     if isinstance(value, str | list | tuple | dict):
-        clean = redact.cut_data(value, secrets)
+        clean = redact.redact_cut_data(value, secrets)
         return value if clean == value or (type(value) is tuple and tuple(clean) == value) else clean
     return value
 
 
 @lru_cache(maxsize=16)
-def needles(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
+def secret_bytes(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """The secrets as they stand in a body; what is too short to be one is left out."""
     return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= SHORTEST)
 
 
-def without(needles: tuple[bytes, ...], body: bytes) -> bytes:
+def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
     """A body without the secrets, should the endpoint have echoed one in one piece."""
     for said in needles:
         if said in body:
@@ -170,9 +179,9 @@ def without(needles: tuple[bytes, ...], body: bytes) -> bytes:
     return body
 
 
-def without_half(needles: tuple[bytes, ...], body: bytes) -> bytes:
+def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
     """The same of a body that broke off: its end may be the beginning of a secret."""
-    body = without(needles, body)
+    body = redact_bytes(needles, body)
     for said in needles:
         for size in range(min(len(said) - 1, len(body)), SHORTEST - 1, -1):
             if body.endswith(said[:size]):

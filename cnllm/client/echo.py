@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.config.redact import MARK
-from cnllm.config.spellings import Finder, finder
+from cnllm.config.spellings import SecretFinder, secret_finder
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -252,14 +252,14 @@ def _wordless(part: Part) -> Part:
 
 
 @lru_cache(maxsize=16)
-def _shape(secrets: tuple[str, ...]) -> tuple[Finder | None, tuple[str, ...], tuple[str, ...]]:
+def _shape(secrets: tuple[str, ...]) -> tuple[SecretFinder | None, tuple[str, ...], tuple[str, ...]]:
     """What finds secrets; those to look for in plain text; and how these begin."""
     long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
     if not long:
         return None, (), ()
     # one that holds another is found by that other one, as soon in a stream as in the whole text
     plain = tuple(one for one in long if not any(other in one for other in long if other != one))
-    return finder(long), plain, tuple(dict.fromkeys(secret[:_BEGINS] for secret in plain))
+    return secret_finder(long), plain, tuple(dict.fromkeys(secret[:_BEGINS] for secret in plain))
 
 
 class _Run:
@@ -364,7 +364,7 @@ class _Run:
 class _Arguments:
     """A call's arguments as they come. Once a spelling of a secret may begin in them, the rest waits for their end."""
 
-    def __init__(self, hidden: Finder) -> None:
+    def __init__(self, hidden: SecretFinder) -> None:
         self._finder = hidden
         self._said: list[str] = []
         self._last = ""
@@ -390,7 +390,7 @@ class _Arguments:
         return text
 
 
-def clean_text(text: str, hidden: Finder, *, begin: int = 0) -> str:
+def clean_text(text: str, hidden: SecretFinder, *, begin: int = 0) -> str:
     """A text, from a place on, without secrets in any spelling; what stands before it went out already."""
     found = hidden.spans(text, cut=True)
     out, at = [], begin
@@ -402,7 +402,7 @@ def clean_text(text: str, hidden: Finder, *, begin: int = 0) -> str:
     return "".join([*out, text[at:]])
 
 
-def clean_data(data: Any, hidden: Finder | None) -> Any:
+def clean_data(data: Any, hidden: SecretFinder | None) -> Any:
     """Data that JSON can hold without secrets in any of its strings, keys too."""
     if hidden is None:
         return data

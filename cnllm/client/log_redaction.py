@@ -12,7 +12,7 @@ from typing import Any
 
 from cnllm.config.redact import redact
 
-__all__ = ["over"]
+__all__ = ["install_log_filter"]
 
 _PACKAGES = ("httpcore", "httpcore2")
 _LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
@@ -37,7 +37,7 @@ def _listeners() -> Any:
     return [logging.getLogger(name) for name in _PACKAGES]
 
 
-def over(secrets: Callable[[], Iterable[str]]) -> None:
+def install_log_filter(secrets: Callable[[], Iterable[str]]) -> None:
     """From now on these are in no line of theirs. They are asked for only where such lines are written at all."""
     if "logging" not in sys.modules or not any(one.isEnabledFor(_DEBUG) for one in _listeners()):
         return

@@ -11,7 +11,17 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from cnllm.client.telemetry import Begun, Cut, Ended, Happening, LeakFound, Recovered, Repaired, Retrying, Sent
+from cnllm.client.telemetry import (
+    CallEnded,
+    LeakFound,
+    Recovered,
+    Repaired,
+    ReplyCut,
+    RequestSent,
+    ResponseStarted,
+    RetryScheduled,
+    TelemetryEvent,
+)
 from cnllm.config import process
 
 if TYPE_CHECKING:
@@ -31,9 +41,9 @@ class Spans:
         self._open: dict[int, Span] = {}
         self._lock = process.fork_safe(Lock())
 
-    def __call__(self, value: Happening) -> None:
+    def __call__(self, value: TelemetryEvent) -> None:
         """Takes what `cnllm.client.telemetry` tells."""
-        if isinstance(value, Sent) and value.attempt == 1:
+        if isinstance(value, RequestSent) and value.attempt == 1:
             span = self._tracer.start_span(
                 f"chat {value.model.partition('/')[2]}", kind=self._trace.SpanKind.CLIENT, attributes=_request(value)
             )
@@ -41,15 +51,15 @@ class Spans:
                 self._open[value.call] = span
             return
         with self._lock:
-            found = self._open.pop(value.call, None) if isinstance(value, Ended) else self._open.get(value.call)
+            found = self._open.pop(value.call, None) if isinstance(value, CallEnded) else self._open.get(value.call)
         if found is None:
             return
         match value:
-            case Begun():
+            case ResponseStarted():
                 found.set_attribute("http.response.status_code", value.status)
-            case Retrying():
+            case RetryScheduled():
                 found.add_event("cnllm.retrying", {"error.type": value.error, "cnllm.seconds": value.seconds})
-            case Cut():
+            case ReplyCut():
                 found.add_event("cnllm.cut")
             case Recovered():
                 found.add_event("cnllm.recovered")
@@ -57,10 +67,10 @@ class Spans:
                 found.add_event("cnllm.repaired", {"cnllm.note": value.code})
             case LeakFound():
                 found.add_event("cnllm.leak", {"cnllm.note": value.code})
-            case Ended():
+            case CallEnded():
                 self._end(found, value)
 
-    def _end(self, span: Span, value: Ended) -> None:
+    def _end(self, span: Span, value: CallEnded) -> None:
         for name, said in _response(value).items():
             if said is not None:
                 span.set_attribute(name, said)
@@ -69,7 +79,7 @@ class Spans:
         span.end()
 
 
-def _request(value: Sent) -> dict[str, Any]:
+def _request(value: RequestSent) -> dict[str, Any]:
     provider, _, model = value.model.partition("/")
     return {
         "gen_ai.operation.name": "chat",
@@ -79,7 +89,7 @@ def _request(value: Sent) -> dict[str, Any]:
     }
 
 
-def _response(value: Ended) -> dict[str, Any]:
+def _response(value: CallEnded) -> dict[str, Any]:
     used = value.usage
     return {
         "gen_ai.response.model": value.response_model,

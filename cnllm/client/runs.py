@@ -7,24 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cnllm.client.telemetry import loop_ended
+from cnllm.client.telemetry import report_loop_end
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.run.continuation import total_cost, total_usage
-from cnllm.engine.run.effects import Ask, Step, Stopped
+from cnllm.engine.run.effects import CallModel, Step, Stopped
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
-from cnllm.tools import Tool, as_tools, bound, check, meant, problem_with, unjudged
+from cnllm.tools import (
+    Tool,
+    as_tools,
+    bound,
+    check_parameters,
+    decode_encoded_arguments,
+    problem_with,
+    undecided_parameters,
+)
 from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
 from cnllm.types.convert import as_messages
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["Rules", "Told", "Toolbox", "ended_early", "prepared"]
+__all__ = ["RunOptions", "RunState", "Toolbox", "loop_stopped_error", "prepare_loop"]
 
 
-class Rules(Struct, frozen=True):
+class RunOptions(Struct, frozen=True):
     """How a loop is run; see `Client.run`."""
 
     max_steps: int
@@ -40,9 +48,9 @@ class Rules(Struct, frozen=True):
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
             if type(value) is not int and (value is not None or name != "max_repeats"):
-                raise ValueError(f"{name}={checks.brief(value)}; a number from {least} is meant")
+                raise ValueError(f"{name}={checks.short_text(value)}; a number from {least} is meant")
             if value is not None and value < least:
-                raise ValueError(f"{name}={checks.brief(value)}; a number from {least} is meant")
+                raise ValueError(f"{name}={checks.short_text(value)}; a number from {least} is meant")
         _seconds("tool_timeout", self.tool_timeout)
         for name in ("on_step", "approve"):
             value = getattr(self, name)
@@ -61,7 +69,7 @@ class Rules(Struct, frozen=True):
 def _seconds(name: str, value: Any) -> None:
     """Raises `ValueError` for what is no time that can be waited for."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise ValueError(f"{name}={checks.brief(value)}; a number of seconds above 0 is meant")
+        raise ValueError(f"{name}={checks.short_text(value)}; a number of seconds above 0 is meant")
     if isinstance(value, int) and value.bit_length() > 64:
         raise ValueError(f"{name} is a number of many digits; a number of seconds that a clock can count is expected")
 
@@ -83,8 +91,8 @@ class Toolbox:
             _seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
             if tool.name in self._tools:
                 raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
-            check(tool)
-            self._unjudged[tool.name] = unjudged(tool)
+            check_parameters(tool)
+            self._unjudged[tool.name] = undecided_parameters(tool)
             self._tools[tool.name] = tool
 
     def refusal(self, call: ToolCall) -> str | None:
@@ -103,7 +111,7 @@ class Toolbox:
     def meant(self, call: ToolCall) -> ToolCall:
         """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
-        return call if tool is None or call.excluded else meant(tool, call)
+        return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
 
     def of(self, call: ToolCall) -> Tool:
         """The tool that is called."""
@@ -117,13 +125,13 @@ class Toolbox:
         return tool(**bound(tool, call.arguments or {}))
 
 
-class Told:
+class RunState:
     """What a run tells, at any time."""
 
-    def __init__(self, loop: Loop, rules: Rules, toolbox: Toolbox, opened: Callable[[Ask], Any]) -> None:
-        checks.demand("loop", loop, Loop, "what Client.run_stream passes")
-        checks.demand("rules", rules, Rules, "what Client.run_stream passes")
-        checks.demand("toolbox", toolbox, Toolbox, "what Client.run_stream passes")
+    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Toolbox, opened: Callable[[CallModel], Any]) -> None:
+        checks.require_type("loop", loop, Loop, "what Client.run_stream passes")
+        checks.require_type("rules", rules, RunOptions, "what Client.run_stream passes")
+        checks.require_type("toolbox", toolbox, Toolbox, "what Client.run_stream passes")
         if not callable(opened):
             raise checks.wrong_type("opened", opened, "what Client.run_stream passes")
         self._loop = loop
@@ -153,7 +161,9 @@ class Told:
             self._ended = True
             model = "" if self._loop.plan is None else self._loop.plan.model.name
             loop = self._loop
-            loop_ended(self._rules.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback)
+            report_loop_end(
+                self._rules.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback
+            )
 
     def _began(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
@@ -213,16 +223,16 @@ class Told:
         return f"<{type(self).__name__} {self.stopped or 'going on'}: {did}>"
 
 
-def prepared(
+def prepare_loop(
     opened: Callable[..., Any],
-    rules: Rules,
+    rules: RunOptions,
     model: str | Model,
     messages: Any,
     tools: Sequence[Any] | None,
     options: Mapping[str, Any],
     *,
     stream: bool,
-) -> tuple[Loop, Rules, Toolbox, Callable[[Ask], Any]]:
+) -> tuple[Loop, RunOptions, Toolbox, Callable[[CallModel], Any]]:
     """A loop that has not begun. What is wrong with the options, the messages or the tools is raised here."""
     offered = as_tools([] if tools is None else tools)
     toolbox = Toolbox(offered, rules.approve is not None)
@@ -230,7 +240,7 @@ def prepared(
     if offered:
         said["tools"] = offered
     if not (isinstance(model, str) or type(model) is Model):
-        checks.demand("model", model, Model, "a name or a cnllm.Model")
+        checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
         as_messages(messages),
         meant=toolbox.meant,
@@ -248,7 +258,7 @@ def prepared(
     made: list[Any] = [first]
     found = first[0].plan.model  # a tier or an alias stays with the model that began
 
-    def begin(ask: Ask) -> Any:
+    def begin(ask: CallModel) -> Any:
         if made:
             return made.pop()
         return opened(found, ask.messages, ask.stream, free if ask.free else said)
@@ -269,7 +279,7 @@ def _forced(choice: Any) -> str | None:
     return None if choice in (None, "auto", "none") else str.__str__(choice)
 
 
-def ended_early(run: Told) -> LoopStopped:
+def loop_stopped_error(run: RunState) -> LoopStopped:
     """The error of a run that ended before the model was done."""
     steps = run.steps
     why = {

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.engine.decode.parser import fold_of_text
-from cnllm.leaks.script import of_language
+from cnllm.engine.decode.parser import text_reply_builder
+from cnllm.leaks.script import language_script
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.types import Event, Note, TextDelta, ToolCall, checks
 
-__all__ = ["Sanitized", "Sanitizer", "model_of", "sanitize"]
+__all__ = ["Sanitized", "Sanitizer", "resolve_model", "sanitize"]
 
 _RULES = ("recover", "strip", "keep")
 
@@ -47,18 +47,18 @@ class Sanitizer:
         *,
         recover_text_calls: Literal["recover", "strip", "keep"] | None = None,
     ) -> None:
-        found = model_of(model)
+        found = resolve_model(model)
         if recover_text_calls is not None and recover_text_calls not in _RULES:
             raise checks.wrong_value("recover_text_calls", recover_text_calls, f"one of {', '.join(_RULES)}")
         if lang is not None:
-            checks.demand("lang", lang, str, 'the tag of a language, like "zh",')
-        script = None if lang is None else of_language(lang)
-        self._fold = fold_of_text(found, tools, recover_text_calls, script)
+            checks.require_type("lang", lang, str, 'the tag of a language, like "zh",')
+        script = None if lang is None else language_script(lang)
+        self._fold = text_reply_builder(found, tools, recover_text_calls, script)
         self._result: Sanitized | None = None
 
     def feed(self, text: str) -> str:
         """Return what may be shown now, after a further piece of the text."""
-        checks.demand_text("text", text)
+        checks.require_text("text", text)
         if self._result is not None:
             raise ValueError("this Sanitizer is closed: make another one for the next text")
         return _shown(self._fold.piece(text))
@@ -85,17 +85,17 @@ def sanitize(
     The arguments are those of a `Sanitizer`. The prompt is not known here: whether a block is quoted is judged by the
     text alone.
     """
-    checks.demand_text("text", text)
+    checks.require_text("text", text)
     whole = Sanitizer(model, tools, lang, recover_text_calls=recover_text_calls)
     whole.feed(text)
     return whole.close()
 
 
-def model_of(given: str | Model) -> Model:
+def resolve_model(given: str | Model) -> Model:
     """Return the model, by its name or itself."""
     if isinstance(given, str):
         return Registry.load().resolve(given)
-    checks.demand("model", given, Model, "a name or a cnllm.Model")
+    checks.require_type("model", given, Model, "a name or a cnllm.Model")
     return given
 
 

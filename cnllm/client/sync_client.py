@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
-from cnllm.client.base import Base, Driven, check, sends
-from cnllm.client.sync_run import Runs
-from cnllm.client.telemetry import OnEvent, Watch, watching
+from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.sync_run import RunMethods
+from cnllm.client.telemetry import OnEvent, Watch, watch_call
 from cnllm.engine.encode.build import Plan
-from cnllm.engine.run.call import Call, Drain, Hurry, Last, ReadAll, Saw, Send, Sleep
+from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Stream"]
 
 
-class Client(Base, Runs):
+class Client(BaseClient, RunMethods):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
     `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers out of
@@ -56,7 +56,7 @@ class Client(Base, Runs):
             from cnllm.simulator.transport import SimTransport
 
             transport = SimTransport(self.registry)
-        elif transport is not None and sends(transport, "handle_request"):
+        elif transport is not None and is_httpx_transport(transport, "handle_request"):
             transport = Httpx(cast("httpx.BaseTransport", transport))
         self._transport: Any = default_transport() if transport is None else transport
         self._warm = getattr(self._transport, "warm", None)
@@ -85,7 +85,7 @@ class Client(Base, Runs):
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
         call, key = self._begin(model, messages, stream, options)
-        return call, _Run(self._transport, call.stream() if stream else call.whole(), key, watching(self._on_event))
+        return call, _Run(self._transport, call.stream() if stream else call.whole(), key, watch_call(self._on_event))
 
     def warm(self, model: str | Model) -> None:
         """Have a connection to a model's endpoint ready, so that the first call need not wait for it.
@@ -111,7 +111,7 @@ class Client(Base, Runs):
         self.close()
 
 
-class _Run(Driven):
+class _Run(CallDriver):
     """Does what a call's steps ask for, one after another."""
 
     def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
@@ -128,7 +128,7 @@ class _Run(Driven):
                 if kind is list:
                     yield from self._echo.events(step)
                     done = self._next()
-                elif kind is Last:
+                elif kind is FinalEvents:
                     yield from self._echo.events(step)
                     done = None
                 else:
@@ -156,13 +156,13 @@ class _Run(Driven):
         match step:
             case Send():
                 return self._send(step.plan)
-            case ReadAll():
+            case ReadBody():
                 return self._read_all(step.most)
-            case Hurry() if hasattr(self._body, "hurry"):
+            case SetReadDeadline() if hasattr(self._body, "hurry"):
                 self._body.hurry(step.seconds)
-            case Drain() if hasattr(self._body, "drain"):
+            case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
-            case Saw():
+            case Observed():
                 self._saw(step)
             case Sleep():
                 import time
@@ -189,7 +189,7 @@ class _Run(Driven):
             raise TransportError("the call was left before its end")
         try:
             chunk = next(self._body, None) if self._body is not None else None
-            return chunk if chunk is None else credentials.without(self._needles, chunk)
+            return chunk if chunk is None else credentials.redact_bytes(self._needles, chunk)
         except TransportError as error:
             return error
 
@@ -217,8 +217,8 @@ class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
     def __init__(self, call: Call, run: _Run, by: str | None = None) -> None:
-        checks.demand("call", call, Call, "what `stream` of a client passes")
-        checks.demand("run", run, _Run, "what `stream` of a client passes")
+        checks.require_type("call", call, Call, "what `stream` of a client passes")
+        checks.require_type("run", run, _Run, "what `stream` of a client passes")
         check(by)
         self._call = call
         self._run = run

@@ -12,9 +12,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from cnllm.client.runs import Rules, Told, ended_early, prepared
-from cnllm.client.tool_execution import Job, at_once, failure, outlasted, result
-from cnllm.engine.run.effects import Approve, Ask, Execute, Report
+from cnllm.client.runs import RunOptions, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
@@ -23,10 +23,10 @@ from cnllm.types import Event, Finished
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
-__all__ = ["Run", "Runs"]
+__all__ = ["Run", "RunMethods"]
 
 
-class Runs:
+class RunMethods:
     """The loop's verbs of `Client`."""
 
     _opened: Callable[..., Any]
@@ -58,12 +58,14 @@ class Runs:
         for. Whatever goes wrong with a call is told to the model as its result. `approve(call)` is asked before a tool
         runs: True, or False, or in words why not. `on_step(step)` is told of each step. The rest is as for `call`.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event)
-        with Run(*prepared(self._opened, rules, model, messages, tools, options, stream=False)) as run:
+        rules = RunOptions(
+            max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event
+        )
+        with Run(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=False)) as run:
             for _ in run:
                 pass
         if run.stopped != "done":
-            raise ended_early(run)
+            raise loop_stopped_error(run)
         return run
 
     def run_stream(
@@ -87,14 +89,14 @@ class Runs:
         anywhere; so does leaving the `with` block. A step whose stream is cut is taken again without streaming, and
         what was delivered already is not delivered again. With `by="sentence"` its text comes in whole sentences.
         """
-        rules = Rules(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
-        return Run(*prepared(self._opened, rules, model, messages, tools, options, stream=True))
+        rules = RunOptions(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
+        return Run(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=True))
 
 
-class Run(Told):
+class Run(RunState):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` tell how far it came."""
 
-    def __init__(self, loop: Loop, rules: Rules, toolbox: Any, opened: Callable[[Ask], Any]) -> None:
+    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Any, opened: Callable[[CallModel], Any]) -> None:
         super().__init__(loop, rules, toolbox, opened)
         from queue import SimpleQueue
 
@@ -140,15 +142,15 @@ class Run(Told):
                     return
                 outcome = None
                 match effect:
-                    case Ask():
+                    case CallModel():
                         outcome = yield from self._ask(effect)
-                    case Approve():
+                    case ApproveCalls():
                         assert self._rules.approve is not None
-                        outcome = at_once(self._rules.approve(effect.call))
-                    case Execute():
+                        outcome = call_now(self._rules.approve(effect.call))
+                    case ExecuteCalls():
                         self._execute(effect)
-                    case Report() if self._rules.on_step is not None:
-                        at_once(self._rules.on_step(effect.step))
+                    case ReportStep() if self._rules.on_step is not None:
+                        call_now(self._rules.on_step(effect.step))
                     case list():
                         yield from self._while_wanted(self._shaped(effect))
         except CnllmError as error:
@@ -168,7 +170,7 @@ class Run(Told):
                 return
             yield event
 
-    def _ask(self, ask: Ask) -> Generator[Event, None, Any]:
+    def _ask(self, ask: CallModel) -> Generator[Event, None, Any]:
         """The model's call, in a thread of its own, so that waiting for it can end at any time."""
         call, runner = self._opened(ask)
         self._began(call.plan, runner.key)
@@ -202,17 +204,17 @@ class Run(Told):
         finally:
             runner.leave()
 
-    def _execute(self, todo: Execute) -> None:
+    def _execute(self, todo: ExecuteCalls) -> None:
         """The calls in threads, as many at a time as may be."""
         waiting = deque(range(len(todo.calls)))
-        running: dict[Job, tuple[int, float | None]] = {}
+        running: dict[ToolThread, tuple[int, float | None]] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < self._rules.max_parallel:
                     place = waiting.popleft()
                     call = todo.calls[place]
                     limit = self._rules.limit(self._toolbox.of(call))
-                    job = Job(partial(self._toolbox.value, call), partial(result, call), self._post)
+                    job = ToolThread(partial(self._toolbox.value, call), partial(tool_result, call), self._post)
                     running[job] = (place, None if limit is None else time.monotonic() + limit)
                     job.start()
                 job = self._first(running)
@@ -223,15 +225,17 @@ class Run(Told):
                 elif job in running:
                     place, _ = running.pop(job)
                     call = todo.calls[place]
-                    todo.results[place] = job.value if job.error is None else failure(call, job.error, self._key)
+                    todo.results[place] = (
+                        job.value if job.error is None else tool_error_text(call, job.error, self._key)
+                    )
         finally:
             for job in running:
                 job.leave()
 
-    def _post(self, job: Job) -> None:
+    def _post(self, job: ToolThread) -> None:
         self._mail.put((job, None))
 
-    def _first(self, running: dict[Job, tuple[int, float | None]]) -> Any:
+    def _first(self, running: dict[ToolThread, tuple[int, float | None]]) -> Any:
         """The next one to end; None when the time of one of them is up."""
         ends = [until for _, until in running.values() if until is not None]
         wait = min(max(0.0, min(ends) - time.monotonic()), threading.TIMEOUT_MAX) if ends else None
@@ -242,14 +246,14 @@ class Run(Told):
         except Empty:
             return None
 
-    def _expire(self, running: dict[Job, tuple[int, float | None]], todo: Execute) -> None:
+    def _expire(self, running: dict[ToolThread, tuple[int, float | None]], todo: ExecuteCalls) -> None:
         now = time.monotonic()
         for job, (place, until) in list(running.items()):
             if until is not None and until <= now:
                 del running[job]
                 job.leave()
                 call = todo.calls[place]
-                todo.results[place] = outlasted(call, self._rules.limit(self._toolbox.of(call)))
+                todo.results[place] = timeout_text(call, self._rules.limit(self._toolbox.of(call)))
 
 
 class _Over:

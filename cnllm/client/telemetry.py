@@ -26,22 +26,22 @@ from cnllm.errors import CnllmError, EndpointError, IdleTimeout, StreamCut
 from cnllm.types import Cost, Note, Reply, Usage
 
 __all__ = [
-    "Begun",
+    "CallEnded",
     "Counters",
-    "Cut",
-    "Ended",
-    "Happening",
     "LeakFound",
     "LoopEnded",
     "OnEvent",
     "Recovered",
     "Repaired",
-    "Retrying",
-    "Sent",
+    "ReplyCut",
+    "RequestSent",
+    "ResponseStarted",
+    "RetryScheduled",
+    "TelemetryEvent",
     "Watch",
-    "checked",
-    "loop_ended",
-    "watching",
+    "check_callback",
+    "report_loop_end",
+    "watch_call",
 ]
 
 _DEBUG, _INFO = 10, 20  # logging's levels; importing it takes longer than all of this
@@ -57,14 +57,14 @@ _REPAIRS: tuple[str, ...] = (
 _REPAIRS += ("call-unanswered", "result-orphan", "arguments-emptied", "arguments-decoded", "step-again")
 
 
-class Happening(Struct, frozen=True, kw_only=True):
+class TelemetryEvent(Struct, frozen=True, kw_only=True):
     """What every value has."""
 
     call: int
     model: str
 
 
-class Sent(Happening, frozen=True, kw_only=True, tag="sent"):
+class RequestSent(TelemetryEvent, frozen=True, kw_only=True, tag="sent"):
     """A request goes out. `attempt` counts from 1; `host` and `protocol` say where and how, `size` its bytes."""
 
     attempt: int
@@ -74,7 +74,7 @@ class Sent(Happening, frozen=True, kw_only=True, tag="sent"):
     size: int
 
 
-class Begun(Happening, frozen=True, kw_only=True, tag="begun"):
+class ResponseStarted(TelemetryEvent, frozen=True, kw_only=True, tag="begun"):
     """The response began, `seconds` after its request."""
 
     attempt: int
@@ -82,7 +82,7 @@ class Begun(Happening, frozen=True, kw_only=True, tag="begun"):
     seconds: float
 
 
-class Retrying(Happening, frozen=True, kw_only=True, tag="retrying"):
+class RetryScheduled(TelemetryEvent, frozen=True, kw_only=True, tag="retrying"):
     """It is tried again after `seconds`, because of an error of the class `error`, which says `why`."""
 
     attempt: int
@@ -92,30 +92,30 @@ class Retrying(Happening, frozen=True, kw_only=True, tag="retrying"):
     seconds: float
 
 
-class Cut(Happening, frozen=True, kw_only=True, tag="cut"):
+class ReplyCut(TelemetryEvent, frozen=True, kw_only=True, tag="cut"):
     """A stream ended without proof that it was complete."""
 
     why: str
 
 
-class Recovered(Happening, frozen=True, kw_only=True, tag="recovered"):
+class Recovered(TelemetryEvent, frozen=True, kw_only=True, tag="recovered"):
     """The rest of a stream that was cut came by asking again."""
 
 
-class Repaired(Happening, frozen=True, kw_only=True, tag="repaired"):
+class Repaired(TelemetryEvent, frozen=True, kw_only=True, tag="repaired"):
     """What came, or the history, was not as it should be and was mended; `code` and `flag` are those of the note."""
 
     code: str
     flag: str
 
 
-class LeakFound(Happening, frozen=True, kw_only=True, tag="leak"):
+class LeakFound(TelemetryEvent, frozen=True, kw_only=True, tag="leak"):
     """A tool call stood in the text: `text-call` became a call, `text-call-stripped` and others did not."""
 
     code: str
 
 
-class Ended(Happening, frozen=True, kw_only=True, tag="ended"):
+class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     """A call is over: with a reply (`finish`), or an `error` (its class), or left by its caller (neither)."""
 
     attempts: int
@@ -129,7 +129,7 @@ class Ended(Happening, frozen=True, kw_only=True, tag="ended"):
     response_id: str | None = None
 
 
-class LoopEnded(Happening, frozen=True, kw_only=True, tag="loop"):
+class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
     """A tool loop is over; `stopped` says why, "done" where the model was."""
 
     stopped: str
@@ -145,14 +145,14 @@ OnEvent = Callable[[Any], object]
 """Takes each of the values above."""
 
 
-def checked(on_event: OnEvent | None) -> OnEvent | None:
+def check_callback(on_event: OnEvent | None) -> OnEvent | None:
     """Raises `TypeError` for what cannot be called where it happens."""
     if on_event is not None and (not callable(on_event) or inspect.iscoroutinefunction(on_event)):
         raise TypeError("on_event must be a plain function of one argument, not an async one")
     return on_event
 
 
-def watching(on_event: OnEvent | None) -> Watch | None:
+def watch_call(on_event: OnEvent | None) -> Watch | None:
     """What tells of one call; None where nobody wants to know."""
     return Watch(on_event) if on_event is not None or _listening(_INFO) is not None else None
 
@@ -174,11 +174,11 @@ def _log() -> Any:
     return log
 
 
-def loop_ended(
+def report_loop_end(
     on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool
 ) -> None:
     """Tell that a loop is over."""
-    if watch := watching(on_event):
+    if watch := watch_call(on_event):
         calls = sum(step.called for step in steps)
         watch.model = model
         for step in steps:
@@ -198,10 +198,10 @@ class Watch:
         self._attempt = 0
         self._over = self._cut = False
 
-    def tell(self, kind: type[Happening], **fields: Any) -> None:
+    def tell(self, kind: type[TelemetryEvent], **fields: Any) -> None:
         """Gives a value to whoever watches."""
         value = kind(call=self._call, model=self.model, **fields)
-        level = _INFO if kind in (Retrying, Cut, Recovered, LeakFound) else _DEBUG
+        level = _INFO if kind in (RetryScheduled, ReplyCut, Recovered, LeakFound) else _DEBUG
         if (log := _listening(level)) is not None:
             log.log(level, "%r", value)
         if self._on_event is not None:
@@ -221,23 +221,25 @@ class Watch:
         self._last = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
         size = len(plan.content)
-        self.tell(Sent, attempt=self._attempt, host=host, protocol=plan.model.protocol, stream=plan.stream, size=size)
+        self.tell(
+            RequestSent, attempt=self._attempt, host=host, protocol=plan.model.protocol, stream=plan.stream, size=size
+        )
 
     def cut(self, why: str) -> None:
         """A stream was cut; told once."""
         if not self._cut:
             self._cut = True
-            self.tell(Cut, why=why)
+            self.tell(ReplyCut, why=why)
 
     def begun(self, status: int) -> None:
         """Its response began."""
-        self.tell(Begun, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
+        self.tell(ResponseStarted, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
 
     def retrying(self, error: CnllmError, seconds: float) -> None:
         """It will be sent again."""
         status = error.status if isinstance(error, EndpointError) else None
         self.tell(
-            Retrying,
+            RetryScheduled,
             attempt=self._attempt,
             error=type(error).__name__,
             why=error.message,
@@ -277,7 +279,7 @@ class Watch:
         if self._over:
             return
         self._over = True
-        self.tell(Ended, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
+        self.tell(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
 
 
 class Counters:
@@ -289,17 +291,17 @@ class Counters:
         self.input = self.output = 0
         self._lock = process.fork_safe(Lock())
 
-    def __call__(self, value: Happening) -> None:
+    def __call__(self, value: TelemetryEvent) -> None:
         with self._lock:
             self._count(value)
 
-    def _count(self, value: Happening) -> None:
+    def _count(self, value: TelemetryEvent) -> None:
         match value:
-            case Sent():
+            case RequestSent():
                 self.requests += 1
-            case Retrying():
+            case RetryScheduled():
                 self.retries += 1
-            case Cut():
+            case ReplyCut():
                 self.cuts += 1
             case Recovered():
                 self.recoveries += 1
@@ -310,7 +312,7 @@ class Counters:
             case LoopEnded():
                 self.loops += 1
                 self.loops_stopped += value.stopped != "done"
-            case Ended():
+            case CallEnded():
                 self.calls += 1
                 self.errors += value.error is not None
                 self.input += value.usage.input or 0

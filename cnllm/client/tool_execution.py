@@ -12,17 +12,26 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.config import redact
-from cnllm.engine.run.continuation import failed
+from cnllm.engine.run.continuation import failed_result_text
 from cnllm.tools import shown
 from cnllm.types import Media, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 
-__all__ = ["Job", "at_once", "awaited", "failure", "is_async", "is_awaited", "outlasted", "result"]
+__all__ = [
+    "ToolThread",
+    "await_result",
+    "call_now",
+    "is_async",
+    "is_awaitable",
+    "timeout_text",
+    "tool_error_text",
+    "tool_result",
+]
 
 _LONGEST = 2000  # characters of an error's message
 
 
-class Job:
+class ToolThread:
     """Work in a thread of its own, which ends with the program; `done` is called there when it has ended.
 
     `told` makes the `value` of what the work gave, in the same thread: a generator runs only then. What is to be
@@ -33,7 +42,7 @@ class Job:
         self,
         work: Callable[[], Any],
         told: Callable[[Any], Any],
-        done: Callable[[Job], None],
+        done: Callable[[ToolThread], None],
         awaits: bool = True,
     ) -> None:
         self.value: Any = None
@@ -66,7 +75,7 @@ class Job:
 
     def _worked(self) -> Any:
         value = self._do()
-        if not is_awaited(value):
+        if not is_awaitable(value):
             return self._told(value)
         if not self._awaits:
             return value
@@ -81,31 +90,31 @@ class Job:
         if self._left and inspect.iscoroutine(value):  # it need not begin
             value.close()
             raise asyncio.CancelledError
-        task, loop = asyncio.ensure_future(awaited(value)), asyncio.get_running_loop()
+        task, loop = asyncio.ensure_future(await_result(value)), asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._left:
             self._stop()
         return await task
 
 
-def is_awaited(value: Any) -> bool:
+def is_awaitable(value: Any) -> bool:
     """Is it to be awaited before it is anything?"""
     return inspect.isawaitable(value) or inspect.isasyncgen(value)
 
 
-async def awaited(value: Any) -> Any:
+async def await_result(value: Any) -> Any:
     """What comes of something to be awaited; of an async generator, the list of what it gives."""
-    while is_awaited(value):
+    while is_awaitable(value):
         value = [each async for each in value] if inspect.isasyncgen(value) else await value
     return value
 
 
-def at_once(value: Any) -> Any:
+def call_now(value: Any) -> Any:
     """A callback's answer; one that is to be awaited is awaited in a loop of its own, in a thread that may have one."""
     if not inspect.isawaitable(value):
         return value
     ended = threading.Event()
-    job = Job(lambda: value, lambda answer: answer, lambda _: ended.set())
+    job = ToolThread(lambda: value, lambda answer: answer, lambda _: ended.set())
     job.start()
     try:
         ended.wait()
@@ -125,7 +134,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def result(call: ToolCall, value: Any) -> ToolResult:
+def tool_result(call: ToolCall, value: Any) -> ToolResult:
     """What a tool returned, as the result of its call: pictures in it, or in a list of it, as pictures.
 
     Raises what the values of the caller's own raise while they are written.
@@ -153,7 +162,7 @@ def _text(value: Any) -> str:
         raise
 
 
-def failure(call: ToolCall, error: BaseException, key: str | None) -> ToolResult:
+def tool_error_text(call: ToolCall, error: BaseException, key: str | None) -> ToolResult:
     """What a tool raised: the kind and the message, without a traceback and without the key of the endpoint."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
@@ -165,9 +174,9 @@ def failure(call: ToolCall, error: BaseException, key: str | None) -> ToolResult
         said = redact.redact(said, [key])
     said = said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…"
     kind = type(error).__name__
-    return failed(call, f"{kind}: {said}" if said else kind)
+    return failed_result_text(call, f"{kind}: {said}" if said else kind)
 
 
-def outlasted(call: ToolCall, seconds: float | None) -> ToolResult:
+def timeout_text(call: ToolCall, seconds: float | None) -> ToolResult:
     """What the model is told of a tool that took too long."""
-    return failed(call, f"Timeout: it gave no result in {seconds:g} s")
+    return failed_result_text(call, f"Timeout: it gave no result in {seconds:g} s")

@@ -19,19 +19,19 @@ from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
-__all__ = ["find", "names", "path", "set", "where"]
+__all__ = ["find_key", "key_names", "key_source", "keys_path", "set_key"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 USABLE = re.compile(r"[\x21-\x7e]+")
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def path() -> Path:
+def keys_path() -> Path:
     """The `keys` file, whether or not it exists."""
     return paths.config_dir() / "keys.json"
 
 
-def find(names: Sequence[str]) -> str | None:
+def find_key(names: Sequence[str]) -> str | None:
     """The first key that goes by one of these names, best first; None when there is none.
 
     The environment goes before the file: what is exported for one command wins over what is kept. An empty
@@ -51,42 +51,42 @@ def find(names: Sequence[str]) -> str | None:
     return None
 
 
-def where(name: str) -> str | None:
+def key_source(name: str) -> str | None:
     """Where `find` would take this name from: "environment", "file", or None."""
     if _environment("name", name):
         return "environment"
     return "file" if _read().get(name, "").strip() else None
 
 
-def names() -> list[str]:
+def key_names() -> list[str]:
     """The names in the `keys` file, sorted."""
     return sorted(name for name, value in _read().items() if value.strip())
 
 
-def set(name: str, value: str) -> Path:
+def set_key(name: str, value: str) -> Path:
     """Keeps a key in the file and says where that is. The folder is made 0700 and the file 0600.
 
     Raises `ValueError` for a name that is no variable's or a value that no header can carry.
     """
-    checks.demand_text("name", name)
-    checks.demand_text("value", value)
+    checks.require_text("name", name)
+    checks.require_text("value", value)
     value = value.strip()
     if not NAME.fullmatch(name):
-        raise ValueError(f"name: {checks.brief(name)} is not the name of an environment variable")
+        raise ValueError(f"name: {checks.short_text(name)} is not the name of an environment variable")
     if not value:
         raise ValueError("value: the key is empty")
     if not USABLE.fullmatch(value):
         raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
-    target = Path(os.path.realpath(path()))  # a linked file is written where it lies
-    private_files.folder(target.parent)
+    target = Path(os.path.realpath(keys_path()))  # a linked file is written where it lies
+    private_files.make_private_folder(target.parent)
     with _locked(target.parent):
         _write(target, {**_read(), name: value})
-    return path()
+    return keys_path()
 
 
 def _environment(place: str, name: Any) -> str:
     """What a variable holds, without white space; "" for one that is not set."""
-    checks.demand_text(place, name)
+    checks.require_text(place, name)
     try:
         return os.environ.get(name, "").strip()
     except UnicodeError:  # no variable has half of a character in its name
@@ -94,7 +94,7 @@ def _environment(place: str, name: Any) -> str:
 
 
 def _read() -> dict[str, str]:
-    file = path()
+    file = keys_path()
     try:
         with file.open("rb") as opened:
             _repair(file, opened.fileno())

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 
-__all__ = ["Mode", "keep", "mode"]
+__all__ = ["Mode", "mode", "set_mode"]
 
 Mode = Literal["on", "no-exchanges", "off"]
 """Everything; conversations without the requests and responses as they were on the wire; nothing."""
@@ -29,11 +29,11 @@ def mode() -> Mode:
     return _known(kept, str(_file()), "cnllm logs on, or off, writes it anew")
 
 
-def keep(chosen: Mode) -> None:
+def set_mode(chosen: Mode) -> None:
     """From now on it is so, unless the environment says otherwise."""
     file = _file()
     try:
-        private_files.folder(file.parent)
+        private_files.make_private_folder(file.parent)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
             opened.write(f"{chosen}\n")
     except OSError as error:

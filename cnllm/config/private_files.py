@@ -6,12 +6,12 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["folder"]
+__all__ = ["make_private_folder"]
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def folder(path: Path, *, narrow: bool = True) -> None:
+def make_private_folder(path: Path, *, narrow: bool = True) -> None:
     """Makes a folder, and those above it that are missing, 0700 whatever the umask.
 
     One that is there already and open to others is closed to them with `narrow`: not a home or a /tmp, which keep

@@ -20,7 +20,7 @@ __all__ = ["INHERITED", "cached_property", "drop_after_fork", "fork_safe", "gene
 INHERITED = "the connection belongs to the process that forked this one"
 
 
-class Owner(Protocol):
+class ProcessBound(Protocol):
     """What keeps connections or other state of one process."""
 
     def drop_inherited(self) -> None:
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _FORKS = hasattr(os, "register_at_fork")
 _sockets: dict[int, int] = {}  # descriptor → inode, which no later file of the same descriptor has
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
-_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
+_owners: weakref.WeakSet[ProcessBound] = weakref.WeakSet()
 _pid = os.getpid()
 _generation = 0
 
@@ -50,7 +50,7 @@ def register_socket(descriptor: int) -> None:
             _sockets[descriptor] = os.fstat(descriptor).st_ino
 
 
-def drop_after_fork(owner: Owner) -> None:
+def drop_after_fork(owner: ProcessBound) -> None:
     """Have an owner drop what it inherited, in each forked child, before anything else runs there."""
     _owners.add(owner)
 

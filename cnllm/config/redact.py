@@ -9,9 +9,18 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from cnllm.config.spellings import finder
+from cnllm.config.spellings import secret_finder
 
-__all__ = ["MARK", "carried", "data", "headers", "redact", "sent_headers", "spans", "url"]
+__all__ = [
+    "MARK",
+    "redact",
+    "redact_data",
+    "redact_headers",
+    "redact_request_headers",
+    "redact_url",
+    "request_secrets",
+    "secret_spans",
+]
 
 MARK = "[redacted]"
 SHORTEST = 4
@@ -32,7 +41,7 @@ def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
     hidden = secrets if type(secrets) is tuple else tuple(secrets)
     if not hidden:
         return text
-    found = spans(text, hidden, cut=cut)
+    found = secret_spans(text, hidden, cut=cut)
     if not found:
         return text
     pieces, at = [], 0
@@ -42,16 +51,16 @@ def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> list[tuple[int, int]]:
+def secret_spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> list[tuple[int, int]]:
     """Where secrets stand in a text, in any spelling (see `cnllm.config.spellings`), as (start, end) in order.
 
     None touches another. `cut`: the beginning of a secret counts where the text, or what was taken of it, ends.
     """
     long = tuple(secret for secret in secrets if len(secret) >= SHORTEST)
-    return finder(long).spans(text, cut=cut) if long else []
+    return secret_finder(long).spans(text, cut=cut) if long else []
 
 
-def headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+def redact_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """The headers with every value hidden that stands under an auth-like name; a scheme (`Bearer`) stays."""
     hidden = tuple(secrets)
     return {
@@ -59,25 +68,26 @@ def headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str,
     }
 
 
-def sent_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
+def redact_request_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """A request's headers with every value hidden but those that say nothing, and those that hold only `{key}`.
 
     What a header of the caller's own carries is unknown: `x-team` may be a password. Its name is shown.
     """
     hidden = tuple(secrets)
     return {
-        name: redact(value, hidden) if is_plain(name, value) else _hidden_value(value) for name, value in fields.items()
+        name: redact(value, hidden) if is_harmless_header(name, value) else _hidden_value(value)
+        for name, value in fields.items()
     }
 
 
-def is_plain(name: str, value: str) -> bool:
+def is_harmless_header(name: str, value: str) -> bool:
     """Does a request's header hold nothing that anybody would hide?"""
     if "{key}" in value:
         return value.partition("{key}")[::2] in (("", ""), ("Bearer ", ""), ("Key ", ""), ("Token ", ""))
     return name.lower() in _PLAIN or name.lower().endswith(_PLAIN_ENDS)
 
 
-def carried(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
+def request_secrets(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets that go with a request: in headers, before the host, and in auth-like parameters of the query.
 
     A header that is not named like a secret counts where its value looks like one: hiding every word that some
@@ -85,7 +95,7 @@ def carried(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for name, value in fields.items():
-        if "{key}" in value or is_plain(name, value):
+        if "{key}" in value or is_harmless_header(name, value):
             continue
         if is_secret_name(name):
             found += _said(value)
@@ -123,7 +133,7 @@ def _passwords(userinfo: str) -> list[str]:
     return [told, unquote(told)]
 
 
-def url(address: str, secrets: Iterable[str] = ()) -> str:
+def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
     """The address without a password and without the values of auth-like query parameters."""
     if "@" in address:
         address = _USERINFO.sub("redacted@", address)
@@ -132,12 +142,12 @@ def url(address: str, secrets: Iterable[str] = ()) -> str:
     return redact(address, secrets)
 
 
-def cut_data(value: object, secrets: Iterable[str]) -> Any:
+def redact_cut_data(value: object, secrets: Iterable[str]) -> Any:
     """The same as `data`, also without the beginning of a secret that was cut off."""
-    return data(value, secrets, cut=True)
+    return redact_data(value, secrets, cut=True)
 
 
-def data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
+def redact_data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
     """What JSON can hold, with every string in it redacted, keys too."""
     hidden = tuple(secrets)
     if not hidden:
@@ -145,9 +155,9 @@ def data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
     if isinstance(value, str):
         return redact(value, hidden, cut=cut)
     if isinstance(value, dict):
-        return {redact(str(key), hidden, cut=cut): data(item, hidden, cut=cut) for key, item in value.items()}
+        return {redact(str(key), hidden, cut=cut): redact_data(item, hidden, cut=cut) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [data(item, hidden, cut=cut) for item in value]
+        return [redact_data(item, hidden, cut=cut) for item in value]
     return value
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cnllm.errors import CnllmError
 from cnllm.types.policy import Limits, Retry, Timeouts
 
-__all__ = ["Settings", "from_environment"]
+__all__ = ["Settings", "read_settings"]
 
 _VARIABLES = {
     "CNLLM_TIMEOUT": "seconds, for all four of the waits below",
@@ -38,7 +38,7 @@ class Settings(Struct, frozen=True):
     limits: Limits = Limits()
 
 
-def from_environment() -> Settings:
+def read_settings() -> Settings:
     """The settings in force. Raises `CnllmError` naming a variable whose value is no number or out of range."""
     if not any(os.environ.get(name) for name in _VARIABLES):
         return Settings()

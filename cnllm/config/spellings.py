@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
 
-__all__ = ["Finder", "finder"]
+__all__ = ["SecretFinder", "secret_finder"]
 
 _HEAD = 8
 """So many characters of a secret, or of another spelling of it, are looked for before the rest is compared."""
@@ -24,7 +24,7 @@ _SIGNS = ("%", "&", "\\u", "\\x")
 _LONG = 64
 
 
-class Finder:
+class SecretFinder:
     """Finds secrets in texts. Make it once for the same secrets: see `finder`."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
@@ -116,9 +116,9 @@ class Finder:
 
 
 @lru_cache(maxsize=16)
-def finder(secrets: tuple[str, ...]) -> Finder:
+def secret_finder(secrets: tuple[str, ...]) -> SecretFinder:
     """Return the finder of these secrets."""
-    return Finder(secrets)
+    return SecretFinder(secrets)
 
 
 def _rest(form: list[re.Pattern[str]], text: str, at: int, cut: bool) -> int | None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = ["Ledger"]
 
@@ -90,4 +90,6 @@ class Ledger:
         place = self._places.get((flag, self.mode))
         if place is None:  # a long history may have hundreds of notes on one flag
             place = self._places[flag, self.mode] = self.model.where(flag, self.mode)
-        return Note(code, flag, str(whole(shown)), str(whole(did)), place)  # what is quoted may hold half a character
+        return Note(
+            code, flag, str(replace_surrogates(shown)), str(replace_surrogates(did)), place
+        )  # what is quoted may hold half a character

@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from cnllm.jsonpath import blend
+from cnllm.jsonpath import merge_patch
 from cnllm.registry.flags import LEVELS
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.policy import Recovery
 
-__all__ = ["FURTHER", "Asked", "Function", "OnUnsupported", "asked_for", "option_fault"]
+__all__ = ["FURTHER", "Function", "OnUnsupported", "RequestOptions", "option_fault", "read_options"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
@@ -40,7 +40,7 @@ class Function(Struct, frozen=True):
     extra: dict[str, Any] | None = None
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class RequestOptions(Struct, frozen=True, kw_only=True):
     """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool.
 
     `schema_kind` is the model class that stood for the schema. `defaults` are the names of the options that the caller
@@ -67,9 +67,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     defaults: frozenset[str] = frozenset()
 
 
-def asked_for(
+def read_options(
     options: Mapping[str, Any], call: Mapping[str, Any] | None = None, declared: Collection[str] = ()
-) -> Asked:
+) -> RequestOptions:
     """Options by name → Asked; `call` holds the model's own defaults, `declared` the parameters of its registry.
 
     An option that is None is one not given, so that wrappers can pass on what they did not get either. Raises
@@ -99,7 +99,7 @@ def asked_for(
             raise TypeError(
                 f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
             )
-    return Asked(**fields)
+    return RequestOptions(**fields)
 
 
 def _defaults(call: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def _defaults(call: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any
 def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """A default table with the caller's merged over it, as tables of the registry are."""
     out: dict[str, Any] = {}
-    blend(out, under)
-    blend(out, said)
+    merge_patch(out, under)
+    merge_patch(out, said)
     return out
 
 
@@ -139,7 +139,7 @@ def _param(name: str, value: Any) -> Any:
         return str.__str__(value)
     if kind is tuple:
         value = list(value)
-    checks.checked(name, value)
+    checks.check_json_value(name, value)
     return value
 
 
@@ -240,13 +240,15 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
 
 def _body(value: Any) -> dict[str, Any]:
     table = _mapping(value, "extra_body")
-    checks.checked("extra_body", table)
+    checks.check_json_value("extra_body", table)
     return table
 
 
 def _headers(value: Any) -> dict[str, str]:
     said = _mapping(value, "extra_headers").items()
-    return {_header("a name in extra_headers", k): _header(f"extra_headers[{checks.brief(k)}]", v) for k, v in said}
+    return {
+        _header("a name in extra_headers", k): _header(f"extra_headers[{checks.short_text(k)}]", v) for k, v in said
+    }
 
 
 def _header(place: str, value: Any) -> str:
@@ -270,11 +272,11 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
         try:
             if name == "tools":
                 for tool in _tools(value):
-                    checks.checked(f"tools ({checks.brief(tool.name)})", struct_values(tool))
+                    checks.check_json_value(f"tools ({checks.short_text(tool.name)})", struct_values(tool))
             elif name == "schema":
-                checks.checked(name, None if value is None else _schema(value)[0])
+                checks.check_json_value(name, None if value is None else _schema(value)[0])
             elif name not in (*_TRANSPORT, "recovery"):
-                checks.checked(name, value)
+                checks.check_json_value(name, value)
         except (TypeError, ValueError) as error:
             return error
     return None

@@ -16,14 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.leaks import grammars
-from cnllm.leaks.grammars import Written
-from cnllm.leaks.grammars.base import plausible
-from cnllm.leaks.lone import is_bare, joint, markers_of
+from cnllm.leaks.grammars import ParsedCall
+from cnllm.leaks.grammars.base import is_plausible_name
+from cnllm.leaks.lone import is_bare, joining_space, lone_markers
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.quoting import Atom, Place
+from cnllm.leaks.quoting import InlineBlock, QuoteTracker
 from cnllm.registry.flags import Leak
 
-__all__ = ["Filter", "Found"]
+__all__ = ["BlockResult", "LeakFilter"]
 
 _PATIENCE = 256  # openers that led nowhere, before markers are taken for what the text is about
 _WINDOW = 8192  # characters that are looked at together
@@ -31,7 +31,7 @@ _SOON = 256  # characters behind an opener that must tell whether a block begins
 _TRIES = 64  # closers that stand inside a value, before a block is given up
 
 
-class Found(Struct, frozen=True):
+class BlockResult(Struct, frozen=True):
     """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text.
 
     Without `raw` it is the rest of the text, in which nothing is looked for any more. `wanted` are the calls in a block
@@ -39,23 +39,23 @@ class Found(Struct, frozen=True):
     """
 
     raw: str
-    calls: list[Written]
+    calls: list[ParsedCall]
     problem: str = ""
     taken: bool = True
-    wanted: list[Written] = []
+    wanted: list[ParsedCall] = []
 
 
 class _Candidate(Struct, frozen=True):
     """A block that is a call, or markup to take out, unless it is quoted."""
 
-    found: Found
-    atom: Atom
+    found: BlockResult
+    atom: InlineBlock
     prose: int  # how much prose came before it
     quotation: bool  # the prompt holds it
     alone: tuple[str, ...]  # tools that are called only by a block on lines of its own
 
 
-class Filter:
+class LeakFilter:
     """One channel of a reply (the answer, or the thinking). `said` is where its text gathers.
 
     `tools`: the functions that were offered, name → JSON Schema of the parameters, or None where none were. `deliver`
@@ -97,25 +97,25 @@ class Filter:
         tools: Mapping[str, Any] | None,
         said: list[str],
         deliver: Callable[[str], None],
-        found: Callable[[Found], None],
+        found: Callable[[BlockResult], None],
         *,
         trims: bool,
-        holds: Callable[[str, Sequence[Written]], bool] | None = None,
+        holds: Callable[[str, Sequence[ParsedCall]], bool] | None = None,
         last: bool = False,
     ) -> None:
         self._holds = holds
         self._last = last
         self._ticked = False  # a tick stands before the block
         self._reads = False  # the place is followed: a block has begun
-        self._queue: deque[_Candidate | Found | str] = deque()  # what waits: a block, and the text behind it
+        self._queue: deque[_Candidate | BlockResult | str] = deque()  # what waits: a block, and the text behind it
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._markers = Markers.of(tuple(self._rules))
-        self._strays = Markers.of(markers_of(rules)) if trims else self._markers
+        self._strays = Markers.of(lone_markers(rules)) if trims else self._markers
         self._tools = tools
         self._deliver = deliver
         self._found = found
-        self._place = Place(said)
+        self._place = QuoteTracker(said)
         self._said = said
         self._held = ""
         self._gap: str | None = None  # white space behind a block that was taken out
@@ -189,7 +189,7 @@ class Filter:
                 self._emit(found)
         self._place.skip()
 
-    def _decided(self, block: _Candidate, over: bool) -> Found | None:
+    def _decided(self, block: _Candidate, over: bool) -> BlockResult | None:
         """What becomes of a block; None while that is not known."""
         found, line = block.found, block.atom.line
         if block.atom.quoted is None:
@@ -209,7 +209,7 @@ class Filter:
             return msgspec.structs.replace(found, calls=calls, problem=problem, taken=bool(calls))
         return found if over or line.over or not block.alone else None
 
-    def _emit(self, found: Found) -> None:
+    def _emit(self, found: BlockResult) -> None:
         """Hand on a block that is decided."""
         if found.taken:
             self._gap = "" if self._trims else None
@@ -228,7 +228,7 @@ class Filter:
                 self._gap = gap
                 return
             self._gap = None
-            text = joint(self._said, gap) + rest
+            text = joining_space(self._said, gap) + rest
         self._deliver(text)
 
     # ── outside a block ──────────────────────────────────────────────────────
@@ -337,7 +337,7 @@ class Filter:
         if self._place.ticked or self._quoted():
             self._pass(raw)
             return
-        found = Found(raw, [], "it is no whole call")
+        found = BlockResult(raw, [], "it is no whole call")
         self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, False, ()))
         self._settle()
 
@@ -400,7 +400,7 @@ class Filter:
                 self._strip(raw, opener, error.calls, str(error) if self._tools is not None else "")
                 return None
             return str(error)
-        except grammars.Unreadable as error:
+        except grammars.NotACall as error:
             return str(error)
         problem = "; ".join(f"no call: {piece}" for piece in rest)
         if self._tools is None or leak.then != "recover":
@@ -420,18 +420,18 @@ class Filter:
             return bare or unnamed or "no call is in it"
         problem = "; ".join(filter(None, [problem, unnamed, bare]))
         alone = tuple(call.name for call in calls if call.arguments == {})
-        found = Found(raw, calls, problem)
+        found = BlockResult(raw, calls, problem)
         self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
         self._settle()
         return None
 
-    def _strip(self, raw: str, opener: str, wanted: list[Written], problem: str) -> None:
+    def _strip(self, raw: str, opener: str, wanted: list[ParsedCall], problem: str) -> None:
         """Take a block out of the text that comes to no call, unless it is quoted."""
         quotation = self._holds is not None and self._holds(raw, wanted)
         # A word between two markers may be talk about them.
         word = raw[len(opener) :].partition("<")[0].strip()
-        alone = (word,) if len(wanted) == 1 and raw.count("<") == 2 and plausible(word) else ()
-        found = Found(raw, [], problem, wanted=wanted)
+        alone = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
+        found = BlockResult(raw, [], problem, wanted=wanted)
         self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
         self._settle()
 
@@ -439,16 +439,18 @@ class Filter:
         """An opener led nowhere; after many, none is looked for."""
         self._dead += 1
         if self._dead == _PATIENCE:
-            self._found(Found("", [], f"{_PATIENCE} markers began no call, no more is looked for", taken=False))
+            self._found(BlockResult("", [], f"{_PATIENCE} markers began no call, no more is looked for", taken=False))
 
     def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
         self._nowhere()
         self._place.read()
         if leak.then == "strip" and not leak.strict:
-            self._queue.append(_Candidate(Found(raw, [], problem), self._place.atom(), self._place.prose, False, ()))
+            self._queue.append(
+                _Candidate(BlockResult(raw, [], problem), self._place.atom(), self._place.prose, False, ())
+            )
         else:
             self._place.feed("x")  # nothing in it counts as Markdown
-            self._queue += (Found(raw, [], problem, taken=False),)
+            self._queue += (BlockResult(raw, [], problem, taken=False),)
         self._settle()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 
-__all__ = ["ATOM", "FAR", "SUSPECT", "Atom", "Inline", "Line"]
+__all__ = ["ATOM", "FAR", "SUSPECT", "InlineBlock", "InlineLine", "ParagraphTracker"]
 
 ATOM = "\ufffc"  # the object replacement character
 _DEEPEST = 64  # elements
@@ -57,7 +57,7 @@ _CLIPPED = re.compile(r"(?:\d0s|tis|twas|em|til|cause)\b", re.IGNORECASE)  # wor
 _DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?")
 
 
-class Line:
+class InlineLine:
     """One line of the text: whether it is over, whether anything but blocks and white space stands on it (`prose`).
 
     In the `middle` of a sentence stands a block that has prose behind it, or an open sentence before it.
@@ -69,17 +69,17 @@ class Line:
         self.prose = self.over = self.middle = self.blocks = False
 
 
-class Atom:
+class InlineBlock:
     """A block in the text. `quoted` is None while that is not known."""
 
     __slots__ = ("line", "quoted")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: InlineLine) -> None:
         self.line = line
         self.quoted: bool | None = None
 
 
-class Inline:
+class ParagraphTracker:
     """Follows the paragraphs of a text."""
 
     __slots__ = ("_count", "_elements", "_marks", "_waiting")
@@ -88,7 +88,7 @@ class Inline:
         self._count = 0  # characters so far
         self._marks: dict[str, tuple[int, int]] = {}  # open mark → (where, number of atoms that wait before it)
         self._elements: list[tuple[str, int, bool]] = []  # (name, number of atoms before it, does it quote unclosed?)
-        self._waiting: list[Atom] = []  # atoms that an open mark may quote still
+        self._waiting: list[InlineBlock] = []  # atoms that an open mark may quote still
 
     @property
     def open(self) -> bool:
@@ -100,7 +100,7 @@ class Inline:
         """Whether an atom waits for a mark."""
         return bool(self._waiting)
 
-    def paragraph(self, text: str, atoms: list[Atom], raw: bool) -> None:
+    def paragraph(self, text: str, atoms: list[InlineBlock], raw: bool) -> None:
         """Read a paragraph that is complete, with the atoms in it. `raw`: it is HTML, in which no tick counts."""
         if "&" in text:
             text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)

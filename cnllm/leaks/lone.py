@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from cnllm.registry.flags import Leak
 
-__all__ = ["is_bare", "joint", "markers_of"]
+__all__ = ["is_bare", "joining_space", "lone_markers"]
 
 _TAG = re.compile(r"<[^<>]{0,256}>|<[^<>]{0,256}\Z")
 _BETWEEN = " \t\r\n[]"  # brackets are what is left of a prefix
@@ -16,7 +16,7 @@ _FAR = 64  # characters of white space that count
 _LEAST = 6  # characters of a closer that stands for markup wherever it is
 
 
-def markers_of(rules: Sequence[Leak]) -> tuple[str, ...]:
+def lone_markers(rules: Sequence[Leak]) -> tuple[str, ...]:
     """Every opener of some rules, and the closers that are markup when they stand alone."""
     return _markers(
         tuple(opener for rule in rules for opener in rule.open),
@@ -39,7 +39,7 @@ def is_bare(block: str, opener: str, rule: Leak) -> bool:
     return any(not _TAG.sub("", text).strip(_BETWEEN) for text in texts)
 
 
-def joint(said: Sequence[str], gap: str) -> str:
+def joining_space(said: Sequence[str], gap: str) -> str:
     """What is left of the white space behind a block that was taken out, so that with that before it none counts twice.
 
     The end of a paragraph stays one, and a line that follows keeps its indentation.

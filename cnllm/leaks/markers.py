@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from cnllm.config.process import cached_property
 
-__all__ = ["BARS", "Markers", "loose"]
+__all__ = ["BARS", "Markers", "spelling_pattern"]
 
 BARS = "｜|‖"
 _BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
@@ -41,7 +41,7 @@ def _elements(marker: str) -> list[tuple[str, str]]:
     return out
 
 
-def loose(marker: str) -> str:
+def spelling_pattern(marker: str) -> str:
     """The pattern of a marker in all its spellings."""
     return "".join(pattern for pattern, _ in _elements(marker))
 
@@ -113,7 +113,7 @@ class Markers:
 
     @cached_property
     def _each(self) -> list[re.Pattern[str]]:
-        return [re.compile(loose(marker)) for marker in self.markers]
+        return [re.compile(spelling_pattern(marker)) for marker in self.markers]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:

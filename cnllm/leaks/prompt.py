@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from cnllm.leaks import grammars
-from cnllm.leaks.grammars import Written
+from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 
-__all__ = ["Prompt"]
+__all__ = ["PromptTexts"]
 
 _NEAR = 2  # openers before a closer, and closers behind an opener, between which a block is looked for
 _TRIES = 64  # closers that stand inside the values of one block
@@ -39,7 +39,7 @@ _COMMON = (
 """What stands in a prompt may have been written for any model."""
 
 
-class Prompt:
+class PromptTexts:
     """What the user and the results of tools said, to compare blocks with. `texts` gives it when it is asked for."""
 
     __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools", "_words")
@@ -55,7 +55,7 @@ class Prompt:
         openers = [opener for rule in rules for opener in rule.open]
         self._words = {max(re.split("[^A-Za-z]+", opener), key=len) for opener in openers}
 
-    def holds(self, block: str, calls: Sequence[Written]) -> bool:
+    def holds(self, block: str, calls: Sequence[ParsedCall]) -> bool:
         """Whether the prompt holds this block, or a block with the same calls."""
         if self._blocks is None:
             self._blocks = set()
@@ -63,7 +63,7 @@ class Prompt:
                 self._read(text)
         if calls and self._calls and all(_key(call) in self._calls for call in calls):
             return True
-        return bool(self._blocks) and bare(block) in self._blocks
+        return bool(self._blocks) and normalize_quoted(block) in self._blocks
 
     def _read(self, text: str) -> None:
         """Gather the blocks of one text, in each of the forms that it may stand in."""
@@ -77,15 +77,19 @@ class Prompt:
             for rule, opener, block in _found(form, openers, rules):
                 try:
                     calls, _ = grammars.read(rule, opener, block, self._tools)
-                except grammars.Unreadable:
+                except grammars.NotACall:
                     continue
                 self._calls.update(map(_key, calls))
-        for without in {bare(text), bare(_PREFIX.sub("", _decoded(text)))}:
+        for without in {normalize_quoted(text), normalize_quoted(_PREFIX.sub("", _decoded(text)))}:
             for rule in self._rules:
-                self._blocks.update(_segments(without, [bare(o) for o in rule.open], [bare(c) for c in rule.close]))
+                self._blocks.update(
+                    _segments(
+                        without, [normalize_quoted(o) for o in rule.open], [normalize_quoted(c) for c in rule.close]
+                    )
+                )
 
 
-def bare(text: str) -> str:
+def normalize_quoted(text: str) -> str:
     """A text without all that quoting changes."""
     text = _SLASHES.sub(r"\\", _decoded(text))
     text = _UNICODE.sub(lambda found: chr(int(found[1], 16)), text)
@@ -162,6 +166,6 @@ def _segments(text: str, openers: Sequence[str], closers: Sequence[str]) -> Iter
                 yield text[begin:end]
 
 
-def _key(call: Written) -> bytes:
+def _key(call: ParsedCall) -> bytes:
     """What two calls that say the same have in common."""
     return msgspec.json.encode([call.name, call.raw if call.arguments is None else call.arguments], order="sorted")

@@ -2,21 +2,21 @@
 
 A marker that is quoted is talked about: in code, in a block quote, in quotation marks, in a table, in HTML that shows
 text as it is. The text is read when somebody asks first, and each character once. What has been said before a block
-may need what is said after it: see `Atom.quoted`.
+may need what is said after it: see `InlineBlock.quoted`.
 """
 
 from __future__ import annotations
 
-from cnllm.leaks.inline import ATOM, FAR, SUSPECT, Atom, Inline, Line
-from cnllm.leaks.structure import Structure
+from cnllm.leaks.inline import ATOM, FAR, SUSPECT, InlineBlock, InlineLine, ParagraphTracker
+from cnllm.leaks.structure import MarkdownStructure
 
-__all__ = ["Atom", "Place"]
+__all__ = ["InlineBlock", "QuoteTracker"]
 
 _ENDS = ".!?…。！？"
 _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
-class Place:
+class QuoteTracker:
     """Follows a text that grows: `said`, to which others append pieces, and what is fed beside it."""
 
     __slots__ = (
@@ -44,8 +44,8 @@ class Place:
     def __init__(self, said: list[str]) -> None:
         self._said = said
         self._piece = self._offset = 0
-        self._structure = Structure()
-        self._inline = Inline()
+        self._structure = MarkdownStructure()
+        self._inline = ParagraphTracker()
         self._line: list[str] = []  # the line so far, until its place among the blocks is known
         self._tail: str | None = None  # the last that came of it since, None before
         self._quoted = False  # the line is code or in a block quote
@@ -54,11 +54,11 @@ class Place:
         self._raw = False
         self._paragraph: list[str] = []
         self._suspect = False  # something in the paragraph may quote
-        self._atoms: list[Atom] = []
+        self._atoms: list[InlineBlock] = []
         self._behind = 0  # characters since the last atom of the paragraph
         self._end = ""  # the last character
         self._last = ""  # character of the line that is no white space
-        self.line = Line()
+        self.line = InlineLine()
         self.prose = 0  # how often something else than white space and atoms came
 
     def packed(self, start: int) -> None:
@@ -98,12 +98,12 @@ class Place:
         """Whether a tick stands right before what comes next."""
         return self._end == "`"
 
-    def atom(self) -> Atom:
+    def atom(self) -> InlineBlock:
         """A block stands here, where nothing quotes it so far."""
         line = self.line
         line.blocks = True
         line.middle = line.middle or (line.prose and self._last not in _ENDS)
-        atom = Atom(line)
+        atom = InlineBlock(line)
         self._end = ATOM
         if self._quoted:
             atom.quoted = True
@@ -174,7 +174,7 @@ class Place:
             self._write("\n")
         self._line, self._tail = [], None
         self.line.over = True
-        self.line = Line()
+        self.line = InlineLine()
 
     def _begin(self, line: str, *, atom: bool) -> None:
         """Find the place of a line among the blocks. With `atom` it ends with one that is about to come."""

@@ -8,10 +8,10 @@ import msgspec
 
 from cnllm.registry.flags import Leak
 
-__all__ = ["united"]
+__all__ = ["unite_rules"]
 
 
-def united(rules: Sequence[Leak]) -> list[Leak]:
+def unite_rules(rules: Sequence[Leak]) -> list[Leak]:
     """Rules of which no two share an opener. The first that has one keeps it, and learns the others' grammars."""
     out: list[Leak] = []
     owner: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["fallback", "in_script", "of_language", "script"]
+__all__ = ["fallback", "in_script", "language_script", "script"]
 
 # First and last character. Kana and hangul stand before han: Japanese and Korean use it too.
 _SCRIPTS = (
@@ -33,7 +33,7 @@ def script(text: str) -> str:
     return "other"
 
 
-def of_language(tag: str) -> str:
+def language_script(tag: str) -> str:
     """The script of a language tag (`zh`, `ja-JP`), or of a script's own name."""
     name = tag.strip().lower().replace("_", "-").partition("-")[0]
     known = {one for one, _, _ in _SCRIPTS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["Kind", "Structure"]
+__all__ = ["Kind", "MarkdownStructure"]
 
 Kind = Literal["blank", "code", "raw", "prose"]
 
@@ -25,7 +25,7 @@ _RAW_ENDS = tuple(
 )
 
 
-class Structure:
+class MarkdownStructure:
     """Where in the blocks of a document the next line begins.
 
     A container is 0 for a block quote, or the columns by which the content of a list item is indented.

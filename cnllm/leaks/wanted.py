@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.leaks.grammars.base import Written
+from cnllm.leaks.grammars.base import ParsedCall
 from cnllm.leaks.script import in_script, script
 
-__all__ = ["CALL", "Fallback", "brief", "wish"]
+__all__ = ["CALL", "FallbackText", "short_name", "wanted_name"]
 
 CALL = "{call}"
 _UNNAMED = "-unnamed"
@@ -28,7 +28,7 @@ _NAMED = re.compile(
 )
 
 
-class Fallback(Struct, frozen=True):
+class FallbackText(Struct, frozen=True):
     """The sentences of a registry, by script. They may hold {call}; SCRIPT-unnamed is for markup that names nothing.
 
     `prompt` is the text whose language counts, None where it is not known; `script` is a script that was asked for.
@@ -49,13 +49,13 @@ class Fallback(Struct, frozen=True):
         return self.sentences.get(name + _UNNAMED, self.sentences.get("other" + _UNNAMED, ""))
 
 
-def wish(calls: Sequence[Written], raw: str) -> str:
+def wanted_name(calls: Sequence[ParsedCall], raw: str) -> str:
     """What the first of some calls is about: the command to run, else the tool. Without calls, the name in `raw`."""
     for call in calls:
-        if said := _command(call.arguments) or brief(call.name):
+        if said := _command(call.arguments) or short_name(call.name):
             return said
     found = _NAMED.search(raw[:_LOOKED_AT])
-    return brief(next(filter(None, found.groups()), "")) if found else ""
+    return short_name(next(filter(None, found.groups()), "")) if found else ""
 
 
 def _command(arguments: dict[str, Any] | None) -> str:
@@ -66,11 +66,11 @@ def _command(arguments: dict[str, Any] | None) -> str:
             said = said[0]
         if type(said) is str:
             words = [word for word in said[:_LOOKED_AT].split() if not _SETTING.match(word)]
-            return brief(words[0]) if words else ""
+            return short_name(words[0]) if words else ""
     return ""
 
 
-def brief(text: str) -> str:
+def short_name(text: str) -> str:
     """A text as a few characters of one line that are no markup."""
     text = "".join(char if char.isprintable() else " " for char in text[:_LOOKED_AT])
     text = " ".join(_UNSAFE.sub(" ", text).split())

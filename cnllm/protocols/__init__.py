@@ -15,12 +15,24 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import RegistryError
-from cnllm.protocols.decode_sink import Sink
-from cnllm.protocols.encode_input import Ask
+from cnllm.protocols.decode_sink import EventSink
+from cnllm.protocols.encode_input import EncodeInput
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Reply, Request, Seal
 
-__all__ = ["PROTOCOLS", "Ask", "Quick", "Sink", "Spoken", "Stamp", "Wire", "Writes", "framed", "speaks", "wire"]
+__all__ = [
+    "PROTOCOLS",
+    "EncodeInput",
+    "EventSink",
+    "Quick",
+    "ServerCodec",
+    "ServerStream",
+    "Stamp",
+    "Wire",
+    "server_codec",
+    "sse_frame",
+    "wire",
+]
 
 Stamp = Callable[[Any], Seal]
 """What an endpoint wants back unchanged → the seal of a part."""
@@ -36,7 +48,7 @@ PROTOCOLS = tuple(_MODULES)
 """The names of those that are spoken here."""
 
 
-class Writes(Protocol):
+class ServerStream(Protocol):
     """Writes one stream. Each frame is (event name or None, data as JSON or the bytes that stand for it)."""
 
     def begin(self) -> list[tuple[str | None, Any]]:
@@ -49,7 +61,7 @@ class Writes(Protocol):
         """A failure in the middle."""
 
 
-class Spoken(Struct, frozen=True):
+class ServerCodec(Struct, frozen=True):
     """One protocol as a server speaks it.
 
     `read_request(body, path, stamp)`: `path` is the URL's, where that says the model or whether to stream; raises
@@ -63,12 +75,12 @@ class Spoken(Struct, frozen=True):
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
     write_reply: Callable[[Reply, Mapping[str, Any] | None], dict[str, Any]]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
-    stream: Callable[[str, str, Mapping[str, Any] | None], Writes]
+    stream: Callable[[str, str, Mapping[str, Any] | None], ServerStream]
     bearer: bool = False
     result_names: bool = False
 
 
-def framed(name: str | None, data: Any) -> bytes:
+def sse_frame(name: str | None, data: Any) -> bytes:
     """One frame of a stream as a server-sent event."""
     said = data if type(data) is bytes else msgspec.json.encode(data)
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
@@ -76,12 +88,12 @@ def framed(name: str | None, data: Any) -> bytes:
 
 
 @cache
-def speaks(protocol: str) -> Spoken:
+def server_codec(protocol: str) -> ServerCodec:
     """The protocol that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
     name = _MODULES.get(protocol)
     if name is None:
         raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
-    found: Spoken = import_module(f"cnllm.protocols.{name}.server").SPOKEN
+    found: ServerCodec = import_module(f"cnllm.protocols.{name}.server").SPOKEN
     return found
 
 
@@ -103,7 +115,7 @@ class Wire(Struct, frozen=True):
     `apart`: with these places of a system message it stands beside the turns, and is none of them.
     """
 
-    write: Callable[[Ask, Flags], dict[str, Any]]
+    write: Callable[[EncodeInput, Flags], dict[str, Any]]
     chunk: Callable[..., list[Event]]
     turns: str
     quick: Callable[[Flags], Quick] | None = None

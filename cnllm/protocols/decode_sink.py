@@ -6,13 +6,13 @@ from typing import Any, Literal, Protocol
 
 from cnllm.types import Event, Usage
 
-__all__ = ["REPEATABLE", "Sink"]
+__all__ = ["REPEATABLE", "EventSink"]
 
 REPEATABLE = "repeatable"
-"""The key of `Sink.state` that holds text which may come once more; while it does, every chunk is read in full."""
+"""The key of `EventSink.state` that holds text which may come once more; while it does, every chunk is read in full."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Each method takes one happening and returns the events it causes."""
 
     id: str | None

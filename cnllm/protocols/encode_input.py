@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from cnllm.types import Message
 
-__all__ = ["Ask", "Offered"]
+__all__ = ["EncodeInput", "OfferedTool"]
 
 
-class Offered(Protocol):
+class OfferedTool(Protocol):
     """A tool as it is offered. `definition` is an endpoint's own kind of tool, sent as it is.
 
     `extra` is what stood beside the function (cache marks), for wires that know such a thing.
@@ -32,7 +32,7 @@ class Offered(Protocol):
     def extra(self) -> dict[str, Any] | None: ...
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class EncodeInput(Struct, frozen=True, kw_only=True):
     """A request before it is spelt. Everything in it is meant to be sent: the history is fitted, the choice allowed.
 
     `names` renames functions: the caller's name → the wire's. `chosen` is a name on the wire. `method`, `schema` and
@@ -42,7 +42,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     model: str
     messages: Sequence[Message]
-    tools: Sequence[Offered] = ()
+    tools: Sequence[OfferedTool] = ()
     choice: Literal["auto", "none", "required", "named"] | None = None
     chosen: str | None = None
     parallel: bool | None = None

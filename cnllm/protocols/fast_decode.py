@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["quick", "struct"]
+__all__ = ["chat_chunk_decoder", "optional_struct"]
 
 _FIELDS = 2  # of thinking: no endpoint is known to use more of them for text
 
 
 @lru_cache(maxsize=64)
-def quick(
+def chat_chunk_decoder(
     thoughts: tuple[str, ...],
     rare_delta: tuple[str, ...],
     rare_choice: tuple[str, ...],
@@ -29,13 +29,13 @@ def quick(
     thoughts = tuple(dict.fromkeys(thoughts))
     fields = (*thoughts[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(thoughts))])
     first, second = fields
-    delta = struct(
+    delta = optional_struct(
         [("content", str | None), *[(f"f{i}", str | None) for i in range(_FIELDS)]],
         {f"f{i}": name for i, name in enumerate(fields)},
         (*rare_delta, *thoughts[_FIELDS:]),
     )
-    choice = struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
-    chunk = struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
+    choice = optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
+    chunk = optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
     decode = msgspec.json.Decoder(chunk).decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
@@ -55,7 +55,7 @@ def quick(
     return read
 
 
-def struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
+def optional_struct(fields: list[tuple[str, Any]], rename: dict[str, str], rare: tuple[str, ...]) -> Any:
     """A Struct with these optional fields, and with rare ones that may only be null."""
     declared = {*rename.values(), *(name for name, _ in fields if name not in rename)}
     names = {f"r{i}": name for i, name in enumerate(dict.fromkeys(rare)) if name not in declared}

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import Spoken, framed, speaks
+from cnllm.protocols import ServerCodec, server_codec, sse_frame
 from cnllm.registry.model import Model
 from cnllm.types import (
     Event,
@@ -22,7 +22,7 @@ from cnllm.types import (
     checks,
 )
 from cnllm.types.convert import struct_fault
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 
 _EVENTS = frozenset(get_args(Event))
 
@@ -37,9 +37,9 @@ def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origi
     back to it alone; without one it goes nowhere. Raises `ValueError` naming the place that is not as it must be.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
-    checks.demand_text("path", path)
+    checks.require_text("path", path)
     if origin is not None:
-        checks.demand("origin", origin, Model, "a cnllm.Model or None")
+        checks.require_type("origin", origin, Model, "a cnllm.Model or None")
     protocol_of, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
 
     def stamp(data: Any) -> Seal:
@@ -61,7 +61,7 @@ def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None 
     An excluded call is left out, as whoever reads the body would execute it; the reply's notes still name it.
     """
     spoken = _spoken(protocol)
-    checks.demand("reply", reply, Reply, "a cnllm.Reply")
+    checks.require_type("reply", reply, Reply, "a cnllm.Reply")
     return spoken.write_reply(_executable(reply), _request(request))
 
 
@@ -99,8 +99,8 @@ class StreamWriter:
 
     def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
         spoken = _spoken(protocol)
-        checks.demand_text("id", id)
-        checks.demand_text("model", model)
+        checks.require_text("id", id)
+        checks.require_text("model", model)
         self._writes = spoken.stream(id, model, _request(request))
         self._excluded: set[int] = set()
         self._places: dict[int, int] = {}  # of the calls that are written, by the index that the reply gives them
@@ -146,20 +146,20 @@ def _request(request: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if request is None else checks.as_dict("request", request, "the body of a request (a dict) or None")
 
 
-def _spoken(protocol: str) -> Spoken:
-    checks.demand_text("protocol", protocol)
-    return speaks(str.__str__(protocol))
+def _spoken(protocol: str) -> ServerCodec:
+    checks.require_text("protocol", protocol)
+    return server_codec(str.__str__(protocol))
 
 
 def _error(status: int, message: str, code: str | None) -> tuple[int, str, str | None]:
     """Return what an error holds, as JSON can. Raises `TypeError` for anything else."""
-    checks.demand("status", status, int, "the status of an HTTP response (a number)")
-    checks.demand_text("message", message)
+    checks.require_type("status", status, int, "the status of an HTTP response (a number)")
+    checks.require_text("message", message)
     if code is not None:
-        checks.demand("code", code, str, "a string or None")
-        code = whole(str.__str__(code))
-    return int(status), whole(str.__str__(message)), code
+        checks.require_type("code", code, str, "a string or None")
+        code = replace_surrogates(str.__str__(code))
+    return int(status), replace_surrogates(str.__str__(message)), code
 
 
 def _framed(frames: list[tuple[str | None, Any]]) -> bytes:
-    return b"".join(framed(name, data) for name, data in frames)
+    return b"".join(sse_frame(name, data) for name, data in frames)

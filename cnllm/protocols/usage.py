@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.jsonpath import at
+from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags, UsagePaths
 from cnllm.types import Usage
 
-__all__ = ["counts", "lay"]
+__all__ = ["merge_counts", "read_counts"]
 
 _NONE = UsagePaths()
 _DEPTH = 8  # objects within one another; no path to a count is as long
 
 
-def counts(data: dict[str, Any], flags: Flags) -> Usage:
+def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
     """A usage object by the declared paths; what is not there, or is no count, is unknown."""
     paths = flags.usage or _NONE
     reasoning = _count(data, paths.reasoning)
@@ -32,7 +32,7 @@ def counts(data: dict[str, Any], flags: Flags) -> Usage:
 
 def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
     for path in paths or ():
-        found = at(data, path) if "." in path else data.get(path)
+        found = get(data, path) if "." in path else data.get(path)
         if type(found) is float and found.is_integer():
             found = int(found)
         if type(found) is int and found >= 0:
@@ -44,7 +44,7 @@ def _plus(count: int | None, more: int | None) -> int | None:
     return count if count is None or more is None else count + more
 
 
-def lay(known: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
+def merge_counts(known: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
     """Lay counts that come in parts over those that are known; nothing known is lost to a zero.
 
     `known` changes and shares nothing with `new`, so that each part takes time in its own size.
@@ -56,6 +56,6 @@ def lay(known: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None
                 if before and not value:
                     continue
                 before = known[key] = {}
-            lay(before, value, depth - 1)
+            merge_counts(before, value, depth - 1)
         elif value or not before:
             known[key] = value

@@ -16,12 +16,12 @@ try:
 except ImportError:  # a Python that was built otherwise
     from hashlib import blake2b
 
-__all__ = ["entry", "recall", "remember"]
+__all__ = ["cache_entry", "read_entry", "write_entry"]
 
 _SEAL = 32  # bytes
 
 
-def entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str | None:
+def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str | None:
     """Where what was made from these contents is kept; None where there is no place for a cache.
 
     `key` names the format: a change of what is kept, or of how it is made, changes it.
@@ -39,7 +39,7 @@ def entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str |
     return os.path.join(folder, f"{kind}-{name.hexdigest()}.bin")
 
 
-def recall(place: str | None) -> memoryview | None:
+def read_entry(place: str | None) -> memoryview | None:
     """What an entry holds, or None."""
     if place is None:
         return None
@@ -54,7 +54,7 @@ def recall(place: str | None) -> memoryview | None:
     return blob[_SEAL:]
 
 
-def remember(place: str | None, payload: bytes) -> None:
+def write_entry(place: str | None, payload: bytes) -> None:
     """Keeps an entry, if that can be done."""
     if place is None:
         return
@@ -65,7 +65,7 @@ def remember(place: str | None, payload: bytes) -> None:
 
     folder = os.path.dirname(place)
     try:
-        private_files.folder(Path(folder))
+        private_files.make_private_folder(Path(folder))
         handle, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(_seal(place, payload) + payload)

@@ -14,14 +14,14 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.registry.check_patterns import pattern_faults
 from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table
-from cnllm.registry.merge import canonical, unset_path
+from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
     from cnllm.registry.registry import Registry
 
-__all__ = ["Problem", "check", "demand_valid", "did_you_mean", "dotted", "problems", "unbacked"]
+__all__ = ["Problem", "check", "did_you_mean", "dotted_path", "problems", "require_valid", "unsourced_paths"]
 
 _FREE = {"title", "docs", "status", "call", "keys"}  # who and what, not what the wire does: needs no source
 
@@ -64,14 +64,14 @@ def check(paths: list[str] | None = None) -> list[Problem]:
         registry = Registry(documents)
         for document in documents:
             found += [
-                Problem(document.shown, line, f"{dotted(path)}: {said}")
+                Problem(document.shown, line, f"{dotted_path(path)}: {said}")
                 for path, line, said in pattern_faults(document)
             ]
             found += _references(document, registry)
     return list(dict.fromkeys(found))
 
 
-def demand_valid(document: Document) -> None:
+def require_valid(document: Document) -> None:
     """Raises `RegistryError` for the first fault of a file; its message lists how many more there are."""
     found = problems(document)
     if found:
@@ -97,7 +97,7 @@ def problems(document: Document) -> list[Problem]:
 
 def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
     """(path, fault) of everything in `data` that `cls` does not allow."""
-    shown = dotted(path) or "the file"
+    shown = dotted_path(path) or "the file"
     if type(data) is not dict:
         yield path, f"{shown} must be a table, not {_kind(data)}"
         return
@@ -114,7 +114,10 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
         else:
             yield from _value(value, Call if fields[key].name == "call" else fields[key].type, here)
             if key == "keys" and not all(map(_is_variable, value if type(value) is list else ())):
-                yield here, f"{dotted(here)} holds what is no name of a variable; a key itself does not belong here"
+                yield (
+                    here,
+                    f"{dotted_path(here)} holds what is no name of a variable; a key itself does not belong here",
+                )
     for key, field in fields.items():
         if field.required and key not in data:
             yield path, f"{shown} lacks '{key}'"
@@ -124,14 +127,14 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
 def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
     """Lists of markers that a reader can do nothing with."""
     if cls is Reasoning and type(tags := data.get("tags")) is list and (len(tags) % 2 or not all(tags)):
-        yield [*path, "tags"], f"{dotted([*path, 'tags'])} must be pairs of an opening and a closing tag"
+        yield [*path, "tags"], f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
     if cls is Leak:
         for key in ("open", "close", "format", "parts"):
             if type(said := data.get(key)) is list and not (said and all(said)):
-                yield [*path, key], f"{dotted([*path, key])} must hold something"
+                yield [*path, key], f"{dotted_path([*path, key])} must hold something"
         formats, parts = data.get("format"), data.get("parts")
         if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
-            yield path, f"{dotted(path)}: sections need parts = [begin, separator, end]"
+            yield path, f"{dotted_path(path)}: sections need parts = [begin, separator, end]"
 
 
 def _is_variable(name: Any) -> bool:
@@ -147,32 +150,32 @@ def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
             return
         fields = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
         if key not in fields:
-            yield path, f"{dotted(path)}: there is no flag '{flag}'{did_you_mean(key, fields)}"
+            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{did_you_mean(key, fields)}"
             return
         kind = _bare(fields[key])
 
 
 def _layers(key: str, value: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
     if type(value) is not dict:
-        yield path, f"{dotted(path)} must be a table, not {_kind(value)}"
+        yield path, f"{dotted_path(path)} must be a table, not {_kind(value)}"
         return
     said: set[str] = set()
     for name, table in value.items():
         if key == "when":
-            if canonical(name) in said:
-                yield [*path, name], f"{dotted(path)} says '{canonical(name)}' twice"
-            said.add(canonical(name))
+            if canonical_condition(name) in said:
+                yield [*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice"
+            said.add(canonical_condition(name))
             known = {a for atom in ATOMS for a in (atom, f"no-{atom}")}
             for atom in name.split("+"):
                 if atom.strip() not in known:
                     yield (
                         [*path, name],
-                        f"{dotted(path)} knows no condition '{atom}'{did_you_mean(atom, known)}",
+                        f"{dotted_path(path)} knows no condition '{atom}'{did_you_mean(atom, known)}",
                     )
             call = table.get("call") if type(table) is dict else None
             for option in _DECIDES & set(call if type(call) is dict else ()):
                 here = [*path, name, "call", option]
-                yield here, f"{dotted(here)}: {option} decides the mode, so it cannot depend on one"
+                yield here, f"{dotted_path(here)}: {option} decides the mode, so it cannot depend on one"
         yield from _walk(table, Flags if key == "when" else Table, [*path, name])
 
 
@@ -194,7 +197,7 @@ def _value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], 
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             shown = "…" if {"headers", "auth"} & set(path) else _shown(value)  # a password may stand there
-            yield path, f"{dotted(path)} = {shown}; {_expected(value, kind, error)}"
+            yield path, f"{dotted_path(path)} = {shown}; {_expected(value, kind, error)}"
 
 
 def _expected(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
@@ -254,7 +257,7 @@ def _shown(value: Any) -> str:
     return repr(value) if len(repr(value)) < 60 else repr(value)[:57] + "…"
 
 
-def dotted(path: list[str]) -> str:
+def dotted_path(path: list[str]) -> str:
     """A path of keys as TOML writes it, or nearly."""
     return ".".join(f'"{k}"' if "/" in k or "." in k or "+" in k else k for k in path)
 
@@ -277,33 +280,35 @@ def _references(document: Document, registry: Registry) -> Iterator[Problem]:
         if wire is not None and wire not in protocols:
             yield problem(
                 [*path, "protocol"],
-                f"{dotted(path)}: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
+                f"{dotted_path(path)}: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
             )
         for mode, said in table.get("when", {}).items():
             wire = said.get("protocol")
             if wire is not None and wire not in protocols:
                 yield problem(
                     [*path, "when", mode, "protocol"],
-                    f"{dotted(path)}.when: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
+                    f"{dotted_path(path)}.when: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
                 )
         for kind, one, known in (("on", "protocol", protocols), ("families", "family", families)):
             for name in table.get(kind, {}):
                 if name not in known:
                     yield problem(
                         [*path, kind, name],
-                        f"{dotted(path)}.{kind}: no {one} is called '{name}'{did_you_mean(name, known)}",
+                        f"{dotted_path(path)}.{kind}: no {one} is called '{name}'{did_you_mean(name, known)}",
                     )
         use = table.get("status", {}).get("use")
         if use is not None and use not in models:
-            yield problem([*path, "status"], f"{dotted(path)}: no model is called '{use}'{did_you_mean(use, models)}")
+            yield problem(
+                [*path, "status"], f"{dotted_path(path)}: no model is called '{use}'{did_you_mean(use, models)}"
+            )
         if table.get("status", {}).get("is") == "retired" and use is None:
-            yield problem([*path, "status"], f"{dotted(path)} is retired and names no successor")
+            yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
         for name, source in table.get("sources", {}).items():
             for backed in source["backs"]:
                 if not _has(table, backed):
                     yield problem(
                         [*path, "sources", name],
-                        f"{dotted(path)}.sources.{name} backs '{backed}', which is not there",
+                        f"{dotted_path(path)}.sources.{name} backs '{backed}', which is not there",
                     )
     if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
         yield Problem(
@@ -380,7 +385,7 @@ def _has(table: dict[str, Any], flag: str) -> bool:
     return True
 
 
-def unbacked(document: Document) -> list[str]:
+def unsourced_paths(document: Document) -> list[str]:
     """The dialect flags of a file that no source of their own table backs, as dotted paths."""
     from cnllm.registry.merge import META, flatten
 
@@ -393,5 +398,5 @@ def unbacked(document: Document) -> list[str]:
         for keys, _ in flatten(flags):
             flag = ".".join(keys)
             if not any(flag == b or flag.startswith(b + ".") for b in backs):
-                out.append(dotted([*path, *keys]))
+                out.append(dotted_path([*path, *keys]))
     return out

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Fact, Model
-from cnllm.registry.public_lists import CURRENCY, Published
+from cnllm.registry.public_lists import CURRENCY, PublishedModel
 from cnllm.registry.registry import Registry
 
-__all__ = ["Compared", "Disagreement", "compare"]
+__all__ = ["Comparison", "Disagreement", "compare"]
 
 FLAGS = ("limits.context", "limits.output", "price.input", "price.output", "price.cached", "price.cache_write")
 
@@ -27,7 +27,7 @@ class Disagreement(Struct, frozen=True):
     fact: Fact | None
 
 
-class Compared(Struct, frozen=True):
+class Comparison(Struct, frozen=True):
     """What a comparison found: `found` of `models` are in the file, `numbers` could be compared."""
 
     models: int
@@ -36,9 +36,9 @@ class Compared(Struct, frozen=True):
     disagreements: tuple[Disagreement, ...]
 
 
-def compare(registry: Registry, published: Iterable[Published]) -> Compared:
+def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparison:
     """Every model that the file has too, number by number. Prices in another currency are left alone."""
-    index: dict[str, list[Published]] = {}
+    index: dict[str, list[PublishedModel]] = {}
     for one in published:
         index.setdefault(one.id.casefold(), []).append(one)
     found, numbers, disagreements = 0, 0, list[Disagreement]()
@@ -55,10 +55,10 @@ def compare(registry: Registry, published: Iterable[Published]) -> Compared:
                 for flag, ours, theirs, same in pairs
                 if not same
             ]
-    return Compared(len(names), found, numbers, tuple(dict.fromkeys(disagreements)))
+    return Comparison(len(names), found, numbers, tuple(dict.fromkeys(disagreements)))
 
 
-def _matching(model: Model, there: list[Published]) -> list[Published]:
+def _matching(model: Model, there: list[PublishedModel]) -> list[PublishedModel]:
     """The entries for the same id at the same provider.
 
     A provider is the same by its name; else by its address; else if the model's key is named after it.
@@ -83,7 +83,7 @@ def _address(url: str) -> str:
     return url.casefold().partition("://")[2].rstrip("/")
 
 
-def _pairs(flags: Flags, match: Published) -> Iterator[tuple[str, float, float, bool]]:
+def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, bool]]:
     """(flag, ours, theirs, do they agree?) of the numbers that both have."""
     price_too = flags.price is not None and flags.price.currency == CURRENCY
     for flag in FLAGS:

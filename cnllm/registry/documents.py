@@ -71,7 +71,7 @@ class Document:
         return (
             self._status is not None
             and ownership.is_place(self.path)
-            and ownership.fault(self.path, self._status) is None
+            and ownership.ownership_fault(self.path, self._status) is None
         )
 
     def line(self, path: list[str]) -> int | None:
@@ -83,7 +83,7 @@ class Document:
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
-class Tables(Mapping[str, Any]):
+class LazyTables(Mapping[str, Any]):
     """A section of a cached file: tables by name, each decoded when it is first asked for.
 
     A call needs half a dozen of the file's hundreds of tables.
@@ -135,10 +135,10 @@ def read(path: Path, *, builtin: bool = False) -> Document:
     if data is None:
         data = parse(text, shown)
         if not builtin:  # the built-in file is checked by the tests, not by every user again
-            from cnllm.registry.check import demand_valid
+            from cnllm.registry.check import require_valid
 
-            demand_valid(Document(path, shown, text, data, builtin=False))
-        cache.remember(entry, msgspec.msgpack.encode(data))
+            require_valid(Document(path, shown, text, data, builtin=False))
+        cache.write_entry(entry, msgspec.msgpack.encode(data))
     return Document(path, shown, text, data, builtin=builtin, status=status)
 
 
@@ -198,16 +198,16 @@ def _entry(text: bytes, builtin: bool) -> str | None:
 
         if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
             return None
-    return cache.entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
+    return cache.cache_entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
 
 
 def _recall(entry: str | None) -> dict[str, Any] | None:
-    payload = cache.recall(entry)
+    payload = cache.read_entry(entry)
     if payload is None:
         return None
     top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
     return {
-        key: Tables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
+        key: LazyTables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
         if key in _SECTIONS
         else msgspec.msgpack.decode(packed)
         for key, packed in top.items()

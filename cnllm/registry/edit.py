@@ -21,7 +21,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry.check import Problem, check
 from cnllm.registry.toml_lines import key_lines
 
-__all__ = ["Addition", "Extended", "extended", "replace"]
+__all__ = ["Addition", "EditedFile", "add_model", "replace_file"]
 
 
 class Addition(Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Addition(Struct, frozen=True, kw_only=True):
         return out | {"models": {self.name: model}}
 
 
-class Extended(Struct, frozen=True):
+class EditedFile(Struct, frozen=True):
     """A file's new text, the part of it that is new, and the line at which the model stands."""
 
     text: str
@@ -65,7 +65,7 @@ class Extended(Struct, frozen=True):
     line: int
 
 
-def extended(text: str, addition: Addition, shown: str) -> Extended:
+def add_model(text: str, addition: Addition, shown: str) -> EditedFile:
     """The text of a registry file with a model added. Raises `RegistryError` where nothing can be added to it."""
     newline = "\r\n" if "\r\n" in text else "\n"
     old = _parsed(text)
@@ -88,16 +88,16 @@ def extended(text: str, addition: Addition, shown: str) -> Extended:
             hint=f"add it by hand: {' '.join((inserted + block).split())}",
         )
     line = key_lines(out.replace("\r\n", "\n")).get(f"models\0{addition.name}", 1)
-    return Extended(out, f"[aliases]\n{inserted}\n{block}" if inserted else block, line)
+    return EditedFile(out, f"[aliases]\n{inserted}\n{block}" if inserted else block, line)
 
 
-def replace(path: Path, text: str, others: Sequence[str]) -> None:
+def replace_file(path: Path, text: str, others: Sequence[str]) -> None:
     """Puts a text in the place of a file, in one step, if the registry finds nothing new to say against it.
 
     `others` are the files in force, this one among them or not. Raises `RegistryError` with the first new fault.
     """
     target = path.resolve()
-    private_files.folder(target.parent, narrow=False)
+    private_files.make_private_folder(target.parent, narrow=False)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".cnllm-", suffix=".toml")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:

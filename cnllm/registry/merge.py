@@ -13,7 +13,17 @@ from msgspec import Struct
 
 from cnllm.registry.documents import Document
 
-__all__ = ["Layer", "canonical", "find", "flatten", "lay", "merged", "on_every_wire", "stack", "unset_path"]
+__all__ = [
+    "Layer",
+    "canonical_condition",
+    "find_path",
+    "flatten",
+    "merge_layers",
+    "merge_tables",
+    "on_every_wire",
+    "stack_layers",
+    "unset_path",
+]
 
 _RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
 _MARKUP = "leaks"  # adds up too, but an empty list takes away what is below it, and no rule stands twice
@@ -37,29 +47,29 @@ class Layer(Struct, frozen=True):
     table: dict[str, Any]
 
 
-def canonical(condition: str) -> str:
+def canonical_condition(condition: str) -> str:
     """A `when` key with its atoms in order, so that "tools+stream" and "stream+tools" are the same."""
     return "+".join(sorted(atom.strip() for atom in condition.split("+")))
 
 
-def lay(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def merge_tables(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """A new table: `over` on `under`; tables merge, everything else replaces."""
     out = dict(under)
     for key, value in over.items():
         old = out.get(key)
-        out[key] = lay(old, value) if type(value) is dict and type(old) is dict else value
+        out[key] = merge_tables(old, value) if type(value) is dict and type(old) is dict else value
     return out
 
 
-def stack(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def stack_layers(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
     rules = {key: [*over[key], *under.get(key, ())] for key in _RULES if key in over}
     if own := over.get(_MARKUP):
         rules[_MARKUP] = [*own, *(rule for rule in under.get(_MARKUP) or () if rule not in own)]
-    return lay(under, {**over, **rules})
+    return merge_tables(under, {**over, **rules})
 
 
-def merged(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def merge_layers(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All layers in one new table, `when` included (its keys canonical), the rest of what is no flag left out.
 
     `under` is what layers below them made.
@@ -72,9 +82,9 @@ def merged(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> d
         flags = {k: v for k, v in table.items() if k not in META}
         if when := table.get("when"):
             below = out.get("when", {})
-            said = ((canonical(key), value) for key, value in when.items())
-            flags["when"] = {key: stack(below.get(key, {}), value) for key, value in said}
-        out = stack(out, flags)
+            said = ((canonical_condition(key), value) for key, value in when.items())
+            flags["when"] = {key: stack_layers(below.get(key, {}), value) for key, value in said}
+        out = stack_layers(out, flags)
     return out
 
 
@@ -109,7 +119,7 @@ def unset_path(path: str) -> list[str]:
     """The keys of an `unset` path; a condition in it is made canonical."""
     keys = path.split(".")
     if keys[0] == "when" and len(keys) > 1:
-        keys[1] = canonical(keys[1])
+        keys[1] = canonical_condition(keys[1])
     return keys
 
 
@@ -125,7 +135,7 @@ def _without(table: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     return out
 
 
-def find(table: Any, keys: list[str]) -> list[str] | None:
+def find_path(table: Any, keys: list[str]) -> list[str] | None:
     """The path of keys as this table spells it (conditions may have their atoms in another order), or None."""
     spelled: list[str] = []
     for place, key in enumerate(keys):
@@ -134,7 +144,7 @@ def find(table: Any, keys: list[str]) -> list[str] | None:
         if key not in table:
             if place != 1 or keys[0] != "when":
                 return None
-            key = next((k for k in table if canonical(k) == key), "")
+            key = next((k for k in table if canonical_condition(k) == key), "")
             if not key:
                 return None
         spelled.append(key)

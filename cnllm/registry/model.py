@@ -105,8 +105,8 @@ class Model:
 
     def trusts(self, env: str, origin: str) -> bool:
         """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for what is no text."""
-        checks.demand_text("env", env)
-        checks.demand_text("origin", origin)
+        checks.require_text("env", env)
+        checks.require_text("origin", origin)
         return self.distrusts(env, origin) is None
 
     def wrote(self, by: str | None) -> bool:
@@ -114,7 +114,7 @@ class Model:
         if by is None:
             return True
         if type(by) is not str:
-            checks.demand_text("by", by)
+            checks.require_text("by", by)
         provider, _, id = by.partition("/")
         if provider != self.provider:
             return False
@@ -131,12 +131,12 @@ class Model:
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """ "providers.toml:97", the line that set a flag (dotted) in a mode; "" when none did."""
-        checks.demand_text("flag", flag)
+        checks.require_text("flag", flag)
         return self._where(flag, _mode(mode))
 
     def layer(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """ "providers.zai", the layer that set a flag (dotted) in a mode; "" when none did. Looks no line up."""
-        checks.demand_text("flag", flag)
+        checks.require_text("flag", flag)
         return self._layer(flag, _mode(mode))
 
     def explain(self) -> list[Fact]:

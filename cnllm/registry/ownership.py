@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cnllm.config import paths
 
-__all__ = ["advice", "fault", "is_place"]
+__all__ = ["is_place", "ownership_advice", "ownership_fault"]
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -18,7 +18,7 @@ def is_place(path: Path) -> bool:
     return os.path.abspath(path) == os.path.abspath(os.path.join(paths.folder("config"), "providers.toml"))
 
 
-def fault(path: Path, status: os.stat_result) -> str | None:
+def ownership_fault(path: Path, status: os.stat_result) -> str | None:
     """Return what lets somebody else change a file, or None. `status` is that of the open file.
 
     Looks at the file, at every folder above it, and, where the file or a folder is a link, at what is above its target.
@@ -45,13 +45,13 @@ def fault(path: Path, status: os.stat_result) -> str | None:
     return None
 
 
-def advice(file: str) -> str:
+def ownership_advice(file: str) -> str:
     """Return what to do where the file is the user's own but open to others, to be added to a hint."""
     path = Path(file)
     if not file or not is_place(path):
         return ""
     try:
-        why = fault(path, path.stat())
+        why = ownership_fault(path, path.stat())
     except OSError:
         return ""
     return f"; {why}" if why is not None else ""

@@ -9,13 +9,13 @@ from cnllm.registry import merge
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
-__all__ = ["facts", "place", "setter"]
+__all__ = ["facts", "setting_layer", "setting_line"]
 
 
-def place(layers: list[Layer], keys: list[str]) -> str:
+def setting_line(layers: list[Layer], keys: list[str]) -> str:
     """ "file:line" of what a path of keys was last set (or unset) by, or "" when nothing sets it."""
     for layer in reversed(layers):
-        spelled = merge.find(layer.table, keys)
+        spelled = merge.find_path(layer.table, keys)
         if spelled is None and any(_begins(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
             spelled = ["unset"]
         if spelled is not None:
@@ -24,22 +24,22 @@ def place(layers: list[Layer], keys: list[str]) -> str:
     return ""
 
 
-def setter(layers: list[Layer], keys: list[str]) -> str:
+def setting_layer(layers: list[Layer], keys: list[str]) -> str:
     """The layer that last set a path of keys, or "" when none does."""
-    return next((layer.name for layer in reversed(layers) if merge.find(layer.table, keys) is not None), "")
+    return next((layer.name for layer in reversed(layers) if merge.find_path(layer.table, keys) is not None), "")
 
 
 def facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
     """Every value of a merged table: where it was set, and by which source it is backed."""
     for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
         path = list(keys)
-        layer = next(la for la in reversed(layers) if merge.find(la.table, path) is not None)
+        layer = next(la for la in reversed(layers) if merge.find_path(la.table, path) is not None)
         source = _source(layers, layer, path)
         yield Fact(
             ".".join(path),
             _shown(path, value),
             layer.name,
-            place(layers, path),
+            setting_line(layers, path),
             source.get("url"),
             str(source["seen"]) if "seen" in source else None,
             source.get("how"),
@@ -53,11 +53,11 @@ def _shown(path: list[str], value: object) -> object:
     from cnllm.config import redact
 
     if path[-1] == "base_url" and isinstance(value, str):
-        return redact.url(value)
+        return redact.redact_url(value)
     if path[-1] == "headers" and isinstance(value, dict):
-        return redact.sent_headers(value)
+        return redact.redact_request_headers(value)
     if path[-2:-1] == ["headers"] and isinstance(value, str):
-        return redact.sent_headers({path[-1]: value})[path[-1]]
+        return redact.redact_request_headers({path[-1]: value})[path[-1]]
     if path[-2:] == ["auth", "value"] and isinstance(value, str) and "{key}" not in value:
         return redact.MARK
     return value

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 
-__all__ = ["CURRENCY", "Published", "read_published"]
+__all__ = ["CURRENCY", "PublishedModel", "read_published"]
 
 CURRENCY = "USD"
 """Both files count in it."""
@@ -28,7 +28,7 @@ _PER_MILLION = {"price.input": "input", "price.output": "output", "price.cached"
 _PER_MILLION |= {"price.cache_write": "cache_write"}
 
 
-class Published(Struct, frozen=True):
+class PublishedModel(Struct, frozen=True):
     """What a file says of one model of one provider: values by flag, prices per million tokens.
 
     `input_only`: what the file calls context is the input alone, and the window may be larger by the output.
@@ -41,7 +41,7 @@ class Published(Struct, frozen=True):
     input_only: bool = False
 
 
-def read_published(path: Path) -> list[Published]:
+def read_published(path: Path) -> list[PublishedModel]:
     """Every model of a file. Raises `RegistryError` when it cannot be read or is neither of the two."""
     try:
         data = msgspec.json.decode(path.read_bytes())
@@ -50,7 +50,7 @@ def read_published(path: Path) -> list[Published]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RegistryError(f"is not JSON: {error}", file=str(path), hint=_HINT) from error
     entries = {k: v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
-    reader: Callable[[dict[str, Any]], Iterator[Published]] | None = None
+    reader: Callable[[dict[str, Any]], Iterator[PublishedModel]] | None = None
     if any(isinstance(entry.get("models"), dict) for entry in entries.values()):
         reader = _nested
     elif any(isinstance(entry.get("litellm_provider"), str) for entry in entries.values()):
@@ -60,7 +60,7 @@ def read_published(path: Path) -> list[Published]:
     return list(reader(entries))
 
 
-def _nested(entries: dict[str, Any]) -> Iterator[Published]:
+def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
     """Providers that hold models: models.dev."""
     for provider, entry in entries.items():
         base_url = entry.get("api")
@@ -71,10 +71,10 @@ def _nested(entries: dict[str, Any]) -> Iterator[Published]:
             limit, cost = _table(model.get("limit")), _table(model.get("cost"))
             values = _numbers(limit, {"limits.context": "context", "limits.output": "output"})
             values |= _numbers(cost, _PER_MILLION)
-            yield Published(provider, id, values, base_url if isinstance(base_url, str) else None)
+            yield PublishedModel(provider, id, values, base_url if isinstance(base_url, str) else None)
 
 
-def _flat(entries: dict[str, Any]) -> Iterator[Published]:
+def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
     """Models that name their provider: litellm. The prefix of a name that repeats the provider is no part of the id."""
     for name, entry in entries.items():
         provider = entry.get("litellm_provider")
@@ -84,7 +84,7 @@ def _flat(entries: dict[str, Any]) -> Iterator[Published]:
         values = _numbers(entry, {"limits.context": "max_input_tokens", "limits.output": "max_output_tokens"})
         values |= {flag: round(value * 1e6, 9) for flag, value in _numbers(entry, _PER_TOKEN).items()}
         id = rest if slash and prefix == provider else name
-        yield Published(provider, id, values, input_only=True)
+        yield PublishedModel(provider, id, values, input_only=True)
 
 
 def _table(value: object) -> Mapping[str, Any]:

@@ -34,7 +34,9 @@ class Registry:
     ) -> None:
         documents = checks.as_list("documents", documents, "a list of registry files, as Registry.load reads them,")
         for document in documents:
-            checks.demand("documents", document, Document, "a list of registry files, as Registry.load reads them,")
+            checks.require_type(
+                "documents", document, Document, "a list of registry files, as Registry.load reads them,"
+            )
         self._overlays = overlays  # None: the user's, wherever they are by then
         self._watch = watch
         self._seen: tuple[tuple[str, int, int], ...] = ()
@@ -61,8 +63,8 @@ class Registry:
         say.
         """
         for place in overlays:
-            checks.demand_path("overlays: a path", place)
-        checks.demand("watch", watch, bool, "True or False")
+            checks.require_path("overlays: a path", place)
+        checks.require_type("watch", watch, bool, "True or False")
         chosen = [Path(p) for p in overlays] if overlays else None
         registry = Registry([], overlays=chosen, watch=watch)
         registry.reload()
@@ -127,7 +129,7 @@ class Registry:
 
     def complete(self, prefix: str) -> list[str]:
         """Names and aliases that begin with `prefix`."""
-        checks.demand_text("prefix", prefix)
+        checks.require_text("prefix", prefix)
         return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
 
     def _names(self, section: str) -> dict[str, None]:
@@ -184,7 +186,7 @@ class Registry:
         if asked:
             own = [*own, Layer("the call", self._documents[0], (), asked)]
             layers.append(own[-1])
-        table = merge.merged(own, self._merged(provider, family, wanted, foreign))
+        table = merge.merge_layers(own, self._merged(provider, family, wanted, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
@@ -199,7 +201,7 @@ class Registry:
                 return flags
             laid = table
             for key in held:
-                laid = merge.stack(laid, when[key])
+                laid = merge.stack_layers(laid, when[key])
             changed = {top: laid[top] for key in held for top in when[key] if top not in asked}
             part = msgspec.convert(changed, Flags)
             return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in changed})
@@ -207,7 +209,7 @@ class Registry:
         def path(flag: str, mode: frozenset[str]) -> list[str]:
             keys = flag.split(".")
             for key in () if flag in asked else reversed(_held(when, mode)):
-                if merge.find(when[key], keys) is not None:
+                if merge.find_path(when[key], keys) is not None:
                     return ["when", key, *keys]
             return keys
 
@@ -219,8 +221,8 @@ class Registry:
             notes=lambda: self._assumptions(provider, id, listed, flags, layers),
             distrusts=lambda env, origin: self._distrusts(layers, env, origin),
             under=under,
-            where=lambda flag, mode: provenance.place(layers, path(flag, mode)),
-            layer=lambda flag, mode: provenance.setter(layers, path(flag, mode)),
+            where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
+            layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
             explain=lambda: list(provenance.facts(layers, table, when)),
             family=self._family,
             # a wire that the caller named is the one that is spoken
@@ -323,7 +325,7 @@ class Registry:
         """What the shared layers make, once for all models of a family at a provider."""
         key = (provider, family, protocol, foreign)
         if key not in self._grounds:
-            self._grounds[key] = merge.merged(self._shared(provider, family, protocol, foreign))
+            self._grounds[key] = merge.merge_layers(self._shared(provider, family, protocol, foreign))
         return self._grounds[key]
 
     def _table(self, path: tuple[str, ...], protocol: str | None, foreign: bool = False) -> Iterator[Layer]:
@@ -383,17 +385,17 @@ class Registry:
 
     def _error(self, path: list[str], message: str) -> RegistryError:
         for document in reversed(self._documents):
-            if merge.find(document.data, path) is not None:
+            if merge.find_path(document.data, path) is not None:
                 return RegistryError(message, file=document.shown, line=document.line(path), hint="mend the line")
         return RegistryError(message)
 
     def _no_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
-        from cnllm.registry.check import did_you_mean, dotted
+        from cnllm.registry.check import did_you_mean, dotted_path
 
         layer = next(la for la in reversed(layers) if "protocol" in la.table)
         near = did_you_mean(name, self._names("protocols"))
         return self._error(
-            [*layer.path, "protocol"], f"{dotted(list(layer.path))}: no protocol is called '{name}'{near}"
+            [*layer.path, "protocol"], f"{dotted_path(list(layer.path))}: no protocol is called '{name}'{near}"
         )
 
     def _demand_protocol(self, provider: str, wanted: str, spoken: object) -> None:
@@ -435,7 +437,7 @@ class Registry:
                 "models",
                 f"{provider}/{id}",
                 "the provider's facts alone; whether it reasons is unknown",
-                provenance.place([la for la in layers if la.path], ["protocol"]),
+                provenance.setting_line([la for la in layers if la.path], ["protocol"]),
             )
         if flags.status is not None and flags.status.is_ == "retired":
             use = f"; use {flags.status.use}" if flags.status.use else ""
@@ -445,7 +447,7 @@ class Registry:
                 "status",
                 f"{provider}/{id}",
                 f"retired{since}{use}",
-                provenance.place(layers, ["status", "is"]),
+                provenance.setting_line(layers, ["status", "is"]),
             )
 
     # ── keys ─────────────────────────────────────────────────────────────────
@@ -479,9 +481,9 @@ class Registry:
         """Whether the user trusts a file; `own`: the one in the config folder needs no word."""
         if own and document.is_own:
             return True
-        from cnllm.registry.trusted_files import trusted
+        from cnllm.registry.trusted_files import is_trusted
 
-        return trusted(document.path, document.digest)
+        return is_trusted(document.path, document.digest)
 
     @cached_property
     def _homes(self) -> dict[str, set[str]]:
@@ -494,7 +496,7 @@ class Registry:
                 for name in reversed(own._lineage("providers", provider))
                 for t in own._table(("providers", name), None)
             ]
-            said = merge.merged(tables)
+            said = merge.merge_layers(tables)
             modes = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
             origins = {origin_of(table["base_url"]) for table in (said, *modes) if "base_url" in table}
             for env in said.get("keys", ()):
@@ -512,7 +514,7 @@ def _path_fault(path: str | None) -> str | None:
 
 
 def _text(name: str, value: Any) -> str:
-    checks.demand_text(name, value)
+    checks.require_text(name, value)
     return str.__str__(value)
 
 

@@ -63,7 +63,7 @@ class Listing(Names):
 
 def names() -> Names:
     """What there is, according to the files in force. Raises `RegistryError` as `Registry.load` does."""
-    found = cache.recall(_entry("names", _contents()))
+    found = cache.read_entry(_entry("names", _contents()))
     if found is not None:
         return Names(*json.loads(bytes(found)))
     registry = _loaded()
@@ -74,7 +74,7 @@ def names() -> Names:
 
 def listing() -> Listing:
     """The same with what there is to say of each model."""
-    found = cache.recall(_entry("models", _contents()))
+    found = cache.read_entry(_entry("models", _contents()))
     if found is not None:
         return _Kept(*json.loads(bytes(found)))
     registry = _loaded()
@@ -222,7 +222,7 @@ def _entry(kind: str, contents: list[bytes] | None) -> str | None:
     code = _code()
     if contents is None or code is None:
         return None
-    return cache.entry(kind, _FORMAT.encode(), code, *contents)
+    return cache.cache_entry(kind, _FORMAT.encode(), code, *contents)
 
 
 def _code() -> bytes | None:
@@ -238,4 +238,4 @@ def _code() -> bytes | None:
 def _remember(kind: str, registry: Registry, said: list[Any]) -> None:
     """Under what was read for it, be the files as they are by now."""
     if place := _entry(kind, registry.contents()):
-        cache.remember(place, json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode())
+        cache.write_entry(place, json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode())

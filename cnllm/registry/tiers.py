@@ -12,12 +12,12 @@ from cnllm.registry.registry import Registry
 from cnllm.types import Media, Note
 from cnllm.types.convert import as_messages
 
-__all__ = ["PREFIX", "chosen"]
+__all__ = ["PREFIX", "choose_model"]
 
 PREFIX = "tier:"
 
 
-def chosen(
+def choose_model(
     name: str, messages: Any, options: Mapping[str, Any], registry: Registry, *, offline: bool
 ) -> tuple[Model, Note]:
     """The model a tier comes to for one call, and a note that says which and why.
@@ -42,7 +42,7 @@ def chosen(
 
 def _locked(model: Model, options: Mapping[str, Any]) -> str | None:
     names = model.flags.keys or []
-    if not names or options.get("api_key") or keys.find(names) is not None:
+    if not names or options.get("api_key") or keys.find_key(names) is not None:
         return None
     return f"{names[0]} is not set"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from cnllm.config import paths, private_files
 from cnllm.errors import RegistryError
 
-__all__ = ["trust", "trusted"]
+__all__ = ["is_trusted", "trust"]
 
 
 def trust(path: str | os.PathLike[str]) -> None:
@@ -25,7 +25,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise RegistryError(f"cannot be read: {error.strerror}", file=str(path)) from error
     store = _store()
-    private_files.folder(store.parent)
+    private_files.make_private_folder(store.parent)
     known = {**_known(), str(file): hashlib.blake2b(text, digest_size=32).hexdigest()}
     handle, name = tempfile.mkstemp(dir=store.parent)
     with os.fdopen(handle, "w") as out:
@@ -33,7 +33,7 @@ def trust(path: str | os.PathLike[str]) -> None:
     os.replace(name, store)
 
 
-def trusted(path: Path, digest: str) -> bool:
+def is_trusted(path: Path, digest: str) -> bool:
     """Was this file, with this content, vouched for?"""
     return _known().get(str(path.resolve())) == digest
 

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cnllm.schemas.patterns import Pattern, compile_pattern, ignore_case
-    from cnllm.schemas.validators import bounded, unjudged_patterns
+    from cnllm.schemas.validators import bounded_validator, undecided_patterns
     from cnllm.schemas.whole import whole_matcher, whole_problem
-    from cnllm.schemas.work import TooMuchWork, Work, depth
+    from cnllm.schemas.work import WorkBudget, WorkLimitExceeded, depth
 
 __all__ = [
     "Pattern",
-    "TooMuchWork",
-    "Work",
-    "bounded",
+    "WorkBudget",
+    "WorkLimitExceeded",
+    "bounded_validator",
     "compile_pattern",
     "depth",
     "ignore_case",
-    "unjudged_patterns",
+    "undecided_patterns",
     "whole_matcher",
     "whole_problem",
 ]
 
 _MODULES = {
     "patterns": ("Pattern", "compile_pattern", "ignore_case"),
-    "validators": ("bounded", "unjudged_patterns"),
+    "validators": ("bounded_validator", "undecided_patterns"),
     "whole": ("whole_matcher", "whole_problem"),
-    "work": ("TooMuchWork", "Work", "depth"),
+    "work": ("WorkBudget", "WorkLimitExceeded", "depth"),
 }
 
 

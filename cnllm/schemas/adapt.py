@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["adapted", "changed"]
+__all__ = ["adapt_schema", "adapt_schema_if_needed"]
 
 Schema = dict[str, Any]
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -26,7 +26,7 @@ _EXPANSIONS = 500  # references written out in full; what is meant more often th
 _NODES = 20_000  # schemas in what is written out; what is more ends as its bare type, too
 
 
-def changed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
+def adapt_schema_if_needed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema | None:
     """As `adapted`, or None where that changes nothing. A loop offers the same tools again and again: each is adapted
     once, and what is kept of it is bytes, so that no request shares a schema with another.
     """
@@ -36,7 +36,7 @@ def changed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema
     except (TypeError, ValueError, OverflowError, RecursionError):
         same = False
     if not same:  # it holds what JSON would not give back
-        out = adapted(schema, rules, drop)
+        out = adapt_schema(schema, rules, drop)
         return None if out == schema else out
     kept = _kept(said, tuple(rules), tuple(drop))
     return None if kept is None else msgspec.json.decode(kept)
@@ -45,11 +45,11 @@ def changed(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema
 @lru_cache(maxsize=256)
 def _kept(said: bytes, rules: tuple[str, ...], drop: tuple[str, ...]) -> bytes | None:
     schema = msgspec.json.decode(said)
-    out = adapted(schema, rules, drop)
+    out = adapt_schema(schema, rules, drop)
     return None if out == schema else msgspec.json.encode(out)
 
 
-def adapted(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema:
+def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> Schema:
     """`schema` by the rules of `tools.schema`, without the keywords in `tools.schema_drop`.
 
     An endpoint that refuses one tool's schema refuses the whole request, so what cannot be said is left out: the model

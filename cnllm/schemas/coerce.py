@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["decoded", "item_schema", "kinds", "property_schema", "typed"]
+__all__ = ["allowed_types", "coerce", "decode_json", "item_schema", "property_schema"]
 
 _DEEP = 32  # how far references and alternatives are followed
 _WIDE = 256  # how many alternatives are looked at, and how many values of an enum
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}(?:\.[0-9]{0,1000})?|\.[0-9]{1,1000}
 _CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{0,15}[1-9])?")
 
 
-def typed(text: str, schema: Any, root: Any) -> Any:
+def coerce(text: str, schema: Any, root: Any) -> Any:
     """The value a text stands for; `root` is the whole schema, in which references are looked up.
 
     Where several types are allowed the narrowest that fits is taken, but where a string is among them, only if it
@@ -46,7 +46,7 @@ def typed(text: str, schema: Any, root: Any) -> Any:
     listed = list(_listed(schema, root))
     if text in listed:
         return text
-    allowed = kinds(schema, root)
+    allowed = allowed_types(schema, root)
     for kind in _KINDS:
         if kind in allowed:
             fits, value = _as(kind, text, "string" in allowed)
@@ -55,7 +55,7 @@ def typed(text: str, schema: Any, root: Any) -> Any:
     return text
 
 
-def kinds(schema: Any, root: Any) -> frozenset[str]:
+def allowed_types(schema: Any, root: Any) -> frozenset[str]:
     """The JSON types a schema allows. None at all: it does not say."""
     found: set[str] = set()
     for one in _alternatives(schema, root):
@@ -80,7 +80,7 @@ def item_schema(schema: Any, root: Any) -> Any:
     return next((one["items"] for one in _alternatives(schema, root) if isinstance(one.get("items"), Mapping)), None)
 
 
-def decoded(text: str, start: int = 0) -> tuple[Any, int]:
+def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
     """(value, where it ends) of the JSON at `start`. Raises ValueError.
 
     Line breaks inside strings are allowed: models write them so.
@@ -214,7 +214,7 @@ def _compound(text: str, wanted: type) -> tuple[bool, Any]:
     """An object or array in JSON; some models encode it twice."""
     for _ in range(2):
         try:
-            value, end = decoded(text)
+            value, end = decode_json(text)
         except ValueError:
             return False, None
         if text[end:].strip():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.schemas.verdicts import finds, is_valid
+from cnllm.schemas.verdicts import is_valid, pattern_found
 
 __all__ = ["evaluated_indexes", "evaluated_names"]
 
@@ -46,7 +46,7 @@ def evaluated_names(validator: Any, instance: Any, schema: Any) -> set[str]:
         if schema.get(keyword) is not None:
             found |= {n for n, v in instance.items() if is_valid(validator, schema[keyword], v) is not False}
     for source in schema.get("patternProperties", ()):
-        found |= {name for name in instance if finds(validator, source, name) is not False}
+        found |= {name for name in instance if pattern_found(validator, source, name) is not False}
     for name, inner in schema.get("dependentSchemas", {}).items():
         if name in instance:
             found |= evaluated_names(validator, instance, inner)

@@ -15,7 +15,7 @@ from typing import Any
 from jsonschema.exceptions import ValidationError
 
 from cnllm.schemas.evaluated import evaluated_indexes, evaluated_names
-from cnllm.schemas.verdicts import errors_below, finds, is_valid
+from cnllm.schemas.verdicts import errors_below, is_valid, pattern_found
 from cnllm.schemas.work import canonical
 
 __all__ = ["KEYWORDS", "counted"]
@@ -53,7 +53,7 @@ def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pattern(validator: Any, source: Any, instance: Any, schema: Any) -> Errors:
-    if validator.is_type(instance, "string") and finds(validator, source, instance) is False:
+    if validator.is_type(instance, "string") and pattern_found(validator, source, instance) is False:
         yield ValidationError(f"{instance!r} does not match {source!r}")
 
 
@@ -62,7 +62,7 @@ def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any
         return
     for source, below in patterns.items():
         for name, value in instance.items():
-            if finds(validator, source, name):
+            if pattern_found(validator, source, name):
                 yield from errors_below(validator, value, below, path=name, schema_path=source)
 
 
@@ -72,7 +72,7 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     extras = []
     for name in instance:
-        if name not in known and all(finds(validator, source, name) is False for source in patterns):
+        if name not in known and all(pattern_found(validator, source, name) is False for source in patterns):
             extras.append(name)
     if validator.is_type(below, "object"):
         for name in extras:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["inlined", "strictened", "untitled", "without_nulls"]
+__all__ = ["inline_references", "make_strict", "remove_nulls", "remove_titles"]
 
 Schema = dict[str, Any]
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
@@ -31,14 +31,14 @@ def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
     return out
 
 
-def untitled(node: Any) -> Any:
+def remove_titles(node: Any) -> Any:
     """Without titles, which repeat the names, and `discriminator`, which is no JSON Schema and names definitions."""
     if not isinstance(node, dict):
         return node
-    return {key: value for key, value in _below(node, untitled).items() if key not in ("title", "discriminator")}
+    return {key: value for key, value in _below(node, remove_titles).items() if key not in ("title", "discriminator")}
 
 
-def inlined(schema: Schema) -> Schema:
+def inline_references(schema: Schema) -> Schema:
     """References written out, but for what holds itself: many endpoints know no `$defs`, and models read on better."""
     defs: Schema = schema.get("$defs", {})
     left, nodes = _EXPANSIONS, _NODES
@@ -99,11 +99,11 @@ def _reached(references: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def strictened(node: Any) -> Any:
+def make_strict(node: Any) -> Any:
     """As strict mode wants it: objects are closed, every property is required, and what may be left out may be null."""
     if not isinstance(node, dict):
         return node
-    out = {key: value for key, value in _below(node, strictened).items() if key != "default"}
+    out = {key: value for key, value in _below(node, make_strict).items() if key != "default"}
     properties = out.get("properties")
     if isinstance(properties, dict):
         required = out.get("required")
@@ -138,7 +138,7 @@ def _nullable(schema: Schema) -> Schema:
     return {"anyOf": [*branches, {"type": "null"}], **said}
 
 
-def without_nulls(value: Any, schema: Schema) -> Any:
+def remove_nulls(value: Any, schema: Schema) -> Any:
     """Arguments without the nulls that strict mode has a model write for what it would leave out."""
 
     def target(node: Any) -> Any:

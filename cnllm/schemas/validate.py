@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Invalid", "Unjudged", "Unusable", "built", "checked", "faults", "is_built", "read_json", "unjudged"]
+__all__ = [
+    "InvalidAnswer",
+    "Undecided",
+    "UnusableSchema",
+    "build_value",
+    "check_schema",
+    "read_json",
+    "undecided_patterns",
+    "validates_itself",
+    "validation_errors",
+]
 
 _MOST = 3  # faults that are told
 _LOOKED = 50  # faults that are looked for
@@ -25,15 +35,15 @@ _MOST_SCHEMA_STEPS = 3_000_000
 _DEEP = 8  # levels of a value; less deep, and a validation without end is the schema's fault
 
 
-class Invalid(ValueError):
+class InvalidAnswer(ValueError):
     """The answer is not what the schema asks for; says why. What the model is told when it is asked again."""
 
 
-class Unusable(ValueError):
+class UnusableSchema(ValueError):
     """The schema itself cannot be worked with; asking again would not help."""
 
 
-class Unjudged(ValueError):
+class Undecided(ValueError):
     """Whether a value is valid is not known: to find out takes more work than a validation may do."""
 
 
@@ -43,14 +53,14 @@ class Unjudged(ValueError):
 def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     """The JSON that a text is, in a code fence or without; and the prose before it, where `lenient` allows any.
 
-    Raises `Invalid`.
+    Raises `InvalidAnswer`.
     """
     bare = text.strip()
     if not bare:
-        raise Invalid("there is no text")
+        raise InvalidAnswer("there is no text")
     try:
         return _decoded(_unfenced(bare)), ""
-    except Invalid as error:
+    except InvalidAnswer as error:
         if not lenient:
             raise
         failed = error if bare[0] in "{[`~" else None
@@ -58,9 +68,9 @@ def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
     for match in itertools.islice(_OPENS.finditer(end), _TRIES):
         try:
             return _decoded(end[match.start() :]), end[: match.start()].strip()
-        except Invalid as error:
+        except InvalidAnswer as error:
             failed = failed or error
-    raise failed or Invalid("there is no JSON in it")
+    raise failed or InvalidAnswer("there is no JSON in it")
 
 
 def _unfenced(text: str) -> str:
@@ -75,9 +85,9 @@ def _decoded(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise Invalid(f"it is not JSON: {error}") from None
+        raise InvalidAnswer(f"it is not JSON: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"it is not JSON: {error}") from None
+        raise InvalidAnswer(f"it is not JSON: {error}") from None
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -87,22 +97,24 @@ def _refuse(constant: str) -> NoReturn:
 # ── JSON → value ─────────────────────────────────────────────────────────────
 
 
-def built(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
-    """The value, or the instance of `kind` built from it. Raises `Invalid`, `Unjudged` or `Unusable`."""
-    if not is_built(kind):
-        if found := faults(value, schema):
-            raise Invalid(_listed(f"{error.json_path}: {error.message}" for error in found))
+def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
+    """The value, or the instance of `kind` built from it. Raises `InvalidAnswer`, `Undecided` or `UnusableSchema`."""
+    if not validates_itself(kind):
+        if found := validation_errors(value, schema):
+            raise InvalidAnswer(_listed(f"{error.json_path}: {error.message}" for error in found))
         return value
     try:
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
         told = getattr(error, "errors", None)
-        raise Invalid(_listed(map(_told, told())) if callable(told) else _short(str(error))) from error
+        raise InvalidAnswer(_listed(map(_told, told())) if callable(told) else _short(str(error))) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
-        raise Unusable(f"{getattr(kind, '__name__', kind)} cannot be built: {type(error).__name__}: {error}") from error
+        raise UnusableSchema(
+            f"{getattr(kind, '__name__', kind)} cannot be built: {type(error).__name__}: {error}"
+        ) from error
 
 
-def is_built(kind: Any) -> bool:
+def validates_itself(kind: Any) -> bool:
     """Whether a class builds the value, and so judges it itself."""
     return callable(getattr(kind, "model_validate_json", None))
 
@@ -113,12 +125,12 @@ def _told(fault: Mapping[str, Any]) -> str:
     return f"${place}: {fault.get('msg')}"
 
 
-def checked(schema: dict[str, Any]) -> None:
+def check_schema(schema: dict[str, Any]) -> None:
     """Raises `ValueError` for what is no JSON Schema, before it costs anything."""
     _compiled(msgspec.json.encode(schema))
 
 
-def unjudged(schema: dict[str, Any]) -> tuple[str, ...]:
+def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
     """Return the patterns of a schema that are not judged, each with the reason. Raises as `checked`."""
     return _compiled(msgspec.json.encode(schema)).unjudged
 
@@ -136,66 +148,66 @@ def _compiled(encoded: bytes) -> _Compiled:
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
-    from cnllm.schemas import Work, bounded, unjudged_patterns
+    from cnllm.schemas import WorkBudget, bounded_validator, undecided_patterns
 
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    meta = bounded(kind)(
-        kind.META_SCHEMA, registry=REGISTRY, format_checker=Work(schema, _SCHEMA_STEPS, _MOST_SCHEMA_STEPS)
+    meta = bounded_validator(kind)(
+        kind.META_SCHEMA, registry=REGISTRY, format_checker=WorkBudget(schema, _SCHEMA_STEPS, _MOST_SCHEMA_STEPS)
     )
     try:
         error = next(_errors(meta, schema), None)
-    except Unjudged as unknown:
+    except Undecided as unknown:
         raise ValueError(f"schema is too large or too deep to be checked: {unknown}") from None
     if error is not None:
         raise ValueError(f"schema is no JSON Schema: {error.json_path}: {_short(error.message)}")
-    patterns = unjudged_patterns(schema) if b'"pattern' in encoded else []
+    patterns = undecided_patterns(schema) if b'"pattern' in encoded else []
     for pattern in patterns:
         if pattern.is_broken:
             raise ValueError(f"schema is no JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
     told = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
-    return _Compiled(bounded(kind)(schema, registry=REGISTRY), told)
+    return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), told)
 
 
-def faults(value: Any, schema: dict[str, Any]) -> list[Any]:
+def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
     """The errors that jsonschema finds, of several branches the one that fits best.
 
-    Raises `Unusable`, `Unjudged`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is
+    Raises `UnusableSchema`, `Undecided`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is
     fetched, and the work is bounded: it is counted, whatever the value and the schema are.
     """
     from jsonschema.exceptions import best_match
 
-    from cnllm.schemas import Work
+    from cnllm.schemas import WorkBudget
 
-    validator = _compiled(msgspec.json.encode(schema)).validator.evolve(format_checker=Work(value))
+    validator = _compiled(msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
     found = []
     try:
         for error in itertools.islice(_errors(validator, value), _LOOKED):
             found.append(best_match([error]))
-    except Unjudged:  # what was wrong before stays wrong
+    except Undecided:  # what was wrong before stays wrong
         if not found:
             raise
     return found
 
 
 def _errors(validator: Any, value: Any) -> Iterator[Any]:
-    """Yield the errors of a value. Raises `Unusable` or `Unjudged`."""
+    """Yield the errors of a value. Raises `UnusableSchema` or `Undecided`."""
     from referencing.exceptions import Unresolvable
 
-    from cnllm.schemas import TooMuchWork, depth
+    from cnllm.schemas import WorkLimitExceeded, depth
 
     try:
         yield from validator.iter_errors(value)
     except Unresolvable as error:
-        raise Unusable(f"the schema refers to {_short(str(error.ref))}, which is not in it") from error
+        raise UnusableSchema(f"the schema refers to {_short(str(error.ref))}, which is not in it") from error
     except RecursionError:
         if depth(value, _DEEP) < _DEEP:
-            raise Unusable("the schema cannot be applied: it refers to itself without end") from None
-        raise Unjudged("it is nested too deeply") from None
-    except TooMuchWork as error:
-        raise Unjudged(str(error)) from None
+            raise UnusableSchema("the schema cannot be applied: it refers to itself without end") from None
+        raise Undecided("it is nested too deeply") from None
+    except WorkLimitExceeded as error:
+        raise Undecided(str(error)) from None
     except (ArithmeticError, ValueError) as error:  # of numbers with thousands of digits
-        raise Unjudged(f"it holds a number that cannot be checked: {_short(str(error))}") from error
+        raise Undecided(f"it holds a number that cannot be checked: {_short(str(error))}") from error
 
 
 def _listed(faults: Iterable[str]) -> str:

@@ -10,15 +10,15 @@ import jsonschema
 from cnllm.schemas.keywords import KEYWORDS, contains_one, counted, items, properties
 from cnllm.schemas.patterns import Pattern, compile_pattern
 
-__all__ = ["bounded", "unjudged_patterns"]
+__all__ = ["bounded_validator", "undecided_patterns"]
 
 _VALUES = frozenset(("enum", "const", "default", "examples"))  # what stands there is data
 _NAMES = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
 
 
 @lru_cache(maxsize=16)
-def bounded(kind: Any) -> Any:
-    """Return the class of validators of a dialect whose work is counted; their `format_checker` is a `Work`."""
+def bounded_validator(kind: Any) -> Any:
+    """Return the class of validators of a dialect whose work is counted; their `format_checker` is a `WorkBudget`."""
     keywords = {**kind.VALIDATORS, **{name: own for name, own in KEYWORDS.items() if name in kind.VALIDATORS}}
     if kind is not jsonschema.Draft3Validator:  # where `required` stands in each property
         keywords["properties"] = properties
@@ -35,7 +35,7 @@ def bounded(kind: Any) -> Any:
         cls = made
         if type(schema) is dict and "$schema" in schema:
             said = jsonschema.validators.validator_for(schema, default=kind)
-            cls = made if said is kind else bounded(said)
+            cls = made if said is kind else bounded_validator(said)
         work = changes.get("format_checker", self.format_checker)
         resolver = changes.get("_resolver", self._resolver)
         return cls(schema, None, work, registry=self._registry, _resolver=resolver)
@@ -44,7 +44,7 @@ def bounded(kind: Any) -> Any:
     return made
 
 
-def unjudged_patterns(schema: Any) -> list[Pattern]:
+def undecided_patterns(schema: Any) -> list[Pattern]:
     """Return the patterns of a schema that the engine cannot judge, broken ones among them."""
     sources: dict[str, None] = {}
     waiting: list[Any] = [schema]

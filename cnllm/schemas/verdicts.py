@@ -7,12 +7,12 @@ from typing import Any
 
 from cnllm.schemas.patterns import compile_pattern
 
-__all__ = ["errors_below", "finds", "is_valid"]
+__all__ = ["errors_below", "is_valid", "pattern_found"]
 
 _UNITS = 4_000  # of a search, which make one step
 
 
-def finds(validator: Any, source: str, text: str) -> bool | None:
+def pattern_found(validator: Any, source: str, text: str) -> bool | None:
     """Whether a pattern is found in a text; None where it is not judged, which is counted."""
     pattern = compile_pattern(source)
     work = validator.format_checker

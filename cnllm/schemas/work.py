@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["TooMuchWork", "Work", "canonical", "depth"]
+__all__ = ["WorkBudget", "WorkLimitExceeded", "canonical", "depth"]
 
 STEPS = 50_000  # of any validation
 STEPS_A_VALUE = 40  # of a validation of many values: it may be longer, but not by more than its values
@@ -13,11 +13,11 @@ _MOST_STEPS = 400_000
 _MESSAGE = 1_000  # characters of an error's message that are kept
 
 
-class TooMuchWork(Exception):
+class WorkLimitExceeded(Exception):
     """A validation took more steps than it may; whether the value is valid is not known."""
 
 
-class Work:
+class WorkBudget:
     """The steps of one validation, and how much of it could not be judged.
 
     jsonschema hands one object on to the validator of every schema below, its `format_checker`; this stands there.
@@ -34,7 +34,7 @@ class Work:
         self.enums: dict[int, frozenset[str]] = {}  # by the identity of what the schema holds: it is not shared
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raises `TooMuchWork`."""
+        """Count steps. Raises `WorkLimitExceeded`."""
         self.steps += steps
         if self.steps > self._limit:
             self._extend()
@@ -44,7 +44,7 @@ class Work:
             self._is_final = True
             self._limit = max(STEPS, min(self._most, self._steps_a_value * _size(self._value)))
         if self.steps > self._limit:
-            raise TooMuchWork(f"it takes more than {self._limit} steps")
+            raise WorkLimitExceeded(f"it takes more than {self._limit} steps")
 
     def weigh(self, error: Any) -> Any:
         """Count an error of jsonschema by the length of its message, and shorten that."""
@@ -83,7 +83,7 @@ def depth(value: Any, most: int) -> int:
     return count
 
 
-def canonical(value: Any, work: Work) -> str:
+def canonical(value: Any, work: WorkBudget) -> str:
     """Return a text that two values share exactly if JSON Schema calls them equal: 1 is 1.0, and true is not 1.
 
     It is text because numbers can be chosen so that their hashes collide, and texts cannot.
@@ -93,7 +93,7 @@ def canonical(value: Any, work: Work) -> str:
     return "".join(out)
 
 
-def _write(value: Any, out: list[str], work: Work) -> None:
+def _write(value: Any, out: list[str], work: WorkBudget) -> None:
     work.spend(1)
     if value is None or value is True or value is False:
         out.append(f"{value}")

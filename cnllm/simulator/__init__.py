@@ -4,7 +4,7 @@
 Requests are read with code of this package's own, so that a wrong engine is not hidden by agreement.
 """
 
-from cnllm.simulator.check_request import Refused, judge
+from cnllm.simulator.check_request import ErrorResponse, check_request
 from cnllm.simulator.transport import AsyncSimTransport, SimTransport
 
-__all__ = ["AsyncSimTransport", "Refused", "SimTransport", "judge"]
+__all__ = ["AsyncSimTransport", "ErrorResponse", "SimTransport", "check_request"]

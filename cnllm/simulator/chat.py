@@ -11,11 +11,11 @@ from msgspec import Struct
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
 from cnllm.simulator.jsonpath import at, put
-from cnllm.simulator.reply import Said
-from cnllm.simulator.request import Asked
-from cnllm.simulator.tokenize import pieces
+from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.request import ParsedRequest
+from cnllm.simulator.tokenize import split_pieces
 
-__all__ = ["DONE", "frames", "whole"]
+__all__ = ["DONE", "encode_body", "encode_frames"]
 
 DONE = b"data: [DONE]\n\n"
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -36,7 +36,7 @@ class _Shape(Struct, frozen=True):
     closed: str = ""
 
 
-def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
+def encode_body(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> bytes:
     """The body of an answer that is not streamed."""
     shape = _shape(flags.reasoning)
     message: dict[str, Any] = {"role": "assistant", "content": said.text or (None if said.calls else "")}
@@ -57,7 +57,7 @@ def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
     return msgspec.json.encode(body)
 
 
-def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
+def encode_frames(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> Iterator[bytes]:
     """The same answer as server-sent events, one `data:` frame each, a comment first and `[DONE]` last."""
     head = _head(said, "chat.completion.chunk")
 
@@ -79,7 +79,7 @@ def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[byt
     yield DONE
 
 
-def _head(said: Said, kind: str) -> dict[str, Any]:
+def _head(said: SimulatedReply, kind: str) -> dict[str, Any]:
     return {
         "id": f"sim-{said.id}",
         "object": kind,
@@ -90,7 +90,7 @@ def _head(said: Said, kind: str) -> dict[str, Any]:
 
 
 # ── deltas ───────────────────────────────────────────────────────────────────
-def _deltas(flags: Flags, said: Said) -> Iterator[dict[str, Any]]:
+def _deltas(flags: Flags, said: SimulatedReply) -> Iterator[dict[str, Any]]:
     shape = _shape(flags.reasoning)
     cumulative = flags.stream is not None and flags.stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
@@ -108,14 +108,14 @@ def _deltas(flags: Flags, said: Said) -> Iterator[dict[str, Any]]:
     for index, call in enumerate(said.calls):
         first = {"name": call.name, "arguments": call.arguments if in_one else ""}
         yield {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": first}]}
-        for text in () if in_one else pieces(call.arguments):
+        for text in () if in_one else split_pieces(call.arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
 def _steps(text: str, cumulative: bool) -> Iterator[str]:
     """The pieces of a text, or after each piece all so far."""
     so_far = ""
-    for piece in pieces(text):
+    for piece in split_pieces(text):
         so_far += piece
         yield so_far if cumulative else piece
 
@@ -148,7 +148,7 @@ def _part(shape: _Shape, text: str) -> dict[str, Any]:
     return {"type": shape.word, shape.word: [{"type": "text", "text": text}]}
 
 
-def _tagged(shape: _Shape, said: Said) -> str:
+def _tagged(shape: _Shape, said: SimulatedReply) -> str:
     """Content with the reasoning in it; a limit that cut the reasoning left its tag open."""
     if not said.reasoning:
         return said.text
@@ -173,7 +173,7 @@ def _usage_in_choice(flags: Flags) -> str:
     return next((p.split(".", 2)[2] for p in paths if p.startswith("choices.")), "usage")
 
 
-def _stream_usage(flags: Flags, asked: Asked) -> str:
+def _stream_usage(flags: Flags, asked: ParsedRequest) -> str:
     """Where a stream holds usage. Where the entry says that it must be asked for, none comes unasked."""
     where = (flags.stream.usage if flags.stream is not None else None) or "chunk"
     patch = (flags.body.set if flags.body is not None else None) or {}
@@ -181,7 +181,7 @@ def _stream_usage(flags: Flags, asked: Asked) -> str:
     return "none" if at(patch, switch) is True and at(asked.body, switch) is not True else where
 
 
-def _usage(flags: Flags, said: Said) -> dict[str, Any]:
+def _usage(flags: Flags, said: SimulatedReply) -> dict[str, Any]:
     """Token counts at the entry's paths, the first of each; what the endpoint counts apart is taken out."""
     rules = flags.usage
     counts = said.usage

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.simulator.request import Asked, Call, Form, Offer, Turn
+from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
 
-__all__ = ["read"]
+__all__ = ["read_chat_request"]
 
 _KINDS = {
     "image_url": "image",
@@ -18,7 +18,7 @@ _KINDS = {
 }
 
 
-def read(body: dict[str, Any]) -> Asked:
+def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
     """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
     broken: list[str] = []
     messages = body.get("messages")
@@ -34,7 +34,7 @@ def read(body: dict[str, Any]) -> Asked:
         tools = None
     choice, named = _choice(body.get("tool_choice"))
     answer, schema = _format(body.get("response_format"))
-    return Asked(
+    return ParsedRequest(
         body=body,
         turns=tuple(_turn(m) for m in messages if isinstance(m, dict)),
         tools=None if tools is None else tuple(_offer(t) for t in tools),
@@ -48,12 +48,12 @@ def read(body: dict[str, Any]) -> Asked:
     )
 
 
-def _turn(message: dict[str, Any]) -> Turn:
+def _turn(message: dict[str, Any]) -> ParsedMessage:
     content = message.get("content")
     parts = [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
     texts = [p.get("text") for p in parts if p.get("type") == "text"]
     calls = message.get("tool_calls")
-    return Turn(
+    return ParsedMessage(
         role=message.get("role"),
         form=_form(message),
         text=content if isinstance(content, str) else "".join(t for t in texts if isinstance(t, str)),
@@ -79,18 +79,18 @@ def _form(message: dict[str, Any]) -> Form:
             return "other"
 
 
-def _call(call: Any) -> Call:
+def _call(call: Any) -> ParsedCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return Call(id=None, name=None, arguments=None)
-    return Call(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
+        return ParsedCall(id=None, name=None, arguments=None)
+    return ParsedCall(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
 
 
-def _offer(tool: dict[str, Any]) -> Offer:
+def _offer(tool: dict[str, Any]) -> ParsedTool:
     function = tool.get("function")
     if not isinstance(function, dict):
-        return Offer(kind=tool.get("type"))
-    return Offer(
+        return ParsedTool(kind=tool.get("type"))
+    return ParsedTool(
         kind=tool.get("type"),
         name=function.get("name"),
         parameters=function.get("parameters"),

@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.protocols import speaks
+from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, Reasoning
 from cnllm.schemas import whole_matcher
 from cnllm.simulator.jsonpath import at
 from cnllm.simulator.read import CHAT, SEALS
-from cnllm.simulator.request import Turn
-from cnllm.simulator.violations import Case, Wrong
-from cnllm.simulator.write import genuine
+from cnllm.simulator.request import ParsedMessage
+from cnllm.simulator.violations import RequestContext, Violation
+from cnllm.simulator.write import is_genuine_seal
 
-__all__ = ["wrongs"]
+__all__ = ["message_violations"]
 
 _ROLES = ("system", "user", "assistant", "tool")
 _INSTEAD = (
@@ -27,7 +27,7 @@ _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 _LEFT_TO_REASONING = {"reasoning", "reasoning_content", "reasoning_details"}  # refused, or not, by what is said of it
 
 
-def wrongs(case: Case) -> Iterator[Wrong]:
+def message_violations(case: RequestContext) -> Iterator[Violation]:
     """All that is wrong with the messages."""
     yield from _roles(case)
     yield from _order(case)
@@ -40,18 +40,18 @@ def wrongs(case: Case) -> Iterator[Wrong]:
     yield from _seals(case)
 
 
-def _seals(case: Case) -> Iterator[Wrong]:
+def _seals(case: RequestContext) -> Iterator[Violation]:
     """What this endpoint never gave out, it refuses: another's signature, or one that was changed."""
     missing = case.flags.reasoning.if_missing if case.flags.reasoning is not None else None
     instead = missing.set if isinstance(missing, Patch) else None
     for index, turn in enumerate(case.asked.turns if case.model.protocol != CHAT else ()):
-        if not all(data == instead or genuine(case.model, data) for data in turn.wire.get(SEALS, ())):
+        if not all(data == instead or is_genuine_seal(case.model, data) for data in turn.wire.get(SEALS, ())):
             where = f"messages[{index}]"
             message = f"{where}: invalid signature in a block of reasoning"
-            yield Wrong("reasoning-sent", message, param=where, index=index)
+            yield Violation("reasoning-sent", message, param=where, index=index)
 
 
-def _roles(case: Case) -> Iterator[Wrong]:
+def _roles(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.messages
     taken = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
     if rules is not None and rules.developer:
@@ -60,10 +60,10 @@ def _roles(case: Case) -> Iterator[Wrong]:
         if turn.role not in taken:
             where = f"messages[{index}].role"
             message = f"unknown role {turn.role}, expected one of {', '.join(taken)}"
-            yield Wrong("role", message, param=where, value=turn.role, role=str(turn.role), index=index)
+            yield Violation("role", message, param=where, value=turn.role, role=str(turn.role), index=index)
 
 
-def _order(case: Case) -> Iterator[Wrong]:
+def _order(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.messages
     if rules is None:
         return
@@ -71,24 +71,24 @@ def _order(case: Case) -> Iterator[Wrong]:
     for index, turn in enumerate(turns):
         if rules.system == "first" and turn.role in ("system", "developer") and index:
             message = "A system message must be the first message."
-            yield Wrong("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
+            yield Violation("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
         if rules.runs == "join" and index and turn.role == turns[index - 1].role and turn.role in ("user", "assistant"):
             message = "Roles user and assistant must alternate."
-            yield Wrong("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
+            yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
     start = next((t for t in turns if t.role not in ("system", "developer")), None)
     if rules.first_user and start is not None and start.role != "user":
         message = "The first message after system must be the user's."
-        yield Wrong("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
+        yield Violation("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
 
 
-def _results(case: Case) -> Iterator[Wrong]:
+def _results(case: RequestContext) -> Iterator[Violation]:
     """Each call is answered right after its turn, and nothing is answered that was not called."""
     pending: list[Any] = []
     for index, turn in enumerate(case.asked.turns):
         if turn.role == "tool":
             if turn.result_of not in pending:
                 message = f"Tool result {turn.result_of} does not answer a call of the turn before it."
-                yield Wrong("results", message, param=f"messages[{index}]", value=turn.result_of, index=index)
+                yield Violation("results", message, param=f"messages[{index}]", value=turn.result_of, index=index)
             else:
                 pending.remove(turn.result_of)
             continue
@@ -99,48 +99,48 @@ def _results(case: Case) -> Iterator[Wrong]:
         yield _unanswered(pending, len(case.asked.turns))
 
 
-def _result_names(case: Case) -> Iterator[Wrong]:
+def _result_names(case: RequestContext) -> Iterator[Violation]:
     """A result without the tool's name where the flag demands it, or with one where the flag denies it.
 
     Recordings show endpoints that take both, so that a strict one alone minds.
     """
     wanted = case.flags.tools.result_name if case.flags.tools is not None else None
-    if wanted is None or not case.strict or not speaks(case.model.protocol).result_names:
+    if wanted is None or not case.strict or not server_codec(case.model.protocol).result_names:
         return
     for index, turn in enumerate(case.asked.turns):
         name = turn.wire.get("name") if turn.role == "tool" else None
         where = f"messages[{index}].name"
         if turn.role == "tool" and wanted and not (isinstance(name, str) and name):
-            yield Wrong("param", f"{where} is missing: a tool result carries the tool's name.", where, index=index)
+            yield Violation("param", f"{where} is missing: a tool result carries the tool's name.", where, index=index)
         elif name is not None and not wanted:
-            yield Wrong("param", f"{where}: a tool result has no name here.", where, value=name, index=index)
+            yield Violation("param", f"{where}: a tool result has no name here.", where, value=name, index=index)
 
 
-def _unanswered(pending: list[Any], index: int) -> Wrong:
+def _unanswered(pending: list[Any], index: int) -> Violation:
     message = (
         "An assistant message with tool_calls must be followed by tool messages responding to each "
         f"tool_call_id. Not answered: {', '.join(map(str, pending))}"
     )
-    return Wrong("results", message, param=f"messages[{index}]", value=pending[0], index=index)
+    return Violation("results", message, param=f"messages[{index}]", value=pending[0], index=index)
 
 
-def _calls(case: Case) -> Iterator[Wrong]:
+def _calls(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.tools
     for index, turn in enumerate(case.asked.turns):
         if turn.calls == ():
             where = f"messages[{index}].tool_calls"
-            yield Wrong("empty-tools", f"[] is too short - '{where}'", param=where, index=index)
+            yield Violation("empty-tools", f"[] is too short - '{where}'", param=where, index=index)
         for n, call in enumerate(turn.calls or ()):
             where = f"messages[{index}].tool_calls[{n}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
-                yield Wrong("param", f"{where} has no id or no name.", param=where, index=index)
+                yield Violation("param", f"{where} has no id or no name.", param=where, index=index)
             elif rules is not None and rules.ids and not _fits(rules.ids, call.id):
                 message = f"{where}.id is {call.id} but must match {rules.ids}"
-                yield Wrong("results", message, param=f"{where}.id", value=call.id, index=index)
+                yield Violation("results", message, param=f"{where}.id", value=call.id, index=index)
             if not _object(call.arguments, bool(rules and rules.one_object)):
                 message = f"{where}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
-                yield Wrong("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
+                yield Violation("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
 
 
 def _fits(pattern: str, id: str) -> bool:
@@ -159,15 +159,15 @@ def _object(arguments: Any, may_be_object: bool) -> bool:
         return False
 
 
-def _content(case: Case) -> Iterator[Wrong]:
+def _content(case: RequestContext) -> Iterator[Violation]:
     for index, turn in enumerate(case.asked.turns):
         said = _content_wrong(case, turn)
         if said is not None:
             where = f"messages[{index}].content"
-            yield Wrong("content", f"{where}: {said}", param=where, role=str(turn.role), index=index)
+            yield Violation("content", f"{where}: {said}", param=where, role=str(turn.role), index=index)
 
 
-def _content_wrong(case: Case, turn: Turn) -> str | None:
+def _content_wrong(case: RequestContext, turn: ParsedMessage) -> str | None:
     """Why the content of a turn is not taken, None where it is."""
     rules = case.flags.messages
     strict = "content" in case.worded  # an endpoint with words for it minds empty text too
@@ -194,7 +194,7 @@ def _content_wrong(case: Case, turn: Turn) -> str | None:
     return None
 
 
-def _beside_calls(turn: Turn, empty: str | None) -> str | None:
+def _beside_calls(turn: ParsedMessage, empty: str | None) -> str | None:
     if turn.form in ("text", "parts"):
         return None
     if empty == "space":
@@ -206,7 +206,7 @@ def _beside_calls(turn: Turn, empty: str | None) -> str | None:
     return None
 
 
-def _keys(case: Case) -> Iterator[Wrong]:
+def _keys(case: RequestContext) -> Iterator[Violation]:
     """Keys that no one knows. An endpoint that refuses reasoning by the name of its field checks every name."""
     if not case.refuses("reasoning-sent") or case.model.protocol != CHAT:
         return
@@ -216,10 +216,10 @@ def _keys(case: Case) -> Iterator[Wrong]:
     for index, turn in enumerate(case.asked.turns):
         for key in turn.wire.keys() - known - _LEFT_TO_REASONING:
             where = f"messages[{index}].{key}"
-            yield Wrong("param", f"{where}: property '{key}' is unsupported", param=where, index=index)
+            yield Violation("param", f"{where}: property '{key}' is unsupported", param=where, index=index)
 
 
-def _reasoning(case: Case) -> Iterator[Wrong]:
+def _reasoning(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.reasoning
     if rules is None:
         return
@@ -232,22 +232,22 @@ def _reasoning(case: Case) -> Iterator[Wrong]:
         for index in [i for i in _must_carry(case, rules) if i > start]:
             if not _carries(turns[index], rules):
                 message = f"The reasoning of messages[{index}] must be passed back."
-                yield Wrong("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)
+                yield Violation("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)
     if case.refuses("reasoning-sent"):
         forbidden = _forbidden(case, rules)
         for index, turn in enumerate(turns):
             found = next((f for f in forbidden if at(turn.wire, f) is not None), None)
             if turn.role == "assistant" and found is not None:
                 message = f"messages[{index}].{found} must not be sent."
-                yield Wrong("reasoning-sent", message, param=f"messages[{index}].{found}", index=index)
+                yield Violation("reasoning-sent", message, param=f"messages[{index}].{found}", index=index)
 
 
-def _demands_reasoning(case: Case, rules: Reasoning) -> bool:
+def _demands_reasoning(case: RequestContext, rules: Reasoning) -> bool:
     """Does the endpoint refuse a turn without its reasoning? Not where the registry says that it may be left out."""
     return "reasoning-missing" in case.worded or (case.strict and rules.if_missing not in (None, "omit"))
 
 
-def _forbidden(case: Case, rules: Reasoning) -> list[str]:
+def _forbidden(case: RequestContext, rules: Reasoning) -> list[str]:
     """The fields that may hold reasoning and are not the one in which it goes back."""
     if case.model.protocol != CHAT:
         return ["reasoning"] if rules.replay == "never" else []
@@ -260,7 +260,7 @@ def _place(rules: Reasoning) -> str | None:
     return rules.replay_field or next(iter(rules.fields or []), None)
 
 
-def _must_carry(case: Case, rules: Reasoning) -> list[int]:
+def _must_carry(case: RequestContext, rules: Reasoning) -> list[int]:
     """Which turns must carry their reasoning.
 
     Under `always` a turn with calls must in any case, and the others once any of them does: a history without
@@ -283,7 +283,7 @@ def _must_carry(case: Case, rules: Reasoning) -> list[int]:
             return []
 
 
-def _carries(turn: Turn, rules: Reasoning) -> bool:
+def _carries(turn: ParsedMessage, rules: Reasoning) -> bool:
     """Does a turn bring its reasoning back, in the form the endpoint wants?"""
     place = _place(rules)
     found = at(turn.wire, place) if place else None

@@ -7,13 +7,13 @@ from typing import Any
 
 from cnllm.registry.flags import LEVELS, Budget, Flags, Param, Reasoning
 from cnllm.simulator.jsonpath import at, leaves
-from cnllm.simulator.request import input_tokens, off_asked, on_asked, param_path
-from cnllm.simulator.violations import Case, Wrong
+from cnllm.simulator.request import input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
+from cnllm.simulator.violations import RequestContext, Violation
 
 __all__ = ["context_violations", "param_violations", "reasoning_violations"]
 
 
-def param_violations(case: Case) -> Iterator[Wrong]:
+def param_violations(case: RequestContext) -> Iterator[Violation]:
     """Yield the parameters that the endpoint does not take, or not with their values."""
     for name, rule in (case.flags.params or {}).items():
         path = param_path(case.flags, name)
@@ -23,12 +23,12 @@ def param_violations(case: Case) -> Iterator[Wrong]:
         if value is None:
             yield from _missing(case, name, rule, path)
         elif isinstance(rule, Param) and (said := _outside(rule, value)):
-            yield Wrong("param", f"invalid {path}: {said}", param=path, value=value)
+            yield Violation("param", f"invalid {path}: {said}", param=path, value=value)
     yield from _dropped(case)
     yield from _output(case)
 
 
-def _old_name(case: Case, name: str, path: str | None) -> Iterator[Wrong]:
+def _old_name(case: RequestContext, name: str, path: str | None) -> Iterator[Violation]:
     """A parameter under a name that this endpoint does not know: it is refused, or has another.
 
     Recordings show endpoints that take an old name as well as the new one, so that a strict one alone minds.
@@ -38,7 +38,7 @@ def _old_name(case: Case, name: str, path: str | None) -> Iterator[Wrong]:
     if value is None or not refuses or name in _first_keys(case.flags):
         return
     instead = f" Use '{path}' instead." if path is not None else ""
-    yield Wrong("param", f"Unsupported parameter: '{name}'.{instead}", param=name, value=value)
+    yield Violation("param", f"Unsupported parameter: '{name}'.{instead}", param=name, value=value)
 
 
 def _first_keys(flags: Flags) -> set[str]:
@@ -52,34 +52,34 @@ def _first_keys(flags: Flags) -> set[str]:
     return {path.partition(".")[0] for path in paths}
 
 
-def _missing(case: Case, name: str, rule: Any, path: str | None) -> Iterator[Wrong]:
+def _missing(case: RequestContext, name: str, rule: Any, path: str | None) -> Iterator[Violation]:
     """A parameter that has a default in the registry is one that the endpoint demands."""
     if not case.strict or not isinstance(rule, Param) or rule.default is None or path is None:
         return
     if not isinstance(rule.default, list) or any(isinstance(one, int | float) for one in rule.default):
-        yield Wrong("param", f"{path}: field required", param=path)
+        yield Violation("param", f"{path}: field required", param=path)
 
 
-def _dropped(case: Case) -> Iterator[Wrong]:
+def _dropped(case: RequestContext) -> Iterator[Violation]:
     for path in (case.flags.body.drop if case.flags.body is not None else None) or ():
         value = at(case.body, path)
         if value is not None and case.refuses_by_name:
-            yield Wrong("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
+            yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
 
-def _output(case: Case) -> Iterator[Wrong]:
+def _output(case: RequestContext) -> Iterator[Violation]:
     """How much the answer may have."""
     path = param_path(case.flags, "max_tokens") or "max_tokens"
     room = at(case.body, path)
     most = case.flags.limits.output if case.flags.limits is not None else None
     if room is not None and (type(room) is not int or room < 1):
-        yield Wrong("param", f"invalid {path}: it is a positive integer", param=path, value=room)
+        yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=room)
     elif room is not None and most is not None and room > most:
         message = f"invalid {path}: {room} is more than this model's {most}"
-        yield Wrong("max-tokens", message, param=path, value=room)
+        yield Violation("max-tokens", message, param=path, value=room)
 
 
-def context_violations(case: Case) -> Iterator[Wrong]:
+def context_violations(case: RequestContext) -> Iterator[Violation]:
     """Yield the overflow of a prompt that is longer than the window. A token is estimated, as in the usage."""
     window = case.flags.limits.context if case.flags.limits is not None else None
     if window is None:
@@ -91,23 +91,23 @@ def context_violations(case: Case) -> Iterator[Wrong]:
             f"The prompt is too long: its token count of {tokens} exceeds the maximum number of tokens allowed "
             f"({window}), the maximum context length of this model."
         )
-        yield Wrong("context", message, param="messages", value=tokens)
+        yield Violation("context", message, param="messages", value=tokens)
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def reasoning_violations(case: Case) -> Iterator[Wrong]:
+def reasoning_violations(case: RequestContext) -> Iterator[Violation]:
     """Yield what is wrong with how reasoning is asked for."""
     reasoning = case.flags.reasoning
     if reasoning is None:
         return
-    if reasoning.mode == "never" and case.refuses_by_name and on_asked(reasoning, case.body):
-        yield Wrong("param", "This model does not reason.", param="reasoning")
+    if reasoning.mode == "never" and case.refuses_by_name and turns_reasoning_on(reasoning, case.body):
+        yield Violation("param", "This model does not reason.", param="reasoning")
     yield from _effort(case, reasoning)
     if reasoning.budget is not None and reasoning.budget.at:
         yield from _budget(case, reasoning, reasoning.budget, reasoning.budget.at)
 
 
-def _effort(case: Case, reasoning: Reasoning) -> Iterator[Wrong]:
+def _effort(case: RequestContext, reasoning: Reasoning) -> Iterator[Violation]:
     effort = reasoning.effort
     if effort is None or not effort.at or (sent := at(case.body, effort.at)) is None:
         return
@@ -116,13 +116,13 @@ def _effort(case: Case, reasoning: Reasoning) -> Iterator[Wrong]:
         said = leaves(patch.set).get(effort.at) if patch is not None and patch.set else None
         words += [said] if isinstance(said, str) else []
     # Where it cannot be turned off, or another switch does it, "none" is judged by the mode.
-    if words and sent not in words and not (sent == "none" and off_asked(reasoning, case.body)):
+    if words and sent not in words and not (sent == "none" and turns_reasoning_off(reasoning, case.body)):
         allowed = ", ".join(dict.fromkeys(words))
         message = f"invalid {effort.at}: '{sent}' is none of {allowed}"
-        yield Wrong("param", message, param=effort.at, value=sent)
+        yield Violation("param", message, param=effort.at, value=sent)
 
 
-def _budget(case: Case, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Wrong]:
+def _budget(case: RequestContext, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Violation]:
     tokens = at(case.body, path)
     if tokens is None:
         return
@@ -130,10 +130,10 @@ def _budget(case: Case, reasoning: Reasoning, budget: Budget, path: str) -> Iter
         return  # no number of tokens, but the endpoint's word for off or on
     if type(tokens) is not int or _bound_broken(tokens, budget.min, budget.max):
         message = f"invalid {path}: {_bound_broken(tokens, budget.min, budget.max) or 'not an integer'}"
-        yield Wrong("param", message, param=path, value=tokens)
+        yield Violation("param", message, param=path, value=tokens)
     ceiling = at(case.body, param_path(case.flags, budget.under) or budget.under) if budget.under else None
     if type(tokens) is int and type(ceiling) is int and tokens >= ceiling:
-        yield Wrong("param", f"invalid {path}: must be less than {budget.under}", param=path, value=tokens)
+        yield Violation("param", f"invalid {path}: must be less than {budget.under}", param=path, value=tokens)
 
 
 # ── values ───────────────────────────────────────────────────────────────────

@@ -7,39 +7,39 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from cnllm.protocols import speaks
+from cnllm.protocols import server_codec
 from cnllm.registry.flags import Refusal
 from cnllm.registry.model import Model
 from cnllm.simulator import check_messages
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
 from cnllm.simulator.check_tools import tool_violations
 from cnllm.simulator.read import CHAT
-from cnllm.simulator.request import Asked, flags_for, off_asked
-from cnllm.simulator.violations import Case, Wrong
+from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
+from cnllm.simulator.violations import RequestContext, Violation
 
-__all__ = ["Refused", "judge", "refusal"]
+__all__ = ["ErrorResponse", "check_request", "error_response"]
 
 _TYPES = {"key": "authentication_error", "model": "not_found_error", "fault": "server_error"}
 _STATUSES = {"key": 401, "model": 404}
 _CODES = {"context": "context_length_exceeded"}
 
 
-class Refused(Struct, frozen=True):
+class ErrorResponse(Struct, frozen=True):
     """What the endpoint answers instead."""
 
     status: int
     body: str
 
 
-def judge(
+def check_request(
     model: Model,
     headers: Mapping[str, str],
-    asked: Asked,
+    asked: ParsedRequest,
     *,
     strict: bool = False,
     general: bool = False,
     unlisted: bool = False,
-) -> Refused | None:
+) -> ErrorResponse | None:
     """The refusal this request meets at this endpoint, None where it is taken.
 
     Worded by the entry's nearest refusal of that kind, else in the generic form; with `general` always in the generic
@@ -49,7 +49,7 @@ def judge(
     """
     flags, thinks = flags_for(model, asked)
     refusals = flags.refusals or []
-    case = Case(
+    case = RequestContext(
         model=model,
         flags=flags,
         asked=asked,
@@ -61,32 +61,32 @@ def judge(
         general=general,
     )
     wrong = next(_wrongs(case), None)
-    return None if wrong is None else refusal(wrong, [] if general else refusals, model)
+    return None if wrong is None else error_response(wrong, [] if general else refusals, model)
 
 
-def refusal(wrong: Wrong, refusals: list[Refusal], model: Model | None = None) -> Refused:
+def error_response(wrong: Violation, refusals: list[Refusal], model: Model | None = None) -> ErrorResponse:
     """Words what is wrong: by the first refusal of its kind, else as the wire's plain error object."""
     for said in refusals:
         if said.on == wrong.on:
-            return Refused(status=said.status, body=_filled(said.body, wrong, model))
+            return ErrorResponse(status=said.status, body=_filled(said.body, wrong, model))
     status = _STATUSES.get(wrong.on, 400)
     if model is not None and model.protocol != CHAT:
-        plain = speaks(model.protocol).write_error(status, wrong.message, _code(wrong))
-        return Refused(status=status, body=json.dumps(plain, ensure_ascii=False))
+        plain = server_codec(model.protocol).write_error(status, wrong.message, _code(wrong))
+        return ErrorResponse(status=status, body=json.dumps(plain, ensure_ascii=False))
     error = {
         "message": wrong.message,
         "type": _TYPES.get(wrong.on, "invalid_request_error"),
         "param": wrong.param,
         "code": _code(wrong),
     }
-    return Refused(status=status, body=json.dumps({"error": error}, ensure_ascii=False))
+    return ErrorResponse(status=status, body=json.dumps({"error": error}, ensure_ascii=False))
 
 
-def _code(wrong: Wrong) -> str:
+def _code(wrong: Violation) -> str:
     return _CODES.get(wrong.on, wrong.on.replace("-", "_"))
 
 
-def _filled(body: str, wrong: Wrong, model: Model | None) -> str:
+def _filled(body: str, wrong: Violation, model: Model | None) -> str:
     """A refusal's body with its blanks filled in, escaped where the body is JSON."""
     values = {
         "param": wrong.param,
@@ -104,12 +104,12 @@ def _filled(body: str, wrong: Wrong, model: Model | None) -> str:
     return body
 
 
-def _wrongs(case: Case) -> Iterator[Wrong]:
+def _wrongs(case: RequestContext) -> Iterator[Violation]:
     """All that is wrong, in the order in which an endpoint notices."""
     yield from _key(case)
     yield from _headers(case)
     yield from _shape(case)
-    yield from check_messages.wrongs(case)
+    yield from check_messages.message_violations(case)
     yield from tool_violations(case)
     yield from param_violations(case)
     yield from reasoning_violations(case)
@@ -118,20 +118,20 @@ def _wrongs(case: Case) -> Iterator[Wrong]:
     yield from context_violations(case)
 
 
-def _key(case: Case) -> Iterator[Wrong]:
+def _key(case: RequestContext) -> Iterator[Violation]:
     auth = case.flags.auth
     if not case.flags.keys or auth is None or not auth.header:
         return
     sent = case.headers.get(auth.header.lower(), "").strip()
     before, _, after = (auth.value or "{key}").partition("{key}")
-    if not sent and speaks(case.model.protocol).bearer:
+    if not sent and server_codec(case.model.protocol).bearer:
         sent, before, after = case.headers.get("authorization", "").strip(), "Bearer", ""
     fits = sent.startswith(before.strip()) and sent.endswith(after)
     if not fits or not sent.removeprefix(before.strip()).removesuffix(after).strip():
-        yield Wrong("key", f"No API key was sent in the header {auth.header}.")
+        yield Violation("key", f"No API key was sent in the header {auth.header}.")
 
 
-def _headers(case: Case) -> Iterator[Wrong]:
+def _headers(case: RequestContext) -> Iterator[Violation]:
     """Fixed headers that are missing or hold something else. Their names may name somebody, their values be secret.
 
     Those of one mode are no demand: an endpoint answers without them, in another way.
@@ -141,26 +141,26 @@ def _headers(case: Case) -> Iterator[Wrong]:
     for name, value in (case.model.flags.headers or {}).items():
         sent = {item.strip() for item in case.headers.get(name.lower(), "").split(",")}
         if not sent >= {item.strip() for item in value.split(",")}:
-            yield Wrong("param", f"The header {name} is missing, or not the one that is taken here.", param=name)
+            yield Violation("param", f"The header {name} is missing, or not the one that is taken here.", param=name)
 
 
-def _shape(case: Case) -> Iterator[Wrong]:
+def _shape(case: RequestContext) -> Iterator[Violation]:
     asked = case.asked
     wanted = case.body.get("model")
     in_path = "{model}" in (case.flags.path or "")
     if wanted is None and not in_path:
-        yield Wrong("model", "You must provide a model parameter.", param="model")
+        yield Violation("model", "You must provide a model parameter.", param="model")
     elif case.unlisted or (wanted is not None and str(wanted).casefold() != case.model.id.casefold()):
         named = case.model.id if wanted is None else wanted
-        yield Wrong("model", f"The model {named} does not exist.", param="model", value=named)
+        yield Violation("model", f"The model {named} does not exist.", param="model", value=named)
     elif case.strict and case.flags.status is not None and case.flags.status.is_ == "retired":
         named = case.model.id if wanted is None else wanted
-        yield Wrong("model", f"The model {named} has been retired.", param="model", value=named)
+        yield Violation("model", f"The model {named} has been retired.", param="model", value=named)
     if asked.broken is not None:
-        yield Wrong("param", f"{asked.broken} is missing or malformed.", param=asked.broken)
+        yield Violation("param", f"{asked.broken} is missing or malformed.", param=asked.broken)
 
 
-def _answer(case: Case) -> Iterator[Wrong]:
+def _answer(case: RequestContext) -> Iterator[Violation]:
     kind = case.asked.answer
     rules = case.flags.schema
     if kind is None:
@@ -170,19 +170,19 @@ def _answer(case: Case) -> Iterator[Wrong]:
     taken = kind in methods or (kind == "json_object" and "json_schema" in methods)
     if not taken or (kind == "json_schema" and not isinstance(case.asked.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
-        yield Wrong("schema", message, param="response_format", value=kind)
+        yield Violation("schema", message, param="response_format", value=kind)
     if kind == "json_object" and rules is not None and rules.word and not _says(case.asked, rules.word):
         message = f"The messages must contain the word '{rules.word}' to use this response_format."
-        yield Wrong("schema", message, param="response_format", value=kind)
+        yield Violation("schema", message, param="response_format", value=kind)
 
 
-def _says(asked: Asked, word: str) -> bool:
+def _says(asked: ParsedRequest, word: str) -> bool:
     return any(word.casefold() in t.text.casefold() for t in asked.turns)
 
 
-def _mode(case: Case) -> Iterator[Wrong]:
+def _mode(case: RequestContext) -> Iterator[Violation]:
     reasoning = case.flags.reasoning
-    if reasoning is not None and reasoning.mode == "always" and off_asked(reasoning, case.body):
-        yield Wrong("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
+    if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, case.body):
+        yield Violation("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
     if case.flags.stream is not None and case.flags.stream.required and not case.asked.stream:
-        yield Wrong("stream-required", "This model answers only when streaming.", param="stream", value=False)
+        yield Violation("stream-required", "This model answers only when streaming.", param="stream", value=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from cnllm.registry.flags import LEVELS, Reasoning
 from cnllm.simulator.jsonpath import at
-from cnllm.simulator.tokenize import pieces
+from cnllm.simulator.tokenize import split_pieces
 
 __all__ = ["reasoning_text"]
 
@@ -26,7 +26,7 @@ def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str
     if type(tokens) is int and tokens > 0:
         steps = min(_MOST, tokens // _TOKENS)
     text = start + "".join(step.format(n=n + 1) for n in range(steps))
-    return "".join(pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
+    return "".join(split_pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
 
 
 def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["HEADER", "Fault", "read_fault"]
+__all__ = ["HEADER", "InjectedFault", "read_fault"]
 
 HEADER = "x-cnllm-fault"
 
@@ -47,7 +47,7 @@ _KINDS = frozenset(
 )
 
 
-class Fault(Struct, frozen=True):
+class InjectedFault(Struct, frozen=True):
     """What goes wrong: `kinds` with what was said after `=`, and how many requests it meets (None: all)."""
 
     kinds: dict[str, str]
@@ -71,7 +71,7 @@ class Fault(Struct, frozen=True):
         return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
 
 
-def read_fault(header: str) -> Fault:
+def read_fault(header: str) -> InjectedFault:
     """The fault a header names. Raises `ValueError` for a word that is none."""
     words = dict(w.strip().partition("=")[::2] for w in header.split(";") if w.strip())
     kinds = {k: v for k, v in words.items() if k in _KINDS}
@@ -84,4 +84,4 @@ def read_fault(header: str) -> Fault:
         float(kinds["slow"])
     if "status" in kinds and not 200 <= int(kinds["status"]) <= 599:
         raise ValueError(f"{HEADER}: {kinds['status']} is no status to answer with")
-    return Fault(kinds=kinds, times=int(words["times"]) if "times" in words else None)
+    return InjectedFault(kinds=kinds, times=int(words["times"]) if "times" in words else None)

@@ -8,15 +8,15 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from cnllm.simulator.faults import HEADER, Fault
-from cnllm.simulator.routes import Served, route
-from cnllm.simulator.transport import Answered, turned_away
-from cnllm.simulator.violations import Wrong
+from cnllm.simulator.faults import HEADER, InjectedFault
+from cnllm.simulator.routes import ServedModels, route
+from cnllm.simulator.transport import SimulatedResponse, reject
+from cnllm.simulator.violations import Violation
 
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["Connection", "Host"]
+__all__ = ["Connection", "ConnectionHost"]
 
 _NAMES = ("localhost", "127.0.0.1", "[::1]")
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
@@ -28,20 +28,20 @@ _ERROR = (
 _PATIENCE = 2.0  # seconds in which a client that sends too much may read that it does
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of its server."""
 
-    served: Served
+    served: ServedModels
     pace: float
     body_limit: int
 
-    def fault(self, header: str) -> Fault | None: ...
+    def fault(self, header: str) -> InjectedFault | None: ...
 
 
 class Connection:
     """One client: requests one after the other, until either side has enough."""
 
-    def __init__(self, server: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, server: ConnectionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11  # comes with httpx; only a server needs it
 
         self.h11 = h11
@@ -59,11 +59,11 @@ class Connection:
                 content = await self.body()
             except self.h11.RemoteProtocolError as error:
                 if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
-                    wrong = Wrong("http", str(error))
-                    await self.send(turned_away(wrong, status=error.error_status_hint), None)
+                    wrong = Violation("http", str(error))
+                    await self.send(reject(wrong, status=error.error_status_hint), None)
                 return
             if content is None:
-                await self.send(turned_away(Wrong("size", "The request body is too large."), status=413), None)
+                await self.send(reject(Violation("size", "The request body is too large."), status=413), None)
                 # Closed at once, the connection would be reset by what still comes, and the answer lost.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stall(), _PATIENCE)
@@ -101,15 +101,15 @@ class Connection:
     async def answer(self, method: str, target: str, headers: dict[str, str], content: bytes) -> bool:
         """Answer one request; False where nothing more can follow on this connection."""
         if _host_name(headers.get("host", "")) not in _NAMES:
-            wrong = Wrong("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
-            await self.send(turned_away(wrong, status=421), None)
+            wrong = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
+            await self.send(reject(wrong, status=421), None)
             return True
         fault = None
         if HEADER in headers:
             try:
                 fault = self.server.fault(headers[HEADER])
             except ValueError as error:
-                await self.send(turned_away(Wrong("fault", str(error))), None)
+                await self.send(reject(Violation("fault", str(error))), None)
                 return True
         if fault is not None and "stall-headers" in fault.kinds:
             await self.stall()
@@ -121,7 +121,7 @@ class Connection:
         return await self.send(_instead(fault) or answered, fault, bodiless=method == "HEAD")
 
     # ── sending ──────────────────────────────────────────────────────────────
-    async def send(self, answered: Answered, fault: Fault | None, *, bodiless: bool = False) -> bool:
+    async def send(self, answered: SimulatedResponse, fault: InjectedFault | None, *, bodiless: bool = False) -> bool:
         """Send an answer, one HTTP chunk per piece; False where a fault ended the connection."""
         pieces = list(answered.pieces)
         streams = answered.headers.get("content-type") == "text/event-stream"
@@ -151,7 +151,7 @@ class Connection:
         await self.write(self.h11.EndOfMessage())
         return True
 
-    async def strike(self, fault: Fault) -> bool:
+    async def strike(self, fault: InjectedFault) -> bool:
         """What a fault does when the body, or half of it, was sent; False where that is the end."""
         if "reset" in fault.kinds:
             self.reset()
@@ -192,16 +192,16 @@ def _host_name(host: str) -> str:
     return (name if colon and port.isdigit() else host).lower()
 
 
-def _instead(fault: Fault | None) -> Answered | None:
+def _instead(fault: InjectedFault | None) -> SimulatedResponse | None:
     """What is answered in place of the endpoint's own answer."""
     if fault is None:
         return None
     if "redirect" in fault.kinds:
-        return turned_away(Wrong("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
+        return reject(Violation("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
     if fault.status is None:
         return None
     after = {"retry-after": fault.kinds["retry-after"]} if "retry-after" in fault.kinds else {}
-    return turned_away(Wrong("fault", "This failure was asked for."), status=fault.status, **after)
+    return reject(Violation("fault", "This failure was asked for."), status=fault.status, **after)
 
 
 def _quarters(body: bytes) -> list[bytes]:

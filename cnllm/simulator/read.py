@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnllm.protocols import speaks
+from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
 from cnllm.simulator.jsonpath import at
-from cnllm.simulator.request import Asked, Call, Form, Offer, Turn
+from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.media import media_kind
 
-__all__ = ["CHAT", "SEALS", "asked_of"]
+__all__ = ["CHAT", "SEALS", "read_request"]
 
 CHAT = "openai-chat"
 SEALS = "seals"
@@ -23,23 +23,23 @@ _JSON_OBJECT = (("text.format.type", "json_object"), ("generationConfig.response
 """Where the wires ask for JSON without a schema."""
 
 
-def asked_of(model: Model, body: dict[str, Any], path: str) -> Asked:
+def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest:
     """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
     if model.protocol == CHAT:
-        return chat_request.read(body)
+        return chat_request.read_chat_request(body)
 
     def stamp(data: Any) -> Seal:
         return Seal(model.protocol, model.provider, model.id, data)
 
     try:
-        request = speaks(model.protocol).read_request(body, path, stamp)
+        request = server_codec(model.protocol).read_request(body, path, stamp)
     except (TypeError, ValueError) as error:
-        return Asked(body=body, turns=(), broken=str(error))
+        return ParsedRequest(body=body, turns=(), broken=str(error))
     fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None
     return _asked(request, body, next(iter(fields or ()), "reasoning"))
 
 
-def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
+def _asked(request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
     options = request.options
     choice, named = _choice(options.get("tool_choice"))
     schema = options.get("schema")
@@ -47,7 +47,7 @@ def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
     schema = inner["schema"] if isinstance(inner, Mapping) and "schema" in inner else schema
     tools = options.get("tools")
     bare = any(at(body, path) == word for path, word in _JSON_OBJECT)
-    return Asked(
+    return ParsedRequest(
         body=body,
         turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
         tools=None if tools is None else tuple(_offer(tool) for tool in tools),
@@ -60,11 +60,11 @@ def _asked(request: Request, body: dict[str, Any], field: str) -> Asked:
     )
 
 
-def _turns(message: Message, field: str) -> list[Turn]:
+def _turns(message: Message, field: str) -> list[ParsedMessage]:
     """A message as turns: each result is one of its own; `field` is what the endpoint calls the reasoning."""
     results = [p for p in message.parts if type(p) is ToolResult]
     turns = [
-        Turn(
+        ParsedMessage(
             role="tool",
             form="text" if p.text else "empty",
             text=p.text,
@@ -77,13 +77,13 @@ def _turns(message: Message, field: str) -> list[Turn]:
     if message.role == "tool":
         return turns
     media = tuple(_kind(p) for p in message.parts if type(p) is Media)
-    calls = tuple(Call(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
+    calls = tuple(ParsedCall(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
     wire: dict[str, Any] = _sealed(message.parts)
     if message.reasoning or any(type(p) is Reasoning for p in message.parts):
         wire["reasoning"] = wire[field] = message.reasoning
     if any(type(p) is Opaque for p in message.parts):
         wire["refusal"] = ""  # something stands in place of the content
-    turn = Turn(
+    turn = ParsedMessage(
         role=message.role,
         form=_form(message, media),
         text=message.text,
@@ -112,11 +112,11 @@ def _kind(media: Media) -> str:
     return media_kind(media)
 
 
-def _offer(tool: Any) -> Offer:
+def _offer(tool: Any) -> ParsedTool:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
-        return Offer(kind=tool.get("type") if isinstance(tool, Mapping) else None)
-    return Offer("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
+        return ParsedTool(kind=tool.get("type") if isinstance(tool, Mapping) else None)
+    return ParsedTool("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
 
 
 def _choice(said: Any) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ import random
 import re
 import string
 
-__all__ = ["made", "matching"]
+__all__ = ["sample_match", "sample_with_size"]
 
 _CLASSES = {"d": string.digits, "w": string.ascii_letters + string.digits + "_", "s": " "}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -20,16 +20,16 @@ class _TooHard(Exception):
     """A construct this generator does not know."""
 
 
-def matching(pattern: str, seed: str, *, whole: bool = True) -> str | None:
+def sample_match(pattern: str, seed: str, *, whole: bool = True) -> str | None:
     """A match of the pattern (as a whole, or as a search would find it), None where it is too hard.
 
     Knows literals, classes, groups, alternatives and counts; what it makes is checked before it is returned, so that
     lookaheads and the like give None and never a wrong string.
     """
-    return made(pattern, seed, whole=whole)[0]
+    return sample_with_size(pattern, seed, whole=whole)[0]
 
 
-def made(pattern: str, seed: str, *, whole: bool = True) -> tuple[str | None, int]:
+def sample_with_size(pattern: str, seed: str, *, whole: bool = True) -> tuple[str | None, int]:
     """Return what `matching` returns, and how many pieces of the pattern were written for it."""
     from cnllm.schemas import compile_pattern
 

@@ -12,14 +12,22 @@ from msgspec import Struct
 from cnllm.registry.flags import Flags
 from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.jsonpath import at
-from cnllm.simulator.prompted_tools import calls_in_words, results_in_words, tools_in_words, written
-from cnllm.simulator.regex_sample import matching
-from cnllm.simulator.request import Asked, Call, Offer, Turn, param_path, tool_tokens, turn_tokens
-from cnllm.simulator.schema_sample import invent
-from cnllm.simulator.tokenize import is_cjk, pieces, shortened
+from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
+from cnllm.simulator.regex_sample import sample_match
+from cnllm.simulator.request import (
+    ParsedCall,
+    ParsedMessage,
+    ParsedRequest,
+    ParsedTool,
+    param_path,
+    tool_tokens,
+    turn_tokens,
+)
+from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.tokenize import is_cjk, shorten, split_pieces
 from cnllm.types import Usage
 
-__all__ = ["Said", "answer"]
+__all__ = ["SimulatedReply", "make_reply"]
 
 _PARALLEL = ("parallel", "并行")
 _TEXTS = {
@@ -48,7 +56,7 @@ _TEXTS = {
 }
 
 
-class Said(Struct, frozen=True):
+class SimulatedReply(Struct, frozen=True):
     """An answer before it is written in any dialect, by the model of that name.
 
     `whole` is False where a limit cut the reasoning.
@@ -58,13 +66,13 @@ class Said(Struct, frozen=True):
     model: str
     reasoning: str
     text: str
-    calls: tuple[Call, ...]
+    calls: tuple[ParsedCall, ...]
     finish: Literal["stop", "length", "tool_calls"]
     usage: Usage
     whole: bool = True
 
 
-def answer(model: str, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
+def make_reply(model: str, flags: Flags, asked: ParsedRequest, thinks: bool | None) -> SimulatedReply:
     """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated.
 
     `model` is the name under which it answers.
@@ -73,15 +81,15 @@ def answer(model: str, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
         msgspec.json.encode([[t.wire for t in asked.turns], [t.name for t in asked.tools or ()]], order="sorted")
     ).hexdigest()
     texts = _TEXTS["zh" if is_cjk(asked.prompt) else "en"]
-    in_words = calls_in_words(flags)
-    asked = tools_in_words(asked) if in_words else asked
-    results = results_in_words(asked) if in_words else _results(asked)
+    in_words = writes_calls_as_text(flags)
+    asked = described_tools(asked) if in_words else asked
+    results = described_results(asked) if in_words else _results(asked)
     tools = [] if results or asked.choice == "none" else _wanted(asked)
     schema = _schema(asked)
     fill = {
-        "echo": shortened(asked.prompt, 60) or texts["nothing"],
+        "echo": shorten(asked.prompt, 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
-        "quote": shortened(" ".join(t for _, t in results), 200),
+        "quote": shorten(" ".join(t for _, t in results), 200),
         "model": model,
     }
     kind = "-result" if results else "-call" if tools else ""
@@ -92,17 +100,17 @@ def answer(model: str, flags: Flags, asked: Asked, thinks: bool | None) -> Said:
     if tools:
         text = ""
     elif schema is not None:
-        text = json.dumps(invent(schema, fill["echo"]), ensure_ascii=False)
+        text = json.dumps(sample_value(schema, fill["echo"]), ensure_ascii=False)
     elif asked.answer is not None:
         text = json.dumps({"simulated": True, "answer": text}, ensure_ascii=False)
     text = _rest(flags, asked, text)
     calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
     if in_words and calls:
-        text, calls = written(calls), ()
+        text, calls = write_calls(calls), ()
     return _limited(model, flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
 
 
-def _rest(flags: Flags, asked: Asked, text: str) -> str:
+def _rest(flags: Flags, asked: ParsedRequest, text: str) -> str:
     """What follows the beginning of the reply, where the request ends with one."""
     how = flags.messages.prefill if flags.messages is not None else None
     last = asked.last
@@ -113,7 +121,7 @@ def _rest(flags: Flags, asked: Asked, text: str) -> str:
 
 
 # ── what it is about ─────────────────────────────────────────────────────────
-def _results(asked: Asked) -> list[tuple[str, str]]:
+def _results(asked: ParsedRequest) -> list[tuple[str, str]]:
     """(tool, text) of the results that end the history."""
     out: list[tuple[str, str]] = []
     names = {c.id: str(c.name) for t in asked.turns for c in t.calls or () if isinstance(c.id, str)}
@@ -124,9 +132,9 @@ def _results(asked: Asked) -> list[tuple[str, str]]:
     return out[::-1]
 
 
-def _wanted(asked: Asked) -> list[Offer]:
+def _wanted(asked: ParsedRequest) -> list[ParsedTool]:
     """The tools to call: the named one or the first, and a second where the user asks for parallel calls."""
-    last: Turn | None = asked.last
+    last: ParsedMessage | None = asked.last
     offered = asked.functions
     if not offered or last is None or last.role == "assistant":
         return []
@@ -136,9 +144,9 @@ def _wanted(asked: Asked) -> list[Offer]:
     return [chosen, (others or [chosen])[0]] if twice else [chosen]
 
 
-def _call(flags: Flags, tool: Offer, seed: str, nth: int, words: str) -> Call:
-    arguments = invent(tool.parameters, words, nth) if tool.parameters else {}
-    return Call(
+def _call(flags: Flags, tool: ParsedTool, seed: str, nth: int, words: str) -> ParsedCall:
+    arguments = sample_value(tool.parameters, words, nth) if tool.parameters else {}
+    return ParsedCall(
         id=_call_id(flags, seed, nth),
         name=tool.name,
         arguments=json.dumps(arguments if isinstance(arguments, dict) else {}, ensure_ascii=False),
@@ -148,10 +156,10 @@ def _call(flags: Flags, tool: Offer, seed: str, nth: int, words: str) -> Call:
 def _call_id(flags: Flags, seed: str, nth: int) -> str:
     plain = f"call_{nth}_{hashlib.sha256(f'{seed}{nth}'.encode()).hexdigest()[:20]}"
     rule = flags.tools.ids if flags.tools is not None else None
-    return plain if rule is None else matching(rule, f"{seed}{nth}") or plain
+    return plain if rule is None else sample_match(rule, f"{seed}{nth}") or plain
 
 
-def _schema(asked: Asked) -> Any:
+def _schema(asked: ParsedRequest) -> Any:
     """The schema of the answer: the one sent, or where JSON is asked for in words, the one in the prompt."""
     if asked.schema is not None:
         return asked.schema
@@ -181,7 +189,7 @@ def _embedded(text: str) -> dict[str, Any] | None:
 
 
 # ── what cuts it ─────────────────────────────────────────────────────────────
-def _stopped(flags: Flags, asked: Asked, text: str) -> str:
+def _stopped(flags: Flags, asked: ParsedRequest, text: str) -> str:
     path = param_path(flags, "stop")
     stops = at(asked.body, path) if path else None
     for stop in [stops] if isinstance(stops, str) else stops if isinstance(stops, list) else []:
@@ -191,8 +199,8 @@ def _stopped(flags: Flags, asked: Asked, text: str) -> str:
 
 
 def _limited(
-    model: str, flags: Flags, asked: Asked, seed: str, reasoning: str, text: str, calls: tuple[Call, ...]
-) -> Said:
+    model: str, flags: Flags, asked: ParsedRequest, seed: str, reasoning: str, text: str, calls: tuple[ParsedCall, ...]
+) -> SimulatedReply:
     """Cut to the tokens the request allows; reasoning spends them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
     room = at(asked.body, path) if path else None
@@ -200,15 +208,15 @@ def _limited(
     thought, left, whole = _spent(reasoning, left)
     said, left, complete = _spent(text, left)
     complete = complete and whole
-    made: list[Call] = []
+    made: list[ParsedCall] = []
     for call in calls:
         if left < 1:  # not even the name fits
             complete = False
             break
         arguments, left, fits = _spent(call.arguments, left - 1)
         complete = complete and fits
-        made.append(Call(id=call.id, name=call.name, arguments=arguments))
-    return Said(
+        made.append(ParsedCall(id=call.id, name=call.name, arguments=arguments))
+    return SimulatedReply(
         id=seed[:24],
         model=model,
         reasoning=thought,
@@ -222,15 +230,15 @@ def _limited(
 
 def _spent(text: str, left: int) -> tuple[str, int, bool]:
     """As much of a text as fits, the tokens left after it, and whether all of it fitted."""
-    parts = pieces(text)
+    parts = split_pieces(text)
     return "".join(parts[:left]), max(0, left - len(parts)), len(parts) <= left
 
 
-def _usage(asked: Asked, thought: str, said: str, calls: list[Call]) -> Usage:
+def _usage(asked: ParsedRequest, thought: str, said: str, calls: list[ParsedCall]) -> Usage:
     """A token is a piece. What was said before the last assistant turn counts as read from the cache."""
     costs = turn_tokens(asked)
     answered = max((i for i, t in enumerate(asked.turns) if t.role == "assistant"), default=0)
-    reasoning = len(pieces(thought))
-    output = reasoning + len(pieces(said)) + sum(1 + len(pieces(c.arguments)) for c in calls)
+    reasoning = len(split_pieces(thought))
+    output = reasoning + len(split_pieces(said)) + sum(1 + len(split_pieces(c.arguments)) for c in calls)
     given = sum(costs) + tool_tokens(asked)
     return Usage(input=given, output=output, total=given + output, reasoning=reasoning, cached=sum(costs[:answered]))

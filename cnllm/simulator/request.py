@@ -10,27 +10,27 @@ from msgspec import Struct
 from cnllm.registry.flags import Flags, Param, Reasoning
 from cnllm.registry.model import Model, conditions
 from cnllm.simulator.jsonpath import at, leaves, within
-from cnllm.simulator.tokenize import pieces
+from cnllm.simulator.tokenize import split_pieces
 
 __all__ = [
-    "Asked",
-    "Call",
-    "Offer",
-    "Turn",
+    "ParsedCall",
+    "ParsedMessage",
+    "ParsedRequest",
+    "ParsedTool",
     "flags_for",
     "input_tokens",
     "is_thinking",
-    "off_asked",
-    "on_asked",
     "param_path",
     "tool_tokens",
     "turn_tokens",
+    "turns_reasoning_off",
+    "turns_reasoning_on",
 ]
 
 Form = Literal["absent", "null", "empty", "text", "parts", "other"]
 
 
-class Call(Struct, frozen=True):
+class ParsedCall(Struct, frozen=True):
     """A tool call of an earlier turn, or one the simulator makes. `arguments` is whatever stood there."""
 
     id: Any
@@ -38,7 +38,7 @@ class Call(Struct, frozen=True):
     arguments: Any
 
 
-class Turn(Struct, frozen=True):
+class ParsedMessage(Struct, frozen=True):
     """One message: its role, the form and text of its content, its calls, and itself as it was sent.
 
     `calls` is None where the message has no list of calls, empty where it has an empty one. `media` holds the
@@ -51,11 +51,11 @@ class Turn(Struct, frozen=True):
     wire: dict[str, Any]
     media: tuple[str, ...] = ()
     blank: bool = False
-    calls: tuple[Call, ...] | None = None
+    calls: tuple[ParsedCall, ...] | None = None
     result_of: Any = None
 
 
-class Offer(Struct, frozen=True):
+class ParsedTool(Struct, frozen=True):
     """A tool the request offers. Only those of kind `function` are called; others are the endpoint's own."""
 
     kind: Any
@@ -64,7 +64,7 @@ class Offer(Struct, frozen=True):
     strict: bool = False
 
 
-class Asked(Struct, frozen=True):
+class ParsedRequest(Struct, frozen=True):
     """A request. `broken` names the first place that is not shaped as the wire demands.
 
     `tools` is None where none were sent. `choice` is auto, none, required, named, or the odd word that stood
@@ -72,8 +72,8 @@ class Asked(Struct, frozen=True):
     """
 
     body: dict[str, Any]
-    turns: tuple[Turn, ...]
-    tools: tuple[Offer, ...] | None = None
+    turns: tuple[ParsedMessage, ...]
+    tools: tuple[ParsedTool, ...] | None = None
     choice: str | None = None
     named: str | None = None
     parallel: bool = True
@@ -83,12 +83,12 @@ class Asked(Struct, frozen=True):
     broken: str | None = None
 
     @property
-    def functions(self) -> list[Offer]:
+    def functions(self) -> list[ParsedTool]:
         """The offered functions that have a name."""
         return [t for t in self.tools or () if t.kind == "function" and isinstance(t.name, str) and t.name]
 
     @property
-    def last(self) -> Turn | None:
+    def last(self) -> ParsedMessage | None:
         """The last message."""
         return self.turns[-1] if self.turns else None
 
@@ -98,7 +98,7 @@ class Asked(Struct, frozen=True):
         return next((t.text for t in reversed(self.turns) if t.role == "user"), "")
 
 
-def flags_for(model: Model, asked: Asked) -> tuple[Flags, bool | None]:
+def flags_for(model: Model, asked: ParsedRequest) -> tuple[Flags, bool | None]:
     """The flags that hold in the mode a request is in, and whether the model thinks in it (None: unknown)."""
     atoms: dict[str, bool | None] = {
         "tools": bool(asked.tools),
@@ -119,14 +119,14 @@ def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | Non
         return None
     if reasoning.mode in ("never", "always"):
         return reasoning.mode == "always"
-    if off_asked(reasoning, body):
+    if turns_reasoning_off(reasoning, body):
         return False
-    if on_asked(reasoning, body):
+    if turns_reasoning_on(reasoning, body):
         return True
     return None if reasoning.default is None else reasoning.default == "on"
 
 
-def off_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     """Does the body ask for no thinking: by the patch for it, by an effort or a budget of nothing?
 
     Where no patch for off is declared, another value where the patch for on puts its own counts too.
@@ -145,7 +145,7 @@ def off_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     return type(found) is int and found == 0
 
 
-def on_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
+def turns_reasoning_on(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     """Does the body ask for thinking: by the patch for it, an effort or a budget?"""
     if reasoning.on is not None and reasoning.on.set and within(reasoning.on.set, body):
         return True
@@ -163,16 +163,19 @@ def param_path(flags: Flags, name: str) -> str | None:
     return name if said else None
 
 
-def input_tokens(asked: Asked) -> int:
+def input_tokens(asked: ParsedRequest) -> int:
     """The tokens of a request. A token is a piece of text; every message and every tool costs a little more."""
     return sum(turn_tokens(asked)) + tool_tokens(asked)
 
 
-def turn_tokens(asked: Asked) -> list[int]:
+def turn_tokens(asked: ParsedRequest) -> list[int]:
     """The tokens of each message."""
-    return [len(pieces(t.text)) + 4 + sum(len(pieces(str(c.arguments))) for c in t.calls or ()) for t in asked.turns]
+    return [
+        len(split_pieces(t.text)) + 4 + sum(len(split_pieces(str(c.arguments))) for c in t.calls or ())
+        for t in asked.turns
+    ]
 
 
-def tool_tokens(asked: Asked) -> int:
+def tool_tokens(asked: ParsedRequest) -> int:
     """The tokens of the tools."""
     return len(msgspec.json.encode([t.parameters for t in asked.tools or ()])) // 4 if asked.tools else 0

@@ -13,11 +13,11 @@ from msgspec import Struct
 from cnllm.errors import CnllmError, UnknownModel
 from cnllm.protocols import PROTOCOLS
 from cnllm.registry.model import Model
-from cnllm.simulator.transport import MARK, Answered, Known, is_unlisted, respond, turned_away
-from cnllm.simulator.violations import Wrong
+from cnllm.simulator.transport import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
+from cnllm.simulator.violations import Violation
 from cnllm.types.checks import unfit_id
 
-__all__ = ["Plain", "Served", "route"]
+__all__ = ["HiddenNames", "ServedModels", "route"]
 
 _BARE = {
     "/chat/completions": None,
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateCont
 """The path of a wire that names the model there."""
 
 
-class Plain(Struct, frozen=True):
+class HiddenNames(Struct, frozen=True):
     """Names that say nothing: `models` are served as model-1, model-2, … on paths without a provider.
 
     With `only` no other model of the registry is served; else those are, too, by the names that the client knows.
@@ -48,15 +48,17 @@ class Plain(Struct, frozen=True):
         return None if self.only else name
 
 
-class Served(Struct, frozen=True):
+class ServedModels(Struct, frozen=True):
     """What is served, and how. `strict`: all that the flags deny is refused. `plain`: names are hidden."""
 
-    registry: Known
+    registry: ModelLookup
     strict: bool = False
-    plain: Plain | None = None
+    plain: HiddenNames | None = None
 
 
-def route(served: Served, method: str, target: str, headers: Mapping[str, str], content: bytes) -> Answered:
+def route(
+    served: ServedModels, method: str, target: str, headers: Mapping[str, str], content: bytes
+) -> SimulatedResponse:
     """The answer to one HTTP request.
 
     `/{provider}` followed by the entry's path is that endpoint; a bare `/v1/chat/completions` is the endpoint
@@ -79,27 +81,27 @@ def route(served: Served, method: str, target: str, headers: Mapping[str, str], 
         named = _model_named(content)
         model = _at(registry, provider, "/" + rest, named) if slash and not plain else None
     except _Outside as outside:
-        return turned_away(Wrong("model", str(outside), param="model"), protocol=wire)
+        return reject(Violation("model", str(outside), param="model"), protocol=wire)
     except UnknownModel as unknown:
         message = "The model does not exist." if plain else unknown.message
-        return turned_away(Wrong("model", message, param="model"), protocol=wire)
+        return reject(Violation("model", message, param="model"), protocol=wire)
     except CnllmError as error:  # a broken registry is the server's fault, and its words say where
-        return turned_away(Wrong("registry", error.message), status=500, protocol=wire)
+        return reject(Violation("registry", error.message), status=500, protocol=wire)
     if model is None:
-        return turned_away(Wrong("path", f"There is nothing at {path}."), status=404, protocol=wire)
+        return reject(Violation("path", f"There is nothing at {path}."), status=404, protocol=wire)
     return _posted(method) or _respond(served, model, headers, content, path)
 
 
 def _respond(
-    served: Served, model: Model, headers: Mapping[str, str], content: bytes, path: str, shown: str | None = None
-) -> Answered:
+    served: ServedModels, model: Model, headers: Mapping[str, str], content: bytes, path: str, shown: str | None = None
+) -> SimulatedResponse:
     unlisted = is_unlisted(served.registry, model)
     if served.plain is None:
         shown = None
     return respond(model, headers, content, unquote(path), strict=served.strict, unlisted=unlisted, shown=shown)
 
 
-def _resolved(served: Served, named: str, protocol: str | None) -> Model:
+def _resolved(served: ServedModels, named: str, protocol: str | None) -> Model:
     """The model that a client names. Raises `UnknownModel`."""
     real = named if served.plain is None else served.plain.real(named)
     if real is None:
@@ -107,7 +109,7 @@ def _resolved(served: Served, named: str, protocol: str | None) -> Model:
     return served.registry.resolve(real, protocol=protocol)
 
 
-def _named(served: Served, headers: Mapping[str, str], content: bytes, path: str, name: str) -> Answered:
+def _named(served: ServedModels, headers: Mapping[str, str], content: bytes, path: str, name: str) -> SimulatedResponse:
     return _respond(served, _resolved(served, name, "gemini"), headers, content, path, name)
 
 
@@ -131,17 +133,17 @@ def _id(in_path: str) -> str:
     return id
 
 
-def _posted(method: str) -> Answered | None:
+def _posted(method: str) -> SimulatedResponse | None:
     if method == "POST":
         return None
-    return turned_away(Wrong("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
+    return reject(Violation("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
 
 
-def _bare(served: Served, headers: Mapping[str, str], content: bytes, path: str) -> Answered:
+def _bare(served: ServedModels, headers: Mapping[str, str], content: bytes, path: str) -> SimulatedResponse:
     named = _model_named(content)
     if named is None:
-        wrong = Wrong("param", "The body is a JSON object that names a model.", param="model")
-        return turned_away(wrong, protocol=_BARE[path])
+        wrong = Violation("param", "The body is a JSON object that names a model.", param="model")
+        return reject(wrong, protocol=_BARE[path])
     model = _resolved(served, named, _BARE[path])
     body: dict[str, Any] = msgspec.json.decode(content)
     try:
@@ -161,7 +163,7 @@ def _model_named(content: bytes) -> str | None:
     return named if isinstance(named, str) and named else None
 
 
-def _at(registry: Known, provider: str, rest: str, named: str | None) -> Model | None:
+def _at(registry: ModelLookup, provider: str, rest: str, named: str | None) -> Model | None:
     """The model that a provider's path and a body name, None where that provider has no such path."""
     # Any id will do to learn the provider's paths; where the path holds the model, it names it.
     for protocol in (None, *PROTOCOLS):
@@ -185,16 +187,16 @@ def _shape(model: Model) -> list[str]:
     return [re.escape(p).replace(re.escape("{model}"), "(?P<model>.+)") for p in paths]
 
 
-def _list(served: Served, method: str, provider: str | None) -> Answered:
+def _list(served: ServedModels, method: str, provider: str | None) -> SimulatedResponse:
     if method not in ("GET", "HEAD"):
-        return turned_away(Wrong("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
+        return reject(Violation("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
     if served.plain is not None:
         names = [f"simulator/model-{n + 1}" for n in range(len(served.plain.models))]
         provider = "simulator"
     else:
         names = [n for n in served.registry.names() if provider is None or n.partition("/")[0] == provider]
     if not names:
-        return turned_away(Wrong("path", f"There is no provider {provider}."), status=404)
+        return reject(Violation("path", f"There is no provider {provider}."), status=404)
     data = [
         {
             "id": n if provider is None else n.partition("/")[2],
@@ -205,4 +207,4 @@ def _list(served: Served, method: str, provider: str | None) -> Answered:
         for n in names
     ]
     body = msgspec.json.encode({"object": "list", "data": data})
-    return Answered(200, {"content-type": "application/json", MARK: "1"}, [body])
+    return SimulatedResponse(200, {"content-type": "application/json", MARK: "1"}, [body])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cnllm.simulator.regex_sample import made
+from cnllm.simulator.regex_sample import sample_with_size
 
-__all__ = ["invent"]
+__all__ = ["sample_value"]
 
 _DEEP = 6  # where optional nesting ends; a schema that demands more is given up at twice that
 _MOST = 10_000  # characters or items, whatever a schema demands
@@ -37,7 +37,7 @@ class _Root:
         self.left = _WORK
 
 
-def invent(schema: Any, words: str = "example", nth: int = 0) -> Any:
+def sample_value(schema: Any, words: str = "example", nth: int = 0) -> Any:
     """A value that satisfies a JSON Schema; `words` is what free strings say, `nth` tells one from the next.
 
     Knows types, enum, const, required, nested and referenced schemas, anyOf, oneOf, allOf, bounds, formats
@@ -196,7 +196,7 @@ def _string(plain: dict[str, Any], root: _Root, words: str, nth: int) -> str:
     text = f"{words} {nth + 1}" if nth else words
     pattern = plain.get("pattern")
     if isinstance(pattern, str):
-        match, steps = made(pattern, f"{words}{nth}", whole=False)
+        match, steps = sample_with_size(pattern, f"{words}{nth}", whole=False)
         root.left -= steps // 4
         text = match or text
     text = text.ljust(min(_MOST, int(plain.get("minLength", 0))), "x")

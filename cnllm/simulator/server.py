@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
-from cnllm.simulator.faults import Fault, read_fault
+from cnllm.simulator.faults import InjectedFault, read_fault
 from cnllm.simulator.http_connection import Connection
-from cnllm.simulator.routes import Plain, Served
-from cnllm.simulator.transport import Known
+from cnllm.simulator.routes import HiddenNames, ServedModels
+from cnllm.simulator.transport import ModelLookup
 
 __all__ = ["Server", "running"]
 
@@ -37,7 +37,7 @@ class Server:
 
     def __init__(
         self,
-        registry: Known,
+        registry: ModelLookup,
         host: str = "127.0.0.1",
         port: int = 0,
         pace: float = 0.0,
@@ -49,8 +49,8 @@ class Server:
     ) -> None:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
-        plain = Plain(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
-        self.served = Served(registry, strict, plain)
+        plain = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
+        self.served = ServedModels(registry, strict, plain)
         self.host = host
         self.port = port
         self.pace = pace
@@ -135,7 +135,7 @@ class Server:
         finally:
             writer.transport.abort()
 
-    def fault(self, header: str) -> Fault | None:
+    def fault(self, header: str) -> InjectedFault | None:
         """The fault that meets a request with this header now. Raises `ValueError` where it names none."""
         fault = read_fault(header)
         if fault.times is None:
@@ -153,7 +153,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def running(
-    registry: Known,
+    registry: ModelLookup,
     host: str = "127.0.0.1",
     port: int = 0,
     pace: float = 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_cjk", "pieces", "shortened"]
+__all__ = ["is_cjk", "shorten", "split_pieces"]
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _HAS_CJK = re.compile(f"[{_CJK}]")
@@ -16,12 +16,12 @@ def is_cjk(text: str) -> bool:
     return _HAS_CJK.search(text) is not None
 
 
-def pieces(text: str) -> list[str]:
+def split_pieces(text: str) -> list[str]:
     """The text in words, or by one or two Chinese characters, as models stream it; none of it is lost."""
     return _PIECE.findall(text)
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """The text on one line, with an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[:length] + "…"

@@ -10,25 +10,25 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from cnllm.protocols import speaks
+from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat, write
-from cnllm.simulator.check_request import Refused, judge, refusal
-from cnllm.simulator.read import CHAT, asked_of
-from cnllm.simulator.reply import answer
-from cnllm.simulator.request import Asked, flags_for
-from cnllm.simulator.violations import Wrong
+from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
+from cnllm.simulator.read import CHAT, read_request
+from cnllm.simulator.reply import make_reply
+from cnllm.simulator.request import ParsedRequest, flags_for
+from cnllm.simulator.violations import Violation
 
 __all__ = [
     "MARK",
-    "Answered",
     "AsyncSimTransport",
-    "Known",
-    "Sent",
+    "ModelLookup",
+    "OutgoingRequest",
     "SimTransport",
+    "SimulatedResponse",
     "is_unlisted",
+    "reject",
     "respond",
-    "turned_away",
 ]
 
 MARK = "x-cnllm-simulated"
@@ -36,7 +36,7 @@ _DEEPEST = 128
 _TOO_DEEP = f"The body is nested deeper than {_DEEPEST} levels."
 
 
-class Sent(Protocol):
+class OutgoingRequest(Protocol):
     """What a transport is handed: where a request goes, and its bytes."""
 
     @property
@@ -49,14 +49,14 @@ class Sent(Protocol):
     def content(self) -> bytes: ...
 
 
-class Known(Protocol):
+class ModelLookup(Protocol):
     """What the simulator needs of a registry."""
 
     def resolve(self, name: str, *, protocol: str | None = None) -> Model: ...
     def names(self) -> list[str]: ...
 
 
-class Answered(Struct, frozen=True):
+class SimulatedResponse(Struct, frozen=True):
     """A response: its body comes in pieces, one per event where it streams."""
 
     status: int
@@ -64,7 +64,7 @@ class Answered(Struct, frozen=True):
     pieces: Iterable[bytes]
 
 
-def is_unlisted(registry: Known | None, model: Model) -> bool:
+def is_unlisted(registry: ModelLookup | None, model: Model) -> bool:
     """Whether the endpoint's models are listed in the registry and this is none of them."""
     if all(note.code != "unknown-model" for note in model.notes):
         return False
@@ -80,7 +80,7 @@ def respond(
     strict: bool = False,
     unlisted: bool = False,
     shown: str | None = None,
-) -> Answered:
+) -> SimulatedResponse:
     """What this endpoint answers to these bytes, sent to this path.
 
     `strict`: all that the flags deny is refused. `unlisted`: it serves no such model. `shown`: the name that stands in
@@ -97,16 +97,16 @@ def respond(
     if (why := _unusable(content, body)) is not None:
         return _turned_away(model, why)
     try:
-        asked = asked_of(model, body, path)
-        refused = judge(model, headers, asked, strict=strict, general=shown is not None, unlisted=unlisted)
+        asked = read_request(model, body, path)
+        refused = check_request(model, headers, asked, strict=strict, general=shown is not None, unlisted=unlisted)
         return _answered(model, asked, shown or model.id) if refused is None else _refused(refused)
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
         return _turned_away(model, f"The body cannot be read: {error}")
 
 
-def _turned_away(model: Model, why: str) -> Answered:
+def _turned_away(model: Model, why: str) -> SimulatedResponse:
     """Return a refusal in the shape of the model's wire."""
-    return _refused(refusal(Wrong("param", why), [], model))
+    return _refused(error_response(Violation("param", why), [], model))
 
 
 def _unusable(content: bytes, body: dict[str, Any]) -> str | None:
@@ -136,37 +136,41 @@ def _is_deep(body: Any) -> bool:
     return True
 
 
-def _answered(model: Model, asked: Asked, shown: str) -> Answered:
+def _answered(model: Model, asked: ParsedRequest, shown: str) -> SimulatedResponse:
     flags, thinks = flags_for(model, asked)
-    said = answer(shown, flags, asked, thinks)
+    said = make_reply(shown, flags, asked, thinks)
     if asked.stream:
-        told = (chat if model.protocol == CHAT else write).frames(model, flags, asked, said)
-        return Answered(200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told)
-    body_of = (chat if model.protocol == CHAT else write).whole(model, flags, asked, said)
-    return Answered(200, _json(), [body_of])
+        told = (chat if model.protocol == CHAT else write).encode_frames(model, flags, asked, said)
+        return SimulatedResponse(
+            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told
+        )
+    body_of = (chat if model.protocol == CHAT else write).encode_body(model, flags, asked, said)
+    return SimulatedResponse(200, _json(), [body_of])
 
 
-def turned_away(wrong: Wrong, *, status: int | None = None, protocol: str | None = None, **headers: str) -> Answered:
+def reject(
+    wrong: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
+) -> SimulatedResponse:
     """A refusal that no endpoint words: bad JSON, no such path, a wire not spoken. `protocol` gives its shape."""
-    plain = refusal(wrong, [])
+    plain = error_response(wrong, [])
     if protocol is not None and protocol != CHAT:
-        said = speaks(protocol).write_error(status or plain.status, wrong.message, wrong.on)
-        plain = Refused(status=plain.status, body=msgspec.json.encode(said).decode())
-    kept = _refused(Refused(status=status or plain.status, body=plain.body))
-    return Answered(kept.status, kept.headers | headers, kept.pieces)
+        said = server_codec(protocol).write_error(status or plain.status, wrong.message, wrong.on)
+        plain = ErrorResponse(status=plain.status, body=msgspec.json.encode(said).decode())
+    kept = _refused(ErrorResponse(status=status or plain.status, body=plain.body))
+    return SimulatedResponse(kept.status, kept.headers | headers, kept.pieces)
 
 
-def _refused(refused: Refused) -> Answered:
+def _refused(refused: ErrorResponse) -> SimulatedResponse:
     looks_json = refused.body.lstrip().startswith(("{", "["))
     headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
-    return Answered(refused.status, headers, [refused.body.encode()])
+    return SimulatedResponse(refused.status, headers, [refused.body.encode()])
 
 
 def _json() -> dict[str, str]:
     return {"content-type": "application/json", MARK: "1"}
 
 
-def _sent(plan: Sent, registry: Known | None, strict: bool) -> Answered:
+def _sent(plan: OutgoingRequest, registry: ModelLookup | None, strict: bool) -> SimulatedResponse:
     unlisted = strict and is_unlisted(registry, plan.model)
     path = unquote(urlsplit(plan.url).path)
     return respond(plan.model, plan.headers, plan.content, path, strict=strict, unlisted=unlisted)
@@ -178,12 +182,12 @@ class SimTransport:
     With `strict` it refuses all that the flags of a model deny, also what real endpoints are not known to refuse.
     """
 
-    def __init__(self, registry: Known | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
+    def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.registry = registry
         self.pace = pace
         self.strict = strict
 
-    def send(self, plan: Sent) -> tuple[int, dict[str, str], Iterator[bytes]]:
+    def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Status, headers, and the body in pieces."""
         answered = _sent(plan, self.registry, self.strict)
         return answered.status, answered.headers, self._paced(answered.pieces)
@@ -201,12 +205,12 @@ class SimTransport:
 class AsyncSimTransport:
     """The same for code that awaits; under asyncio and trio alike."""
 
-    def __init__(self, registry: Known | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
+    def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.registry = registry
         self.pace = pace
         self.strict = strict
 
-    async def send(self, plan: Sent) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+    async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Status, headers, and the body in pieces."""
         answered = _sent(plan, self.registry, self.strict)
         return answered.status, answered.headers, self._paced(answered.pieces)

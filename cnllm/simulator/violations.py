@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
-from cnllm.simulator.request import Asked
+from cnllm.simulator.request import ParsedRequest
 
-__all__ = ["Case", "Wrong"]
+__all__ = ["RequestContext", "Violation"]
 
 
-class Case(Struct, frozen=True):
+class RequestContext(Struct, frozen=True):
     """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
 
     `worded` holds the kinds of refusal that the entry has words for. `strict`: all that the flags deny is refused, in
@@ -22,7 +22,7 @@ class Case(Struct, frozen=True):
 
     model: Model
     flags: Flags
-    asked: Asked
+    asked: ParsedRequest
     headers: dict[str, str]
     thinks: bool | None
     worded: frozenset[str]
@@ -48,7 +48,7 @@ class Case(Struct, frozen=True):
         return self.asked.body
 
 
-class Wrong(Struct, frozen=True):
+class Violation(Struct, frozen=True):
     """One thing an endpoint refuses: its kind (`Refusal.on`), a sentence, what fills a refusal's blanks."""
 
     on: str

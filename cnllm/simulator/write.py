@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import framed, speaks
+from cnllm.protocols import server_codec, sse_frame
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
-from cnllm.simulator.reply import Said
-from cnllm.simulator.request import Asked
-from cnllm.simulator.tokenize import pieces
+from cnllm.simulator.reply import SimulatedReply
+from cnllm.simulator.request import ParsedRequest
+from cnllm.simulator.tokenize import split_pieces
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -35,7 +35,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["frames", "genuine", "whole"]
+__all__ = ["encode_body", "encode_frames", "is_genuine_seal"]
 
 _MADE: dict[str, Callable[[str, str], Any]] = {
     "anthropic-messages": lambda token, text: {"signature": token},
@@ -57,27 +57,27 @@ def _token(model: Model) -> str:
     return base64.b64encode(hashlib.sha256(f"simulated by {model.name}".encode()).hexdigest()[:48].encode()).decode()
 
 
-def genuine(model: Model, data: Any) -> bool:
+def is_genuine_seal(model: Model, data: Any) -> bool:
     """Is something sealed what this endpoint gave out, or nothing that it signs?"""
     text = json.dumps(data)
     words = ("signature", "thoughtSignature", "encrypted_content")
     return not any(f'"{word}"' in text for word in words) or _token(model) in text
 
 
-def whole(model: Model, flags: Flags, asked: Asked, said: Said) -> bytes:
+def encode_body(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> bytes:
     """The body of an answer that is not streamed."""
-    return msgspec.json.encode(speaks(model.protocol).write_reply(_reply(model, flags, said), asked.body))
+    return msgspec.json.encode(server_codec(model.protocol).write_reply(_reply(model, flags, said), asked.body))
 
 
-def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[bytes]:
+def encode_frames(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> Iterator[bytes]:
     """The same answer as server-sent events."""
-    stream = speaks(model.protocol).stream(f"sim-{said.id}", said.model, asked.body)
-    yield from (framed(*frame) for frame in stream.begin())
+    stream = server_codec(model.protocol).stream(f"sim-{said.id}", said.model, asked.body)
+    yield from (sse_frame(*frame) for frame in stream.begin())
     for event in _events(_reply(model, flags, said)):
-        yield from (framed(*frame) for frame in stream.event(event))
+        yield from (sse_frame(*frame) for frame in stream.event(event))
 
 
-def _reply(model: Model, flags: Flags, said: Said) -> Reply:
+def _reply(model: Model, flags: Flags, said: SimulatedReply) -> Reply:
     parts: list[Part] = []
     seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
     seal: Seal | None = None
@@ -127,14 +127,14 @@ def _events(reply: Reply) -> Iterator[Event]:
     for index, part in enumerate(reply.message.parts):
         match part:
             case Reasoning():
-                yield from (ReasoningDelta(text) for text in pieces(part.text))
+                yield from (ReasoningDelta(text) for text in split_pieces(part.text))
                 yield BlockEnd(index, part)
             case Text():
-                yield from (TextDelta(text) for text in pieces(part.text))
+                yield from (TextDelta(text) for text in split_pieces(part.text))
                 yield BlockEnd(index, part)
             case ToolCall():
                 yield ToolCallStart(nth, part.id, part.name)
-                yield from (ToolCallDelta(nth, text) for text in pieces(part.raw))
+                yield from (ToolCallDelta(nth, text) for text in split_pieces(part.raw))
                 yield ToolCallEnd(nth, part)
                 nth += 1
     yield UsageSeen(reply.usage)

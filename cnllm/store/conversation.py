@@ -10,23 +10,23 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError
-from cnllm.store.text import from_json, now
-from cnllm.store.turn import Turn, forget, write
+from cnllm.store.text import from_json, utc_now
+from cnllm.store.turn import Turn, add_messages, delete_turn
 from cnllm.types import Message
 
 if TYPE_CHECKING:
-    from cnllm.store.file import File
+    from cnllm.store.file import DatabaseFile
 
-__all__ = ["Conversation", "Last", "in_order"]
+__all__ = ["Conversation", "LastOrigin", "order_messages"]
 
 
-def in_order(said: Sequence[Message]) -> list[Message]:
+def order_messages(said: Sequence[Message]) -> list[Message]:
     """The messages as they are sent: the last system message of all holds, at the front."""
     systems = [message for message in said if message.role == "system"]
     return [*systems[-1:], *(message for message in said if message.role != "system")]
 
 
-class Last(msgspec.Struct, frozen=True):
+class LastOrigin(msgspec.Struct, frozen=True):
     """Who answered last, and where it was asked if that was chosen."""
 
     model: str
@@ -37,7 +37,7 @@ class Last(msgspec.Struct, frozen=True):
 class Conversation:
     """One conversation. A new one is in the file once its first turn is."""
 
-    def __init__(self, file: File, ident: str) -> None:
+    def __init__(self, file: DatabaseFile, ident: str) -> None:
         self._file = file
         self.id = ident
 
@@ -46,7 +46,7 @@ class Conversation:
 
         A question that was refused is left out, lest it be refused again; one whose turn was interrupted is there.
         """
-        return in_order([*(message for _, said in self.turns() for message in said), *more])
+        return order_messages([*(message for _, said in self.turns() for message in said), *more])
 
     def turns(self) -> list[tuple[int, list[Message]]]:
         """The turns that `messages` are from: the number of each, and what was said in it."""
@@ -69,14 +69,14 @@ class Conversation:
 
     def forget(self, number: int) -> None:
         """Takes a turn out again, and the conversation if nothing else is in it."""
-        forget(self._file, number)
+        delete_turn(self._file, number)
 
-    def last(self) -> Last | None:
+    def last(self) -> LastOrigin | None:
         """Who was asked last; None where nothing was asked yet."""
         rows = self._file.rows(
             "SELECT model, protocol, base_url FROM turns WHERE conversation = ? ORDER BY id DESC LIMIT 1", self.id
         )
-        return Last(*rows[0]) if rows else None
+        return LastOrigin(*rows[0]) if rows else None
 
     def turn(
         self,
@@ -94,8 +94,8 @@ class Conversation:
         `origin` is endpoint, simulated or replayed; none of `secrets` will be written; without `exchanges` requests
         and responses are not kept as they were on the wire.
         """
-        hidden, began = tuple(secrets), now()
-        place = redact.url(base_url, hidden) if base_url is not None else None
+        hidden, began = tuple(secrets), utc_now()
+        place = redact.redact_url(base_url, hidden) if base_url is not None else None
         with self._file.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, began))
             made = connection.execute(
@@ -104,5 +104,5 @@ class Conversation:
                 (self.id, began, os.getpid(), model, protocol, place, origin),
             ).lastrowid
             assert made is not None
-            write(connection, made, messages, hidden)
+            add_messages(connection, made, messages, hidden)
         return Turn(self._file, made, model, hidden, exchanges)

@@ -13,16 +13,16 @@ from typing import Any
 
 from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
-from cnllm.store.schema import MARK, STEPS, migrate, version
+from cnllm.store.schema import MARK, STEPS, migrate, schema_version
 
-__all__ = ["File"]
+__all__ = ["DatabaseFile"]
 
 PATIENCE = 5.0
 """Seconds that a writer waits for the others."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class File:
+class DatabaseFile:
     """An open file. What SQLite says against it is raised as `CnllmError`."""
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ class File:
     def _prepare(self) -> None:
         # A commit survives the process; only a loss of power may take the last ones, and never breaks the file.
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        found = version(self._connection)
+        found = schema_version(self._connection)
         if found > len(STEPS):
             raise CnllmError(
                 f"{self.path} is of a newer cnllm (version {found}; this one knows up to {len(STEPS)})",
@@ -144,10 +144,12 @@ def _private(path: Path) -> None:
 
     What is there already and open to others is closed to them, SQLite's files included, and the folder if it is ours.
     """
-    private_files.folder(path.parent, narrow=path.parent == paths.data_dir())
+    private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:  # not opened: closing it would drop the locks that this process holds by another `File`
+    except (
+        FileExistsError
+    ):  # not opened: closing it would drop the locks that this process holds by another `DatabaseFile`
         if os.name != "nt":
             for one in (path, *(path.with_name(path.name + more) for more in ("-wal", "-shm", "-journal"))):
                 with suppress(FileNotFoundError):

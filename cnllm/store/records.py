@@ -9,7 +9,16 @@ from msgspec import Struct
 
 from cnllm.types import Cost, Note, ToolCall, Usage
 
-__all__ = ["Failure", "Found", "Origin", "Recorded", "RecordedTurn", "State", "Summary", "state_of"]
+__all__ = [
+    "ConversationSummary",
+    "Failure",
+    "Origin",
+    "RecordedConversation",
+    "RecordedTurn",
+    "SearchHit",
+    "State",
+    "state_of",
+]
 
 State = Literal["done", "partial", "failed", "interrupted", "running"]
 """Whole; an answer that is not; none; ended on this side, by whatever; still being answered."""
@@ -49,7 +58,7 @@ class RecordedTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exchanges: list[dict[str, Any]] = []
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class RecordedConversation(Struct, frozen=True, kw_only=True):
     """A whole conversation."""
 
     id: str
@@ -57,7 +66,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     turns: list[RecordedTurn]
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class ConversationSummary(Struct, frozen=True, kw_only=True):
     """A conversation in a listing. `origins` and `models` in the order of their first turns."""
 
     id: str
@@ -71,7 +80,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     cost: list[Cost]
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SearchHit(Struct, frozen=True, kw_only=True):
     """A message in which all words of a search occur."""
 
     conversation: str

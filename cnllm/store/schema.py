@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-__all__ = ["MARK", "STEPS", "migrate", "version"]
+__all__ = ["MARK", "STEPS", "migrate", "schema_version"]
 
 MARK = 0x636E6C6D
 """The file's `application_id` ("cnlm"), by which it is told from any other SQLite file."""
@@ -62,7 +62,7 @@ STEPS: Sequence[Step] = (
 """What leads from each version to the next; the first from an empty file."""
 
 
-def version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: sqlite3.Connection) -> int:
     """The version of an open file; 0 is an empty one."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
@@ -76,12 +76,12 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> No
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        begun = version(connection)
+        begun = schema_version(connection)
         for number, step in enumerate(steps[begun:], begun + 1):
             for statement in step:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
-        if version(connection) > begun and connection.execute("PRAGMA foreign_key_check").fetchone():
+        if schema_version(connection) > begun and connection.execute("PRAGMA foreign_key_check").fetchone():
             raise sqlite3.IntegrityError("the new tables do not fit together")
         connection.execute(f"PRAGMA application_id = {MARK}")
         connection.execute("COMMIT")

@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cnllm.errors import CnllmError
-from cnllm.store.records import Found
+from cnllm.store.records import SearchHit
 from cnllm.store.text import as_text
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from cnllm.store.file import File
+    from cnllm.store.file import DatabaseFile
 
 __all__ = ["search", "unindex"]
 
@@ -38,7 +38,7 @@ _FRESH = (
 )
 
 
-def search(file: File, words: Sequence[str], limit: int) -> list[Found]:
+def search(file: DatabaseFile, words: Sequence[str], limit: int) -> list[SearchHit]:
     """The messages that hold all the words, be it in text or reasoning, the newest first."""
     sought = [word for word in words if word]
     if not sought:
@@ -73,7 +73,7 @@ def unindex(connection: sqlite3.Connection, turn: int) -> None:
         connection.execute("DROP TABLE indexed")
 
 
-def _indexed(file: File) -> bool:
+def _indexed(file: DatabaseFile) -> bool:
     """Is there an index, up to date? It is made so, where that can be done."""
     with suppress(CnllmError):  # there is none yet
         if file.rows(_FRESH)[0][0]:
@@ -93,12 +93,12 @@ def _pattern(word: str) -> str:
     return f"%{word}%"
 
 
-def _found(row: Sequence[object], words: Sequence[str]) -> Found:
+def _found(row: Sequence[object], words: Sequence[str]) -> SearchHit:
     conversation, turn, began, model, role, text, reasoning = map(as_text, row)
     in_text, in_reasoning = _place(text, words), _place(reasoning, words)
     at_text = in_text is not None or in_reasoning is None
     excerpt = _excerpt(text, in_text or (0, 0)) if at_text else _excerpt(reasoning, in_reasoning or (0, 0))
-    return Found(
+    return SearchHit(
         conversation=conversation,
         turn=int(turn),
         began=began,

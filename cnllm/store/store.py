@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from cnllm.config import paths
 from cnllm.errors import CnllmError
 from cnllm.store.conversation import Conversation
-from cnllm.store.file import File
+from cnllm.store.file import DatabaseFile
 from cnllm.store.text import as_text, from_json
 from cnllm.types import checks
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from cnllm.store.records import Found, Origin, Recorded, RecordedTurn, Summary
+    from cnllm.store.records import ConversationSummary, Origin, RecordedConversation, RecordedTurn, SearchHit
 
-__all__ = ["Store", "place"]
+__all__ = ["Store", "store_path"]
 
 _TURN = (
     "id, began, model, origin, state, process, protocol, base_url, finish, raw_finish, reply_id, reply_model, "
@@ -29,7 +29,7 @@ _TURN = (
 )
 
 
-def place() -> Path:
+def store_path() -> Path:
     """Where the file is unless another is named, whether or not it exists."""
     return paths.data_dir() / "conversations.db"
 
@@ -37,7 +37,7 @@ def place() -> Path:
 class Store:
     """An open file of conversations."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self.damaged: list[str] = []
         """What was read so far and cannot be made out, each with its place; everything else of it was read."""
@@ -49,10 +49,10 @@ class Store:
         Raises `CnllmError` for a file of a newer version, and for one that cannot be used.
         """
         if path is not None:
-            checks.demand_path("path", path)
+            checks.require_path("path", path)
             if not Path(path).name:
                 raise checks.wrong_value("path", str(path), "the path of a file")
-        return cls(File(Path(path) if path is not None else place()))
+        return cls(DatabaseFile(Path(path) if path is not None else store_path()))
 
     @property
     def path(self) -> Path:
@@ -101,14 +101,14 @@ class Store:
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
         return [as_text(row[0]) for row in self._file.rows(query, len(begun), begun)]
 
-    def summaries(self, limit: int = -1) -> list[Summary]:
+    def summaries(self, limit: int = -1) -> list[ConversationSummary]:
         """The conversations, the last one first."""
         limit = _limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
         return [self._summary(row[0]) for row in self._file.rows(query, limit)]
 
-    def _summary(self, ident: str) -> Summary:
-        from cnllm.store.records import Summary, state_of
+    def _summary(self, ident: str) -> ConversationSummary:
+        from cnllm.store.records import ConversationSummary, state_of
 
         turns = self._file.rows(
             "SELECT began, model, origin, state, process, cost, currency FROM turns WHERE conversation = ? ORDER BY id",
@@ -119,7 +119,7 @@ class Store:
             "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
             ident,
         )
-        return Summary(
+        return ConversationSummary(
             id=ident,
             began=as_text(turns[0][0]),
             last=as_text(turns[-1][0]),
@@ -182,15 +182,15 @@ class Store:
             return None
         return self._json(text, dict[str, Any], None, place, "an exchange")  # type: ignore[no-any-return]
 
-    def records(self, ids: Sequence[str] | None = None, *, exchanges: bool = False) -> Iterator[Recorded]:
+    def records(self, ids: Sequence[str] | None = None, *, exchanges: bool = False) -> Iterator[RecordedConversation]:
         """Whole conversations, those or all, one after another."""
-        from cnllm.store.records import Recorded
+        from cnllm.store.records import RecordedConversation
 
         for ident in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
             _demand_text("ids: one of them", ident)
             turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", ident)
             if turns:
-                yield Recorded(
+                yield RecordedConversation(
                     id=ident,
                     began=as_text(turns[0][1]),
                     turns=[self._turn(*turn, exchanges=exchanges) for turn in turns],
@@ -238,7 +238,7 @@ class Store:
         rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
-    def search(self, words: Sequence[str], limit: int = -1) -> list[Found]:
+    def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:
         """The messages in which all these words occur, in text or reasoning, the newest first."""
         from cnllm.store.search import search
 
@@ -250,7 +250,7 @@ class Store:
 
 def _demand_text(name: str, value: Any) -> None:
     """Raise `TypeError` or `ValueError` for what no column of text can hold."""
-    checks.demand_text(name, value)
+    checks.require_text(name, value)
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["as_json", "as_text", "from_json", "now", "plain"]
+__all__ = ["as_json", "as_text", "encodable_text", "from_json", "utc_now"]
 
 
 def as_json(value: Any) -> str:
@@ -34,11 +34,11 @@ def as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def plain(text: str) -> str:
+def encodable_text(text: str) -> str:
     """The text as UTF-8 can hold it."""
     return text.encode("utf-8", "replace").decode()
 
 
-def now() -> str:
+def utc_now() -> str:
     """This moment: ISO 8601, UTC, to the millisecond."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -11,15 +11,15 @@ import msgspec
 
 from cnllm.config import redact
 from cnllm.errors import CnllmError, EndpointError, LoopStopped, StreamCut, TransportError
-from cnllm.store.text import as_json, plain
+from cnllm.store.text import as_json, encodable_text
 from cnllm.types import Message, Reply, ToolResult
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from cnllm.store.file import File
+    from cnllm.store.file import DatabaseFile
 
-__all__ = ["Turn", "forget", "write"]
+__all__ = ["Turn", "add_messages", "delete_turn"]
 
 _WHOLE = ("stop", "tool_calls")
 _SENT = (EndpointError, TransportError, StreamCut, LoopStopped)
@@ -31,7 +31,7 @@ class Turn:
     Left without `finish` or `fail`, it counts as interrupted.
     """
 
-    def __init__(self, file: File, number: int, model: str, secrets: tuple[str, ...], exchanges: bool) -> None:
+    def __init__(self, file: DatabaseFile, number: int, model: str, secrets: tuple[str, ...], exchanges: bool) -> None:
         self.number = number
         self.model = model
         self._file = file
@@ -70,7 +70,7 @@ class Turn:
     def forget(self) -> None:
         """Takes it out again, and its conversation if nothing else is in that."""
         self._open = False
-        forget(self._file, self.number)
+        delete_turn(self._file, self.number)
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +106,7 @@ class Turn:
         with self._file.writing() as connection:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
-            write(connection, self.number, came, self._secrets)
+            add_messages(connection, self.number, came, self._secrets)
             parrots = any(_holds(message, self._secrets) for message in came)
             for entry in self._exchanges or ():
                 self._keep(connection, _without_pieces(entry) if parrots else entry)
@@ -116,7 +116,7 @@ class Turn:
         words = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
         return {
             "finish": reply.finish,
-            **{name: said and plain(redact.redact(said, self._secrets)) for name, said in words.items()},
+            **{name: said and encodable_text(redact.redact(said, self._secrets)) for name, said in words.items()},
             "usage": as_json(reply.usage),
             "cost": str(cost.amount) if cost else None,
             "currency": cost.currency if cost else None,
@@ -125,7 +125,7 @@ class Turn:
         }
 
     def _json(self, value: Any) -> str:
-        return as_json(redact.data(msgspec.to_builtins(value), self._secrets))
+        return as_json(redact.redact_data(msgspec.to_builtins(value), self._secrets))
 
     def _keep(self, connection: sqlite3.Connection, entry: Mapping[str, Any]) -> None:
         import zlib  # a stream repeats itself in every piece: a tenth is left of it
@@ -134,7 +134,7 @@ class Turn:
         connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, packed))
 
 
-def forget(file: File, number: int) -> None:
+def delete_turn(file: DatabaseFile, number: int) -> None:
     """Takes a turn out of the file, and its conversation if nothing else is in that. Nothing of it is left behind."""
     from cnllm.store.search import unindex
 
@@ -145,7 +145,9 @@ def forget(file: File, number: int) -> None:
         connection.execute("DELETE FROM conversations WHERE id NOT IN (SELECT conversation FROM turns)")
 
 
-def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message], secrets: tuple[str, ...]) -> None:
+def add_messages(
+    connection: sqlite3.Connection, turn: int, messages: Sequence[Message], secrets: tuple[str, ...]
+) -> None:
     """Adds messages to a turn, without secrets."""
     for message in messages:
         results = [part.text for part in message.parts if type(part) is ToolResult]
@@ -155,15 +157,15 @@ def write(connection: sqlite3.Connection, turn: int, messages: Sequence[Message]
             (
                 turn,
                 message.role,
-                as_json(redact.data(message.to_dict(), secrets)),
-                *(plain(redact.redact(text, secrets)) for text in texts),
+                as_json(redact.redact_data(message.to_dict(), secrets)),
+                *(encodable_text(redact.redact(text, secrets)) for text in texts),
             ),
         )
 
 
 def _holds(message: Message, secrets: tuple[str, ...]) -> bool:
     """Does a message hold a secret? A stream then holds it in pieces, where it cannot be found."""
-    return bool(secrets) and bool(redact.spans(as_json(message.to_dict()), secrets))
+    return bool(secrets) and bool(redact.secret_spans(as_json(message.to_dict()), secrets))
 
 
 def _without_pieces(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,8 +9,18 @@ is wrong with a call in words for the model, `bound` makes the arguments that th
 patterns of its schema no call is checked for, `shown` makes a result text.
 """
 
-from cnllm.tools.arguments import bound, check, meant, problem_with, unjudged
+from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters
 from cnllm.tools.results import shown
 from cnllm.tools.values import Tool, as_tools, tool
 
-__all__ = ["Tool", "as_tools", "bound", "check", "meant", "problem_with", "shown", "tool", "unjudged"]
+__all__ = [
+    "Tool",
+    "as_tools",
+    "bound",
+    "check_parameters",
+    "decode_encoded_arguments",
+    "problem_with",
+    "shown",
+    "tool",
+    "undecided_parameters",
+]

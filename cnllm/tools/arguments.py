@@ -9,12 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.schemas import validate
-from cnllm.schemas.validate import Unjudged, checked, faults
-from cnllm.tools.encoded import decoded, unwrapped
+from cnllm.schemas.validate import Undecided, check_schema, validation_errors
+from cnllm.tools.encoded import decode_values, unwrap_object
 from cnllm.tools.values import Tool
 from cnllm.types import ToolCall, checks
 
-__all__ = ["bound", "check", "meant", "problem_with", "unjudged"]
+__all__ = ["bound", "check_parameters", "decode_encoded_arguments", "problem_with", "undecided_parameters"]
 
 _MOST = 5  # errors that are told at once
 _LONG = 400  # characters of a value or a schema that are told
@@ -33,7 +33,7 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
     if call.arguments is None:
         said = f" The schema: {_words(tool.parameters)}" if tool.parameters else ""
         return f"{head} {call.problem or 'it has no arguments'}. Its arguments must be one JSON object.{said}"
-    arguments = decoded(call.arguments, tool.parameters)
+    arguments = decode_values(call.arguments, tool.parameters)
     wrong = _faults(tool, arguments) or (_unbuilt(tool, arguments) if built else [])
     if not wrong:
         return None
@@ -43,14 +43,14 @@ def problem_with(tool: Tool, call: ToolCall, *, built: bool = True) -> str | Non
     return "\n".join([f"{head} its arguments do not fit.", *told, "Correct them and call it again."])
 
 
-def meant(tool: Tool, call: ToolCall) -> ToolCall:
+def decode_encoded_arguments(tool: Tool, call: ToolCall) -> ToolCall:
     """The call with what its model encoded twice decoded, where the schema has room for nothing else; `raw` stays."""
     _demand(tool)
     _demand_call(call)
-    arguments = unwrapped(call.raw) if call.arguments is None else call.arguments
+    arguments = unwrap_object(call.raw) if call.arguments is None else call.arguments
     if arguments is None:
         return call
-    arguments = decoded(arguments, tool.parameters)
+    arguments = decode_values(arguments, tool.parameters)
     return call if arguments is call.arguments else replace(call, arguments=arguments, problem=None)
 
 
@@ -64,7 +64,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     _demand(tool)
     if type(arguments) is not dict:
         arguments = checks.as_dict("arguments", arguments)
-    arguments = decoded(arguments, tool.parameters)
+    arguments = decode_values(arguments, tool.parameters)
     if tool.function is None:
         return dict(arguments)
     from cnllm.tools.signature import signature
@@ -76,24 +76,24 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     return taken.bound(arguments, bool(tool.strict))
 
 
-def check(tool: Tool) -> None:
+def check_parameters(tool: Tool) -> None:
     """Raises `ValueError` for a tool whose parameters are no JSON Schema, before a model is asked to fill them in."""
     _demand(tool)
     if tool.parameters is None or _says_itself(tool):
         return
     try:
-        checked(tool.parameters)
+        check_schema(tool.parameters)
     except Exception as error:
         raise _unusable(tool, error) from error
 
 
-def unjudged(tool: Tool) -> tuple[str, ...]:
+def undecided_parameters(tool: Tool) -> tuple[str, ...]:
     """Return what of a tool's schema no call is checked for: patterns that the engine cannot judge, and why."""
     _demand(tool)
     if tool.parameters is None or _says_itself(tool):
         return ()
     try:
-        return validate.unjudged(tool.parameters)
+        return validate.undecided_patterns(tool.parameters)
     except Exception as error:
         raise _unusable(tool, error) from error
 
@@ -140,8 +140,8 @@ def _faults(tool: Tool, arguments: dict[str, Any]) -> list[str]:
     if tool.parameters is None:
         return []
     try:
-        found = faults(arguments, tool.parameters)
-    except Unjudged as error:  # what nobody checked is not executed
+        found = validation_errors(arguments, tool.parameters)
+    except Undecided as error:  # what nobody checked is not executed
         return [f"arguments: they cannot be checked: {error}. Send fewer or simpler values."]
     except Exception as error:
         raise _unusable(tool, error) from error

@@ -7,7 +7,7 @@ import textwrap
 
 from msgspec import Struct
 
-__all__ = ["Docstring", "read"]
+__all__ = ["Docstring", "parse_docstring"]
 
 _SECTIONS = (
     "Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters|Returns?|Yields?|Raises?|"
@@ -28,7 +28,7 @@ class Docstring(Struct, frozen=True):
     parameters: dict[str, str]
 
 
-def read(doc: str) -> Docstring:
+def parse_docstring(doc: str) -> Docstring:
     """A docstring, its indentation cleaned (`inspect.getdoc`), taken apart."""
     lines = doc.splitlines()
     first = next((at for at in range(len(lines)) if _head(lines, at) or _FIELD.match(lines[at])), len(lines))

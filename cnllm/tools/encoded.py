@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["decoded", "unwrapped"]
+__all__ = ["decode_values", "unwrap_object"]
 
 _BAD = (msgspec.DecodeError, RecursionError)
 _WIDE = 256  # schemas that are read for one argument
 
 
-def unwrapped(raw: str) -> dict[str, Any] | None:
+def unwrap_object(raw: str) -> dict[str, Any] | None:
     """The object in a JSON string, for arguments that were encoded twice as a whole."""
     try:
         text = msgspec.json.decode(raw)
@@ -23,7 +23,7 @@ def unwrapped(raw: str) -> dict[str, Any] | None:
     return value if type(value) is dict else None
 
 
-def decoded(arguments: dict[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def decode_values(arguments: dict[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """The arguments, text decoded where the schema has room for nothing else; the very same where none was."""
     if schema is None or not any(map(_may_be_encoded, arguments.values())):
         return arguments

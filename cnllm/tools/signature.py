@@ -16,11 +16,11 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from cnllm.schemas.simplify import inlined, strictened, untitled, without_nulls
+from cnllm.schemas.simplify import inline_references, make_strict, remove_nulls, remove_titles
 from cnllm.tools import docstring
 from cnllm.types import checks
 
-__all__ = ["Signature", "described", "named", "signature"]
+__all__ = ["Signature", "docstring_summary", "function_name", "signature"]
 
 Function = Callable[..., Any]
 
@@ -34,10 +34,10 @@ class Signature(Struct, frozen=True):
 
     def bound(self, arguments: dict[str, Any], strict: bool) -> dict[str, Any]:
         """The arguments as the function takes them. Raises ValueError where they do not fit."""
-        return self.convert(without_nulls(arguments, self.schema) if strict else arguments)
+        return self.convert(remove_nulls(arguments, self.schema) if strict else arguments)
 
 
-def named(function: Function) -> str:
+def function_name(function: Function) -> str:
     """A function's name, as a tool's. Raises `TypeError` where it has none."""
     inner = function.func if isinstance(function, functools.partial) else function
     name = getattr(inner, "__name__", None) or type(inner).__name__
@@ -46,9 +46,9 @@ def named(function: Function) -> str:
     return str(name)
 
 
-def described(function: Function) -> str | None:
+def docstring_summary(function: Function) -> str | None:
     """What a docstring says before it comes to the parameters."""
-    return docstring.read(_doc(function)).text or None
+    return docstring.parse_docstring(_doc(function)).text or None
 
 
 def _doc(function: Function) -> str:
@@ -72,7 +72,7 @@ def _read(function: Function) -> Signature:
     from typing_extensions import TypedDict
 
     taken = _taken(function)
-    said = docstring.read(_doc(function)).parameters
+    said = docstring.parse_docstring(_doc(function)).parameters
     fields: dict[str, Any] = {}
     for name, parameter in taken.items():
         try:
@@ -89,9 +89,9 @@ def _read(function: Function) -> Signature:
         schema = adapter.json_schema()
     except Exception as error:
         raise _unsupported(function, fields, error) from error
-    schema = inlined(untitled(schema))
+    schema = inline_references(remove_titles(schema))
     # as JSON: a date is a string there, also for a model that is strict
-    return Signature(schema, strictened(schema), lambda given: adapter.validate_json(_written(given)))
+    return Signature(schema, make_strict(schema), lambda given: adapter.validate_json(_written(given)))
 
 
 def _written(given: dict[str, Any]) -> str:
@@ -99,7 +99,7 @@ def _written(given: dict[str, Any]) -> str:
     try:
         return json.dumps(given)
     except (TypeError, ValueError, RecursionError):
-        checks.checked("arguments", given)
+        checks.check_json_value("arguments", given)
         return msgspec.json.encode(given).decode()
 
 

@@ -94,13 +94,13 @@ def tool(
         return replace(function, **{key: value for key, value in said.items() if value is not None})
     if not callable(function):
         raise checks.wrong_type("function", function, "a function")
-    from cnllm.tools.signature import described, named, signature
+    from cnllm.tools.signature import docstring_summary, function_name, signature
 
-    called = name or named(function)
+    called = name or function_name(function)
     taken = signature(function)
     return Tool(
         called,
-        described(function) if description is None else description,
+        docstring_summary(function) if description is None else description,
         taken.strict if strict else taken.schema,
         function,
         strict,
@@ -154,10 +154,10 @@ def as_tool(item: Any, where: str) -> Tool:
 def _sound(item: Tool, where: str) -> Tool:
     """The tool. Raises `TypeError` for a field that is no value of its type."""
     if type(item.name) is not str:
-        checks.demand(f"{where}.name", item.name, str, "a string")
+        checks.require_type(f"{where}.name", item.name, str, "a string")
         item = replace(item, name=str.__str__(item.name))
     if item.description is not None and type(item.description) is not str:
-        checks.demand(f"{where}.description", item.description, str, "a string or None")
+        checks.require_type(f"{where}.description", item.description, str, "a string or None")
         item = replace(item, description=str.__str__(item.description))
     for key in ("parameters", "definition", "extra"):
         value = getattr(item, key)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.transports import errors
 
-__all__ = ["Address", "address", "read_url"]
+__all__ = ["Address", "parse_address", "read_url"]
 
 _PORTS = {"http": 80, "https": 443}
 # What needs neither escapes nor encodings nor dots taken out, which is nearly every address. httpx reads the others.
@@ -37,7 +37,7 @@ class Address(Struct, frozen=True):
         return self.encrypted, self.host, self.port
 
 
-def address(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """The parts of a URL. Raises `TransportError` when it is none, or none of HTTP's."""
     found = _PLAIN.fullmatch(url)
     if found is None:
@@ -57,9 +57,9 @@ def read_url(httpx: Any, text: str) -> Any:
         url = httpx.URL(text)
         host = url.host  # it is decoded here, which a name such as xn--a does not survive
     except (httpx.InvalidURL, UnicodeError, ValueError, TypeError) as error:
-        raise errors.no_url(text, error) from error
+        raise errors.invalid_url(text, error) from error
     if url.scheme not in _PORTS or not host or not 0 < (_PORTS[url.scheme] if url.port is None else url.port) < 65536:
-        raise errors.no_http(text)
+        raise errors.unsupported_url(text)
     return url
 
 

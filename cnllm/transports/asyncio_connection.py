@@ -8,19 +8,19 @@ import socket
 from typing import cast
 
 from cnllm.config.process import INHERITED
-from cnllm.transports.response_parser import Reader
+from cnllm.transports.response_parser import ResponseParser
 
-__all__ = ["Wire"]
+__all__ = ["AsyncioConnection"]
 
 _AHEAD = 65536  # bytes that may lie here unread; then the peer has to wait, and nobody else
 
 
-class Wire(asyncio.BufferedProtocol):
+class AsyncioConnection(asyncio.BufferedProtocol):
     """All wires of a loop read into one buffer: what is in it is parsed before the next one's turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview, key: tuple[bool, str, int]) -> None:
         self.key = key
-        self.reader = Reader()
+        self.reader = ResponseParser()
         self.idle = False  # kept for the next request: no byte is awaited
         self.inherited = False  # from the process that forked this one
         self.full = False  # more is to be sent than the system takes

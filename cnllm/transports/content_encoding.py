@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["PIECE", "Spoiled", "Undo", "undo"]
+__all__ = ["PIECE", "DecodingError", "Undo", "body_decoder"]
 
 PIECE = 65_536  # bytes of a plain piece
 _SLICE = 4096  # compressed bytes of gzip at a time
@@ -17,12 +17,12 @@ Undo = Callable[[bytes], Iterator[bytes]]
 """The plain pieces of the next compressed bytes; they have to be taken to the last before the next call."""
 
 
-class Spoiled(ValueError):
+class DecodingError(ValueError):
     """Bytes that are not what the headers say."""
 
 
-def undo(coding: str | None) -> Undo | None:
-    """What makes plain bytes of a body's pieces, or None where they are plain. It raises `Spoiled`.
+def body_decoder(coding: str | None) -> Undo | None:
+    """What makes plain bytes of a body's pieces, or None where they are plain. It raises `DecodingError`.
 
     Codings that nobody asked for and that no installed package undoes are left as they are, as httpx does.
     """
@@ -84,7 +84,7 @@ def _plain(step: Any, data: bytes) -> Iterator[bytes]:
         try:
             plain = step.decompress(data, PIECE)
         except zlib.error as error:
-            raise Spoiled(str(error)) from error
+            raise DecodingError(str(error)) from error
         if plain:
             yield plain
         data = step.unconsumed_tail
@@ -164,7 +164,7 @@ def _sliced(step: Callable[[bytes], bytes], fault: type[Exception], size: int) -
             try:
                 plain = step(data[at : at + size])
             except fault as error:
-                raise Spoiled(str(error)) from error
+                raise DecodingError(str(error)) from error
             if plain:
                 yield plain
 

@@ -15,12 +15,12 @@ from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
-from cnllm.transports.address import Address, address
-from cnllm.transports.asyncio_connection import Wire
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
+from cnllm.transports.address import Address, parse_address
+from cnllm.transports.asyncio_connection import AsyncioConnection
+from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
 from cnllm.transports.httpx_adapter import AsyncHttpx
-from cnllm.transports.loop_pool import Here
-from cnllm.transports.request_head import written
+from cnllm.transports.loop_pool import LoopPool
+from cnllm.transports.request_head import encode_head
 
 __all__ = ["AsyncFast"]
 
@@ -34,7 +34,7 @@ class AsyncFast:
 
     def __init__(self, *, connections: int = 4096) -> None:
         self._limit = connections
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = weakref.WeakKeyDictionary()
         self._httpx = AsyncHttpx()
         self._addresses: dict[str, Address] = {}
         self._proxies: dict[str, str | None] = {}
@@ -45,19 +45,19 @@ class AsyncFast:
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
-        head = written(plan, to)
+        head = encode_head(plan, to)
         here = await self._here()
         if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return await self._httpx.send(plan)
         await here.enter()
-        wire: Wire | None = None
+        wire: AsyncioConnection | None = None
         try:
             wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
             await _ask(wire, head, plan, to.host)
         except BaseException:
             here.leave(wire, False)
             raise
-        return wire.reader.status, wire.reader.headers, _Body(here, wire, idle_of(plan))
+        return wire.reader.status, wire.reader.headers, _Body(here, wire, idle_timeout(plan))
 
     async def warm(self, plan: Plan) -> None:
         """Have a connection ready for a plan that is going to be sent."""
@@ -66,7 +66,7 @@ class AsyncFast:
         if here is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return
         await here.enter()
-        wire: Wire | None = None
+        wire: AsyncioConnection | None = None
         try:
             wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
         finally:
@@ -86,7 +86,7 @@ class AsyncFast:
         for here in list(loops.values()):
             here.drop_inherited()
 
-    async def _here(self, make: bool = True) -> Here | None:
+    async def _here(self, make: bool = True) -> LoopPool | None:
         """What belongs to the running loop; None where it is none of asyncio's."""
         try:
             loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class AsyncFast:
             return None
         found = self._loops.get(loop)
         if found is None and make:
-            found = Here(self._limit)
+            found = LoopPool(self._limit)
             with self._lock:
                 self._loops[loop] = found
             await found.watch()
@@ -103,10 +103,10 @@ class AsyncFast:
     def _remember(self, url: str) -> Address:
         if len(self._addresses) >= URLS:
             self._addresses.clear()
-        found = self._addresses[url] = address(url)
+        found = self._addresses[url] = parse_address(url)
         return found
 
-    async def _connect(self, here: Here, to: Address, patience: float | None) -> Wire:
+    async def _connect(self, here: LoopPool, to: Address, patience: float | None) -> AsyncioConnection:
         loop = asyncio.get_running_loop()
         how: dict[str, Any] = {}
         if to.encrypted:
@@ -115,24 +115,26 @@ class AsyncFast:
             how["happy_eyeballs_delay"] = 0.25
         try:
             async with asyncio.timeout(patience):
-                made = loop.create_connection(lambda: Wire(loop, here.buffer, to.key), to.host, to.port, **how)
+                made = loop.create_connection(
+                    lambda: AsyncioConnection(loop, here.buffer, to.key), to.host, to.port, **how
+                )
                 _, wire = await made
                 return here.add(wire)
         except TimeoutError as error:
-            raise errors.slow_connection(to.host, patience) from error
+            raise errors.connect_timeout(to.host, patience) from error
         except UnicodeError as error:  # a label of the host's name is empty or too long
-            raise errors.no_http(f"{to.scheme}://{to.name}") from error
+            raise errors.unsupported_url(f"{to.scheme}://{to.name}") from error
         except OSError as error:
-            raise errors.no_connection(to.host, str(error) or type(error).__name__) from error
+            raise errors.connect_failed(to.host, str(error) or type(error).__name__) from error
 
     def _trusting(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None:
-                self._trust = tls.context()
+                self._trust = tls.client_context()
             return self._trust
 
 
-async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
+async def _ask(wire: AsyncioConnection, head: bytes, plan: Plan, host: str) -> None:
     """Send the request and wait until the headers are complete."""
     reader, timeouts = wire.reader, plan.timeouts
     try:
@@ -145,21 +147,21 @@ async def _ask(wire: Wire, head: bytes, plan: Plan, host: str) -> None:
         began = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
-                raise errors.before_status(host, reader.fault, reader.began)
-            if not await wire.wait(left_of(timeouts.first_byte, began)):  # drops of headers are no answer
+                raise errors.error_before_status(host, reader.fault, reader.began)
+            if not await wire.wait(time_left(timeouts.first_byte, began)):  # drops of headers are no answer
                 raise TimeoutError
     except TimeoutError as error:
-        raise errors.slow(host, timeouts.first_byte) from error
+        raise errors.status_timeout(host, timeouts.first_byte) from error
     except OSError as error:
-        raise errors.before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.error_before_status(host, str(error) or type(error).__name__, reader.began) from error
 
 
 class _Body:
     """The bytes of a response."""
 
-    def __init__(self, here: Here, wire: Wire, idle: float | None) -> None:
+    def __init__(self, here: LoopPool, wire: AsyncioConnection, idle: float | None) -> None:
         self._here = here
-        self._wire: Wire | None = wire
+        self._wire: AsyncioConnection | None = wire
         self._idle = idle
         self._fault: str | None = None
         self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
@@ -184,7 +186,7 @@ class _Body:
                 fault, self._fault = self._fault, None
                 if fault is None:
                     raise StopAsyncIteration
-                raise errors.broke(fault)
+                raise errors.body_broken(fault)
             data = wire.take()
             self._settle(wire)
             if data:
@@ -193,9 +195,9 @@ class _Body:
                 self._let_go(False)
                 if self._left is not None:
                     raise StopAsyncIteration
-                raise errors.fell_silent(self._idle)
+                raise errors.body_stalled(self._idle)
 
-    async def _came(self, wire: Wire) -> bool:
+    async def _came(self, wire: AsyncioConnection) -> bool:
         """Wait for more. False: it did not come in time."""
         left = self._left
         if left is None:
@@ -208,7 +210,7 @@ class _Body:
         finally:
             self._left = left - (time.monotonic() - began)
 
-    def _settle(self, wire: Wire) -> None:
+    def _settle(self, wire: AsyncioConnection) -> None:
         """Give the connection back when the body is complete, or up when it is broken."""
         if wire.reader.more:
             return  # what it has is taken first

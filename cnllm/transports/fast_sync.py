@@ -14,11 +14,11 @@ from cnllm.config.process import drop_after_fork
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
-from cnllm.transports.address import Address, address
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_of, left_of, proxy_for
+from cnllm.transports.address import Address, parse_address
+from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
-from cnllm.transports.request_head import written
+from cnllm.transports.request_head import encode_head
 
 __all__ = ["Fast"]
 
@@ -43,7 +43,7 @@ class Fast:
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
         to = self._addresses.get(plan.url) or self._remember(plan.url)
-        head = written(plan, to)
+        head = encode_head(plan, to)
         if head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return self._httpx.send(plan)
         pool = self._pool
@@ -61,7 +61,7 @@ class Fast:
             pool.leave(connection, False)
             raise
         reader = connection.reader
-        return reader.status, reader.headers, _Body(pool, connection, idle_of(plan))
+        return reader.status, reader.headers, _Body(pool, connection, idle_timeout(plan))
 
     def warm(self, plan: Plan) -> None:
         """Have a connection ready for a plan that is going to be sent."""
@@ -91,7 +91,7 @@ class Fast:
     def _remember(self, url: str) -> Address:
         if len(self._addresses) >= URLS:
             self._addresses.clear()
-        found = self._addresses[url] = address(url)
+        found = self._addresses[url] = parse_address(url)
         return found
 
     def _connect(self, to: Address, patience: float | None) -> Connection:
@@ -106,17 +106,17 @@ class Fast:
             if plug is not None:
                 plug.close()
             if isinstance(error, TimeoutError):
-                raise errors.slow_connection(to.host, patience) from error
+                raise errors.connect_timeout(to.host, patience) from error
             if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
-                raise errors.no_http(f"{to.scheme}://{to.name}") from error
+                raise errors.unsupported_url(f"{to.scheme}://{to.name}") from error
             if isinstance(error, OSError):
-                raise errors.no_connection(to.host, str(error) or type(error).__name__) from error
+                raise errors.connect_failed(to.host, str(error) or type(error).__name__) from error
             raise
 
     def _trusting(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None:
-                self._trust = tls.context()
+                self._trust = tls.client_context()
             return self._trust
 
 
@@ -133,17 +133,17 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
         receive, feed = connection.plug.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
-                raise errors.before_status(host, reader.fault, reader.began)
+                raise errors.error_before_status(host, reader.fault, reader.began)
             if data := receive(_SIZE):
                 feed(data)
                 if not reader.status:  # drops of headers are no answer
-                    connection.wait(left_of(timeouts.first_byte, began))
+                    connection.wait(time_left(timeouts.first_byte, began))
             else:
                 reader.end()
     except TimeoutError as error:
-        raise errors.slow(host, timeouts.first_byte) from error
+        raise errors.status_timeout(host, timeouts.first_byte) from error
     except OSError as error:
-        raise errors.before_status(host, str(error) or type(error).__name__, reader.began) from error
+        raise errors.error_before_status(host, str(error) or type(error).__name__, reader.began) from error
     return True
 
 
@@ -201,7 +201,7 @@ class _Body:
                 fault, self._fault = self._fault, None
                 if fault is None or self._hurried:
                     raise StopIteration
-                raise errors.broke(fault)
+                raise errors.body_broken(fault)
             reader = connection.reader
             if not reader.more:
                 self._receive(connection)
@@ -223,7 +223,7 @@ class _Body:
             self.close()
             if self._left is not None:
                 raise StopIteration from None
-            raise errors.fell_silent(self._idle) from error
+            raise errors.body_stalled(self._idle) from error
         except OSError as error:
             reader.lose(str(error) or type(error).__name__)
             data = b""

@@ -8,7 +8,17 @@ import time
 
 from cnllm.engine.encode.build import Plan
 
-__all__ = ["DRAIN", "FRAMING", "IDLE", "LEFTOVERS", "URLS", "headers_of", "idle_of", "left_of", "proxy_for"]
+__all__ = [
+    "DRAIN",
+    "FRAMING",
+    "IDLE",
+    "LEFTOVERS",
+    "URLS",
+    "end_to_end_headers",
+    "idle_timeout",
+    "proxy_for",
+    "time_left",
+]
 
 DRAIN = 0.05  # seconds that a complete reply waits for the end of its body
 LEFTOVERS = 8  # pieces of a body after its end
@@ -19,20 +29,20 @@ FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect"
 _AGENT = "cnllm/0.1"
 
 
-def headers_of(plan: Plan) -> dict[str, str]:
+def end_to_end_headers(plan: Plan) -> dict[str, str]:
     """The headers that go out, but for those that the connection itself needs."""
     # Server-sent events gain nothing from compression, and some servers hold them back for it.
     coding = "identity" if plan.stream else "gzip, deflate"
     return {"user-agent": _AGENT, "accept-encoding": coding, **plan.headers}
 
 
-def idle_of(plan: Plan) -> float | None:
+def idle_timeout(plan: Plan) -> float | None:
     """How long a body may be silent: a stream no longer than it may be without progress."""
     idle, progress = plan.timeouts.idle, plan.timeouts.progress if plan.stream else None
     return progress if idle is None else idle if progress is None else min(idle, progress)
 
 
-def left_of(patience: float | None, began: float) -> float | None:
+def time_left(patience: float | None, began: float) -> float | None:
     """Seconds that are left of a wait. Raises `TimeoutError` when none are."""
     if patience is None:
         return None

@@ -19,19 +19,19 @@ from cnllm.config import process
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors
-from cnllm.transports.content_encoding import Spoiled, undo
-from cnllm.transports.headers import DRAIN, LEFTOVERS, idle_of
+from cnllm.transports.content_encoding import DecodingError, body_decoder
+from cnllm.transports.headers import DRAIN, LEFTOVERS, idle_timeout
 from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
-    Own,
-    State,
-    answered,
-    before,
-    during,
-    make,
-    package,
+    OwnTransport,
+    ProcessState,
+    error_before_status,
+    error_during_body,
+    httpx_package,
+    httpx_timeouts,
+    make_transport,
     refuse_inherited,
-    waits_of,
+    watch_response,
 )
 from cnllm.transports.watchdog import Alarm, Watchdog
 
@@ -59,7 +59,7 @@ class Httpx:
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         state = self._state()
-        httpx, given, waits, url = state.httpx, self._given, waits_of(plan.timeouts), state.url(plan.url)
+        httpx, given, waits, url = state.httpx, self._given, httpx_timeouts(plan.timeouts), state.url(plan.url)
         if given is not None:
             refuse_inherited(httpx, given, self._home)
         own = state.own(url) if given is None else None
@@ -77,16 +77,16 @@ class Httpx:
             for stream in OPENED.get() or ():
                 if stream.open:
                     stream.close()
-            raise before(error, plan, httpx, own) from error
+            raise error_before_status(error, plan, httpx, own) from error
         finally:
             OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
-            raise errors.unsendable(plan)
-        waits["read"] = idle = idle_of(plan)  # httpcore reads it when it begins with the body
+            raise errors.invalid_header(plan)
+        waits["read"] = idle = idle_timeout(plan)  # httpcore reads it when it begins with the body
         body = _Body(httpx, response, idle, state.watchdog)
         if own is not None:
             try:
-                body.look = answered(own, response, url.host)
+                body.look = watch_response(own, response, url.host)
             except TransportError:
                 body.close()
                 raise
@@ -98,7 +98,7 @@ class Httpx:
         generation = process.generation()
         found = self._states.get(generation)
         if found is None:  # threads agree on one
-            found = self._states.setdefault(generation, _State(package(self._given, self._family)))
+            found = self._states.setdefault(generation, _State(httpx_package(self._given, self._family)))
         return found
 
     def close(self) -> None:
@@ -112,23 +112,25 @@ class Httpx:
             own.transport.close()
 
 
-class _State(State):
+class _State(ProcessState):
     """Of one process that blocks."""
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
-        self.made: dict[Key, Own] = {}
+        self.made: dict[Key, OwnTransport] = {}
         self.watchdog = Watchdog()
 
-    def own(self, url: Any) -> Own:
+    def own(self, url: Any) -> OwnTransport:
         """Return the transport for an address."""
         key = self.key(url)
         found = self.made.get(key)
         if found is None:
-            found = self.made.setdefault(key, make(self.httpx, key, asynchronous=False))  # threads agree on one
+            found = self.made.setdefault(
+                key, make_transport(self.httpx, key, asynchronous=False)
+            )  # threads agree on one
         return found
 
-    def forget(self, own: Own) -> None:
+    def forget(self, own: OwnTransport) -> None:
         """Send nothing more over a transport."""
         self.made = {key: value for key, value in self.made.items() if value is not own}
 
@@ -156,10 +158,10 @@ class _Body:
         except StopIteration:
             self._end()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
+        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
             if self._hurried:
                 raise StopIteration from None
-            raise during(error, self._idle, self._httpx) from error
+            raise error_during_body(error, self._idle, self._httpx) from error
 
     def hurry(self, seconds: float) -> None:
         """Wake a read that would wait longer, by shutting the socket down."""
@@ -212,7 +214,7 @@ class AsyncHttpx:
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         state = self._state()
-        httpx, given, waits, url = state.httpx, self._given, waits_of(plan.timeouts), state.url(plan.url)
+        httpx, given, waits, url = state.httpx, self._given, httpx_timeouts(plan.timeouts), state.url(plan.url)
         if given is not None:
             refuse_inherited(httpx, given, self._home)
         loop = await state.loop() if given is None else None
@@ -231,16 +233,16 @@ class AsyncHttpx:
             for stream in OPENED.get() or ():
                 if stream.open:
                     await stream.aclose()
-            raise before(error, plan, httpx, own) from error
+            raise error_before_status(error, plan, httpx, own) from error
         finally:
             OPENED.set(None)
         if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
-            raise errors.unsendable(plan)
-        waits["read"] = idle = idle_of(plan)
+            raise errors.invalid_header(plan)
+        waits["read"] = idle = idle_timeout(plan)
         body = _AsyncBody(httpx, response, idle)
         if own is not None and loop is not None:
             try:
-                body.look = answered(own, response, url.host)
+                body.look = watch_response(own, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
@@ -252,7 +254,7 @@ class AsyncHttpx:
         generation = process.generation()
         found = self._states.get(generation)
         if found is None:
-            found = self._states.setdefault(generation, _AsyncState(package(self._given, self._family)))
+            found = self._states.setdefault(generation, _AsyncState(httpx_package(self._given, self._family)))
         return found
 
     async def aclose(self) -> None:
@@ -267,7 +269,7 @@ class AsyncHttpx:
             await loop.aclose()
 
 
-class _AsyncState(State):
+class _AsyncState(ProcessState):
     """Of one process with event loops, one after the other or in several threads."""
 
     def __init__(self, httpx: Any) -> None:
@@ -294,7 +296,7 @@ class _Loop:
     """The transports of one event loop. Its end closes them."""
 
     def __init__(self) -> None:
-        self._made: dict[Key, Own] = {}
+        self._made: dict[Key, OwnTransport] = {}
         self._end: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
@@ -311,15 +313,15 @@ class _Loop:
                 with contextlib.suppress(Exception):
                     await own.transport.aclose()
 
-    def own(self, state: State, url: Any) -> Own:
+    def own(self, state: ProcessState, url: Any) -> OwnTransport:
         """Return the transport for an address."""
         key = state.key(url)
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = make(state.httpx, key, asynchronous=True)
+            found = self._made[key] = make_transport(state.httpx, key, asynchronous=True)
         return found
 
-    def forget(self, own: Own) -> None:
+    def forget(self, own: OwnTransport) -> None:
         """Send nothing more over a transport."""
         self._made = {key: value for key, value in self._made.items() if value is not own}
 
@@ -369,8 +371,8 @@ class _AsyncBody:
         except StopAsyncIteration:
             await self.aclose()
             raise
-        except (self._httpx.HTTPError, self._httpx.StreamError, Spoiled) as error:
-            raise during(error, self._idle, self._httpx) from error
+        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
+            raise error_during_body(error, self._idle, self._httpx) from error
         raise StopAsyncIteration
 
     def hurry(self, seconds: float) -> None:
@@ -409,7 +411,7 @@ def _plain(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]
     One that is not compressed is read from the transport's own stream: two generators less for each piece.
     """
     coding = headers.get("content-encoding")
-    step = undo(coding)
+    step = body_decoder(coding)
     if response.is_stream_consumed or not isinstance(response.stream, Iterable):
         return response.iter_bytes()  # a transport of the caller's own may have read it
     if step is not None:
@@ -420,7 +422,7 @@ def _plain(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]
 def _aplain(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
     """As in `_plain`."""
     coding = headers.get("content-encoding")
-    step = undo(coding)
+    step = body_decoder(coding)
     if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
         return response.aiter_bytes()
     if step is not None:

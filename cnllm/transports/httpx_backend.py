@@ -46,7 +46,7 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
     return pool
 
 
-class _Watch:
+class _ConnectionWatch:
     """Watch one connection. `probes` tell what was read ahead; None where that cannot be known."""
 
     def __init__(self, inner: Any, core: Any, probes: Probes | None) -> None:
@@ -119,7 +119,7 @@ class _Watch:
         return left
 
 
-class Stream(_Watch):
+class Stream(_ConnectionWatch):
     """A connection of a pool that blocks."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -139,7 +139,7 @@ class Stream(_Watch):
         return _stream(self._inner.start_tls(*args, **options), self._core)
 
 
-class AsyncStream(_Watch):
+class AsyncStream(_ConnectionWatch):
     """A connection of a pool of an event loop."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -244,7 +244,7 @@ def _pending(incoming: ssl.MemoryBIO) -> Callable[[], int]:
     return lambda: incoming.pending
 
 
-def _h11_of(pool: Any, stream: _Watch) -> Any:
+def _h11_of(pool: Any, stream: _ConnectionWatch) -> Any:
     """Return the state of HTTP/1.1 that reads from this stream. New connections stand at the end."""
     for connection in reversed(pool.connections):
         for _ in range(_DEPTH):

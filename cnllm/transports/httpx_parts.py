@@ -17,16 +17,26 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
-from cnllm.transports.headers import FRAMING, IDLE, URLS, headers_of, proxy_for
+from cnllm.transports.headers import FRAMING, IDLE, URLS, end_to_end_headers, proxy_for
 from cnllm.transports.httpx_backend import AsyncStream, Stream, install
 from cnllm.types.policy import Timeouts
 
-__all__ = ["Own", "State", "answered", "before", "during", "make", "package", "refuse_inherited", "waits_of"]
+__all__ = [
+    "OwnTransport",
+    "ProcessState",
+    "error_before_status",
+    "error_during_body",
+    "httpx_package",
+    "httpx_timeouts",
+    "make_transport",
+    "refuse_inherited",
+    "watch_response",
+]
 
 _CORES = {"httpx": "httpcore", "httpx2": "httpcore2"}
 
 
-class Own(Struct, frozen=True):
+class OwnTransport(Struct, frozen=True):
     """A transport of httpx that we made."""
 
     transport: Any
@@ -35,7 +45,7 @@ class Own(Struct, frozen=True):
     encrypted: bool
 
 
-class State:
+class ProcessState:
     """What one process knows: the package that it sends with, URLs, proxies."""
 
     def __init__(self, httpx: Any) -> None:
@@ -51,16 +61,16 @@ class State:
         """Return what two requests have in common that go over the same transport."""
         return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
 
-    def request(self, url: Any, plan: Plan, waits: dict[str, float | None], own: Own | None) -> Any:
+    def request(self, url: Any, plan: Plan, waits: dict[str, float | None], own: OwnTransport | None) -> Any:
         """Build a request directly: `Client.build_request` would merge, parse and copy what is already as it must be.
 
         For httpx's `own` transports the headers are given as they go out, and not looked through for what may be
         missing; another may want to ask for the request's `content`.
         """
-        httpx, headers, content, extensions = self.httpx, headers_of(plan), plan.content, {"timeout": waits}
+        httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": waits}
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
-            raise errors.framed(plan, framing)
+            raise errors.framing_header(plan, framing)
         if own is not None and own.pool is None:
             headers["connection"] = "close"
         with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
@@ -69,7 +79,7 @@ class State:
             written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
             stream = httpx.ByteStream(content)
             return httpx.Request(plan.method, url, headers=written, stream=stream, extensions=extensions)
-        raise errors.unsendable(plan)
+        raise errors.invalid_header(plan)
 
     def _remember(self, text: str) -> Any:
         if len(self._urls) >= URLS:
@@ -78,13 +88,13 @@ class State:
         return found
 
 
-def answered(own: Own, response: Any, host: str) -> Callable[[], None] | None:
+def watch_response(own: OwnTransport, response: Any, host: str) -> Callable[[], None] | None:
     """Take note of a response. Return what is to be called at its end; None where its connection cannot be watched.
 
     Raises `TransportError` when it is the proxy that refuses.
     """
     if own.proxy is not None and not own.encrypted and response.status_code == 407:
-        raise errors.refused_by_proxy(host, own.proxy, "407 Proxy Authentication Required")
+        raise errors.proxy_refused(host, own.proxy, "407 Proxy Authentication Required")
     stream = response.extensions.get("network_stream")
     if own.pool is None or not isinstance(stream, Stream | AsyncStream):
         return None
@@ -92,7 +102,7 @@ def answered(own: Own, response: Any, host: str) -> Callable[[], None] | None:
     return functools.partial(stream.look, own.pool)
 
 
-def package(transport: object, name: str) -> Any:
+def httpx_package(transport: object, name: str) -> Any:
     """Return the package that a transport belongs to; for none, the one of this name."""
     if transport is not None:
         second = sys.modules.get("httpx2")
@@ -104,7 +114,7 @@ def package(transport: object, name: str) -> Any:
         raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
 
 
-def make(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> Own:
+def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> OwnTransport:
     """Make a transport. What httpx finds wrong with a proxy is not repeated: a password may stand in its address."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
@@ -118,8 +128,8 @@ def make(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> Own
     except (ValueError, httpx.InvalidURL, UnicodeError):
         pass
     else:
-        return Own(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
-    raise errors.bad_proxy(proxy, missing=missing)
+        return OwnTransport(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
+    raise errors.invalid_proxy(proxy, missing=missing)
 
 
 def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
@@ -131,34 +141,34 @@ def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
         )
 
 
-def waits_of(timeouts: Timeouts) -> dict[str, float | None]:
+def httpx_timeouts(timeouts: Timeouts) -> dict[str, float | None]:
     """Return the timeouts as httpx wants them."""
     return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
 
 
-def before(error: Exception, plan: Plan, httpx: Any, own: Own | None) -> TransportError:
+def error_before_status(error: Exception, plan: Plan, httpx: Any, own: OwnTransport | None) -> TransportError:
     """Return what went wrong before the status line."""
     proxy = None if own is None else own.proxy
     host, timeouts = httpx.URL(plan.url).raw_host.decode("ascii"), plan.timeouts
     said = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
-        made: TransportError = errors.slow_connection(host, timeouts.connect)
+        made: TransportError = errors.connect_timeout(host, timeouts.connect)
     elif isinstance(error, httpx.TimeoutException):
-        made = errors.slow(host, timeouts.first_byte)
+        made = errors.status_timeout(host, timeouts.first_byte)
     elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # the latter: a host name with an empty label
-        return errors.no_http(plan.url)
+        return errors.unsupported_url(plan.url)
     elif isinstance(error, httpx.ProxyError) and proxy is not None:
-        return errors.refused_by_proxy(host, proxy, said)
+        return errors.proxy_refused(host, proxy, said)
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        made = errors.no_connection(host, said)
+        made = errors.connect_failed(host, said)
     else:
-        made = errors.before_status(host, said, response_began(error))
-    return made if proxy is None else errors.by_proxy(made, proxy)
+        made = errors.error_before_status(host, said, response_began(error))
+    return made if proxy is None else errors.name_proxy(made, proxy)
 
 
-def during(error: Exception, idle: float | None, httpx: Any) -> TransportError:
+def error_during_body(error: Exception, idle: float | None, httpx: Any) -> TransportError:
     """Return what went wrong while the body came."""
-    return errors.fell_silent(idle) if isinstance(error, httpx.TimeoutException) else errors.broke(error)
+    return errors.body_stalled(idle) if isinstance(error, httpx.TimeoutException) else errors.body_broken(error)
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
@@ -167,10 +177,10 @@ def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
 
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=IDLE)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
-        verify = tls.context()
+        verify = tls.client_context()
         if proxy is not None and proxy.startswith("https:"):
             with contextlib.suppress(httpx.InvalidURL, ValueError):
-                proxy = httpx.Proxy(url=proxy, ssl_context=tls.context())
+                proxy = httpx.Proxy(url=proxy, ssl_context=tls.client_context())
     else:  # Reading the certificate store takes 20 ms. This context trusts nobody, and plain http never uses it.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {"limits": limits, "proxy": proxy, "verify": verify}

@@ -7,24 +7,24 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator
 
-from cnllm.transports.asyncio_connection import Wire
+from cnllm.transports.asyncio_connection import AsyncioConnection
 from cnllm.transports.headers import IDLE
-from cnllm.transports.liveness import spent
+from cnllm.transports.liveness import is_unusable
 
-__all__ = ["Here"]
+__all__ = ["LoopPool"]
 
 _SIZE = 16384  # bytes of one read: of 256 streams, all that one turn of the loop brings lies in memory
 _TURNS = 4  # of the loop: one reads what was there, and whoever waits may have been woken before it
 
 
-class Here:
+class LoopPool:
     """Those in use, those kept for the next request, and who waits for a place: first come, first served."""
 
     def __init__(self, limit: int) -> None:
         self.buffer = memoryview(bytearray(_SIZE))
         self._free = asyncio.Semaphore(limit)
-        self._idle: deque[Wire] = deque()
-        self._busy: set[Wire] = set()
+        self._idle: deque[AsyncioConnection] = deque()
+        self._busy: set[AsyncioConnection] = set()
         self._end: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
@@ -42,7 +42,7 @@ class Here:
         """A place."""
         await self._free.acquire()
 
-    async def kept(self, key: tuple[bool, str, int]) -> Wire | None:
+    async def kept(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         """A connection that is still good; the one used last is the most likely to be."""
         while (wire := self._latest(key)) is not None:
             self._busy.add(wire)
@@ -56,7 +56,7 @@ class Here:
             self._give_up(wire)
         return None
 
-    def _latest(self, key: tuple[bool, str, int]) -> Wire | None:
+    def _latest(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         idle = self._idle
         for at in range(len(idle) - 1, -1, -1):
             if idle[at].key == key:
@@ -65,16 +65,16 @@ class Here:
                 return wire
         return None
 
-    def _give_up(self, wire: Wire) -> None:
+    def _give_up(self, wire: AsyncioConnection) -> None:
         self._busy.discard(wire)
         wire.close()
 
-    def add(self, wire: Wire) -> Wire:
+    def add(self, wire: AsyncioConnection) -> AsyncioConnection:
         """A new connection."""
         self._busy.add(wire)
         return wire
 
-    def leave(self, wire: Wire | None, reusable: bool) -> None:
+    def leave(self, wire: AsyncioConnection | None, reusable: bool) -> None:
         """A place is free, and the connection is kept if it can be."""
         if wire is not None and wire.inherited:
             return
@@ -108,7 +108,7 @@ class Here:
             wire.disown()
 
 
-async def _good(wire: Wire) -> bool:
+async def _good(wire: AsyncioConnection) -> bool:
     """Can it be used again?
 
     Before its first response, what there is to read on an encrypted one may be TLS's own: the loop gets turns to see.
@@ -116,7 +116,7 @@ async def _good(wire: Wire) -> bool:
     for _ in range(_TURNS):
         if not wire.open or wire.reader.fault:
             return False
-        if not spent(wire.number(), wire.since):
+        if not is_unusable(wire.number(), wire.since):
             return True
         if not wire.key[0] or wire.reader.complete:
             return False

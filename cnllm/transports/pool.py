@@ -10,8 +10,8 @@ from collections import deque
 
 from cnllm.config.process import INHERITED
 from cnllm.transports.headers import IDLE
-from cnllm.transports.liveness import KEPT, quiet, spent
-from cnllm.transports.response_parser import Reader
+from cnllm.transports.liveness import KEPT, has_only_tls_data, is_unusable
+from cnllm.transports.response_parser import ResponseParser
 
 __all__ = ["Connection", "Key", "Pool"]
 
@@ -26,7 +26,7 @@ class Connection:
     def __init__(self, plug: socket.socket, key: Key) -> None:
         self.plug = plug
         self.key = key
-        self.reader = Reader()
+        self.reader = ResponseParser()
         self.patience: float | None = -1.0  # the socket's timeout
         self.since = 0.0
         self.used = False
@@ -41,12 +41,12 @@ class Connection:
 
     def good(self) -> bool:
         """Can it be used again? Before its first response, what is there to read may be TLS's own."""
-        if not spent(self.plug.fileno(), self.since):
+        if not is_unusable(self.plug.fileno(), self.since):
             return True
         if not isinstance(self.plug, ssl.SSLSocket) or self.reader.complete or time.monotonic() - self.since > KEPT:
             return False
         self.patience = 0
-        return quiet(self.plug)
+        return has_only_tls_data(self.plug)
 
     def hang_up(self) -> None:
         """Wake whoever reads from it. Not TLS's own goodbye, which a reading thread would not survive."""

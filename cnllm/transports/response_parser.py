@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from cnllm.transports.content_encoding import Spoiled, Undo, undo
+from cnllm.transports.content_encoding import DecodingError, Undo, body_decoder
 from cnllm.transports.head_repair import is_head, rewrite
 
-__all__ = ["Reader"]
+__all__ = ["ResponseParser"]
 
 _HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
 _TAIL = 32  # bytes of a segment in which line ends behind a response are looked for
 _LINE_ENDS = b"\r\n"
 
 
-class Reader:
+class ResponseParser:
     """Reads one response after another; `begin` goes before each."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Reader:
                     break
                 self._plain = undo(self._pieces.pop(0))
                 self._whole = max(self._whole - 1, 0)
-        except Spoiled as error:
+        except DecodingError as error:
             self._pieces.clear()
             self.complete = False
             self._fail(str(error))
@@ -241,7 +241,7 @@ class Reader:
         else:
             self.status = status
             self._in_body = True
-            self._undo = undo(headers.get("content-encoding"))
+            self._undo = body_decoder(headers.get("content-encoding"))
 
     def on_message_complete(self) -> None:
         """The end of the response, unless it was an interim one."""

@@ -10,12 +10,12 @@ from cnllm.errors import TransportError
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["context"]
+__all__ = ["client_context"]
 
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # the first one counts
 
 
-def context() -> ssl.SSLContext:
+def client_context() -> ssl.SSLContext:
     """A context for clients. Reading the certificates takes 20 ms: keep it. Raises `TransportError`."""
     import ssl  # it takes 17 ms, which a program that never connects does without
 

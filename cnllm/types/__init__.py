@@ -139,7 +139,7 @@ def _parts(given: Any) -> tuple[Part, ...]:
 def _role(given: Any) -> str:
     from cnllm.types import checks
 
-    checks.demand("role", given, str, "a string (system, developer, user, assistant or tool)")
+    checks.require_type("role", given, str, "a string (system, developer, user, assistant or tool)")
     return str.__str__(given)
 
 

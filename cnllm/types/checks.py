@@ -16,14 +16,14 @@ __all__ = [
     "as_dict",
     "as_list",
     "as_text",
-    "brief",
-    "checked",
-    "demand",
-    "demand_path",
-    "demand_text",
+    "check_json_value",
     "kind_of",
     "number",
+    "require_path",
+    "require_text",
+    "require_type",
     "seconds",
+    "short_text",
     "unfit_id",
     "unreadable",
     "wrong_type",
@@ -42,7 +42,7 @@ def kind_of(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def brief(value: Any) -> str:
+def short_text(value: Any) -> str:
     """Return a short text for a value: plain values as they are written, everything else by its type."""
     if value is None or value is True or value is False:
         return str(value)
@@ -62,7 +62,7 @@ def wrong_type(name: str, value: Any, expected: str) -> TypeError:
 
 def wrong_value(name: str, value: Any, expected: str) -> ValueError:
     """Return the error for an argument whose value means nothing: `name=-1; a number above 0 is expected`."""
-    return ValueError(f"{name}={brief(value)}; {expected} is expected")
+    return ValueError(f"{name}={short_text(value)}; {expected} is expected")
 
 
 def unreadable(name: str, error: BaseException) -> TypeError:
@@ -70,19 +70,19 @@ def unreadable(name: str, error: BaseException) -> TypeError:
     return TypeError(f"{name} raised {type(error).__name__} while it was read; a plain value is expected")
 
 
-def demand(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+def require_type(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
     """Raise `TypeError` unless the value is of a type."""
     if not isinstance(value, kind):
         raise wrong_type(name, value, expected)
 
 
-def demand_text(name: str, value: Any) -> None:
+def require_text(name: str, value: Any) -> None:
     """Raise `TypeError` unless the value is a string."""
     if not isinstance(value, str):
         raise wrong_type(name, value, "a string")
 
 
-def demand_path(name: str, value: Any) -> None:
+def require_path(name: str, value: Any) -> None:
     """Raise `TypeError` or `ValueError` unless the value can name a file."""
     import os
 
@@ -166,7 +166,7 @@ def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
     return None if time > _MOST_SECONDS else time
 
 
-def checked(name: str, value: Any) -> None:
+def check_json_value(name: str, value: Any) -> None:
     """Raise `TypeError` or `ValueError` for a value that JSON cannot hold, naming the place in it."""
     todo: list[tuple[str, Any, int]] = [(name, value, 0)]
     while todo:
@@ -183,7 +183,7 @@ def checked(name: str, value: Any) -> None:
             for key in table:
                 if not isinstance(key, str | int):
                     raise TypeError(f"{place} has a key that is {kind_of(key)}; a string is expected")
-            todo += [(f"{place}[{brief(key)}]", inner, depth + 1) for key, inner in table.items()]
+            todo += [(f"{place}[{short_text(key)}]", inner, depth + 1) for key, inner in table.items()]
         elif isinstance(one, list | tuple | Sequence) and not isinstance(one, bytes | bytearray | memoryview):
             items = as_list(place, one, "a list")
             todo += [(f"{place}[{index}]", inner, depth + 1) for index, inner in enumerate(items)]

@@ -68,7 +68,7 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:
-        raise ValueError(f"role {checks.brief(role)} is none of {', '.join(_ROLES)}")
+        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
@@ -82,7 +82,7 @@ def from_dict(data: Mapping[str, Any]) -> Message:
 
 def _role(given: Any) -> str:
     if not isinstance(given, str):
-        raise ValueError(f"role {checks.brief(given)} is none of {', '.join(_ROLES)}")
+        raise ValueError(f"role {checks.short_text(given)} is none of {', '.join(_ROLES)}")
     return str.__str__(given)
 
 
@@ -292,7 +292,7 @@ def _call(data: Any, index: int) -> ToolCall:
         table = checks.as_dict(f"tool_calls[{index}].function.arguments", arguments)
         return ToolCall(_string(data, "id"), function["name"], table, "")
     if arguments is not None and not isinstance(arguments, str):
-        checks.checked(f"tool_calls[{index}].function.arguments", arguments)
+        checks.check_json_value(f"tool_calls[{index}].function.arguments", arguments)
     raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
     decoded, problem = decode_arguments(raw)
     return ToolCall(_string(data, "id"), function["name"], decoded, raw, "wire", problem)
@@ -365,7 +365,7 @@ def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
 
 def _json_fault(place: str, value: Any) -> Exception | None:
     try:
-        checks.checked(place, value)
+        checks.check_json_value(place, value)
     except (TypeError, ValueError) as error:
         return error
     return None

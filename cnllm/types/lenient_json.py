@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Halves", "Unreadable", "lenient", "whole"]
+__all__ = ["NotJson", "SurrogateBuffer", "decode_lenient", "replace_surrogates"]
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Unreadable(ValueError):
+class NotJson(ValueError):
     """It is not JSON, not even nearly."""
 
 
-def lenient(text: bytes) -> Any:
+def decode_lenient(text: bytes) -> Any:
     """JSON as endpoints write it: NaN, raw control characters, bad UTF-8 and halves of surrogate pairs do not stop it.
 
     Raises `Unreadable`.
@@ -28,7 +28,7 @@ def lenient(text: bytes) -> Any:
     try:
         return _clean(json.loads(text.decode("utf-8", "replace"), strict=False))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(str(error)) from error
+        raise NotJson(str(error)) from error
 
 
 def _clean(data: Any) -> Any:
@@ -42,7 +42,7 @@ def _clean(data: Any) -> Any:
     return data
 
 
-def whole(data: Any) -> Any:
+def replace_surrogates(data: Any) -> Any:
     """Data without halves of surrogate pairs, which cannot be written anywhere again."""
     if data is None or (type(data) is str and data.isascii()):
         return data
@@ -74,7 +74,7 @@ def _sound(text: str) -> bool:
     return True
 
 
-class Halves:
+class SurrogateBuffer:
     """Puts characters together whose two halves came in two pieces of text."""
 
     __slots__ = ("held",)
@@ -89,9 +89,9 @@ class Halves:
         text, self.held = self.held + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self.held = text[:-1], text[-1]
-        return str(whole(text))
+        return str(replace_surrogates(text))
 
     def rest(self) -> str:
         """What is still held: a half that nothing followed."""
         held, self.held = self.held, ""
-        return str(whole(held))
+        return str(replace_surrogates(held))

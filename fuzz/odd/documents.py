@@ -16,7 +16,7 @@ from msgspec import Struct
 import cnllm
 from cnllm import engine
 from cnllm.config import keys
-from cnllm.config.settings import from_environment
+from cnllm.config.settings import read_settings
 from cnllm.registry.documents import Document
 from cnllm.registry.flags import Flags
 
@@ -155,12 +155,12 @@ def _document() -> Any:
 
 def _registry(text: str) -> cnllm.Registry:
     """The registry of the built-in file and one more, checked as `Registry.load` checks it, without its cache."""
-    from cnllm.registry.check import demand_valid
+    from cnllm.registry.check import require_valid
     from cnllm.registry.documents import parse
 
     path = folder() / "overlay.toml"
     document = Document(path, str(path), text.encode(), parse(text.encode(), str(path)), builtin=False)
-    demand_valid(document)
+    require_valid(document)
     return cnllm.Registry([_document(), document])
 
 
@@ -232,12 +232,12 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 def _set(variable: str, value: str) -> None:
     with _variable(variable, value):
-        from_environment()
+        read_settings()
         if variable in ("CNLLM_PROVIDERS", "CNLLM_CONFIG_DIR", "CNLLM_CACHE_DIR"):
             cnllm.Registry.load().names()
         if variable == "CNLLM_CONFIG_DIR":
-            keys.find(["ODD_TOKEN"])
-            keys.names()
+            keys.find_key(["ODD_TOKEN"])
+            keys.key_names()
         if variable == "CNLLM_DATA_DIR":
             from cnllm.store import Store
 

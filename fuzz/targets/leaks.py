@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 import cnllm
-from cnllm.engine.decode.reply_builder import Fold
-from cnllm.engine.decode.text_tool_calls import looked_for
-from cnllm.engine.options import asked_for
+from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.engine.decode.text_tool_calls import text_call_filters
+from cnllm.engine.options import read_options
 from cnllm.registry.flags import Flags, Stream
 from cnllm.registry.model import Model
 
@@ -38,7 +38,7 @@ def _incremental(flags: Flags) -> Flags:
 
 def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, thinking: bool) -> Told:
     """What these pieces come to."""
-    fold = Fold(model, flags, {}, looked_for(flags, asked_for({"tools": tools}).tools, {}))
+    fold = ReplyBuilder(model, flags, {}, text_call_filters(flags, read_options({"tools": tools}).tools, {}))
     fold.whole = True
     events: list[Any] = []
     for piece in pieces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cnllm.engine.decode.sse import Frames
+from cnllm.engine.decode.sse import SseParser
 
 from ..given import given, pack
 from ..spent import bounded
@@ -29,7 +29,7 @@ def by_the_book(body: bytes) -> list[bytes]:
 
 def read(pieces: list[bytes]) -> list[bytes]:
     """The data of every event in these pieces."""
-    frames = Frames()
+    frames = SseParser()
     out = [data for piece in pieces for data in frames.feed(piece)]
     return out + frames.end()
 

@@ -162,7 +162,7 @@ def test_curl_says_when_the_variable_is_not_set(machine: Machine) -> None:
     value=st.text(st.characters(exclude_characters="\0\r\n", codec="utf-8")),
 )
 def test_no_text_escapes_from_a_curl_command(text: str, value: str) -> None:
-    shown = curl.command(
+    shown = curl.curl_command(
         "POST",
         f"http://x/{value}",
         {"A": "Bearer {key}!" + value, "B": value},
@@ -191,4 +191,4 @@ def test_no_text_escapes_from_a_curl_command(text: str, value: str) -> None:
 
 def test_a_curl_command_takes_no_strange_variable() -> None:
     with pytest.raises(ValueError):
-        curl.command("POST", "http://x", {"A": "{key}"}, {}, placeholder="{key}", env="$(id)")
+        curl.curl_command("POST", "http://x", {"A": "{key}"}, {}, placeholder="{key}", env="$(id)")

@@ -215,10 +215,10 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
-    assert address.address(url) == address._odd(url)
+    assert address.parse_address(url) == address._odd(url)
     read = httpx.URL(url)
-    assert address.address(url).target == read.raw_path.decode()
-    assert address.address(url).name == httpx.Request("GET", read).headers["host"]
+    assert address.parse_address(url).target == read.raw_path.decode()
+    assert address.parse_address(url).name == httpx.Request("GET", read).headers["host"]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(cnllm.TransportError, match="URL"):
-        address.address(url)
+        address.parse_address(url)
 
 
 ANSWERS: list[tuple[bytes, bytes]] = [
@@ -240,7 +240,7 @@ ANSWERS: list[tuple[bytes, bytes]] = [
 @given(number=st.integers(0, len(ANSWERS) - 1), cuts=st.lists(st.integers(0, 400), max_size=8), after=st.booleans())
 def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], after: bool) -> None:
     sent, body = ANSWERS[number]
-    one, got = response_parser.Reader(), b""
+    one, got = response_parser.ResponseParser(), b""
     for _ in range(2):  # the same connection again
         one.begin()
         got = b""
@@ -260,14 +260,14 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
 def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -> None:
     for number, (sent, body) in enumerate(ANSWERS):
         for cut in range(1, len(sent)):
-            one = response_parser.Reader()
+            one = response_parser.ResponseParser()
             one.begin()
             one.feed(sent[:cut])
             got = one.take()
             one.feed(sent[cut:])
             assert (got + one.take(), one.complete, one.reusable) == (body, True, True), (number, cut)
             for surplus in (b"\n", b"\r\n", b"x"):
-                one = response_parser.Reader()
+                one = response_parser.ResponseParser()
                 one.begin()
                 one.feed(sent[:cut])
                 one.feed(sent[cut:] + surplus)
@@ -276,7 +276,7 @@ def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -
 
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_a_reader_takes_anything(junk: bytes, at: int) -> None:
-    one = response_parser.Reader()
+    one = response_parser.ResponseParser()
     good = ANSWERS[0][0]
     one.feed(good[:at] + junk)
     one.feed(good[at:])

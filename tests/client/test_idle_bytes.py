@@ -21,7 +21,7 @@ from .support import ONCE, QUICK, SOON, at, registry
 pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
 
 from cnllm.transports.fast import AsyncFast, Fast
-from cnllm.transports.response_parser import Reader
+from cnllm.transports.response_parser import ResponseParser
 
 ADAPTERS = ["fast"]
 RIGHT = "The sky is blue."
@@ -189,11 +189,11 @@ def test_line_ends_behind_a_response_are_noticed_however_it_is_cut() -> None:
     for sent in [*WHOLE.values(), *EMPTY.values()]:
         for surplus in (b"", b"\r\n", b"\n", b"\r"):
             for cut in range(1, len(sent)):
-                one = Reader()
+                one = ResponseParser()
                 one.feed(sent[:cut])
                 one.feed(sent[cut:] + surplus)
                 assert one.complete
                 assert not (surplus and one.reusable)
-        one = Reader()
+        one = ResponseParser()
         one.feed(sent)
         assert one.reusable

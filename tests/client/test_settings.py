@@ -45,7 +45,7 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def outcome() -> object:
     try:
-        return settings.from_environment()
+        return settings.read_settings()
     except CnllmError as error:
         return str(error), error.hint
 
@@ -66,5 +66,5 @@ def test_plain_numbers_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CNLLM_IDLE_TIMEOUT", "2.5")
     monkeypatch.setenv("CNLLM_ATTEMPTS", "4")
     monkeypatch.setattr(settings, "_read", lambda: pytest.fail("pydantic-settings was asked"))
-    found = settings.from_environment()
+    found = settings.read_settings()
     assert (found.timeouts.first_byte, found.timeouts.idle, found.retry.attempts) == (30.0, 2.5, 4)

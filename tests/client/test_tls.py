@@ -109,12 +109,12 @@ def test_a_stream_that_stalls_keeps_what_came(make: Make, server: ssl.SSLContext
 def test_whom_to_trust_is_what_httpx_says(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """The system's list, a file or a folder: the same certificates, and the same strictness."""
     pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
-    from cnllm.transports.tls import context
+    from cnllm.transports.tls import client_context
 
     for name, value in (("", ""), ("SSL_CERT_FILE", str(folder / "cert.pem")), ("SSL_CERT_DIR", str(folder))):
         if name:
             monkeypatch.setenv(name, value)
-        ours, theirs = context(), httpx.create_ssl_context()
+        ours, theirs = client_context(), httpx.create_ssl_context()
         assert ours.get_ca_certs() == theirs.get_ca_certs()
         assert (ours.verify_mode, ours.check_hostname) == (theirs.verify_mode, theirs.check_hostname)
         assert (ours.minimum_version, ours.options) == (theirs.minimum_version, theirs.options)

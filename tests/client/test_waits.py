@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import Plan, Retry, Timeouts, TransportError, engine
-from cnllm.engine.run.call import Call, Hurry, Last, ReadAll, Send, Sleep
+from cnllm.engine.run.call import Call, FinalEvents, ReadBody, Send, SetReadDeadline, Sleep
 
 from .peer import delta, failure, frame, said, whole
 from .support import registry
@@ -56,7 +56,7 @@ def naps(retry: Retry, chance: float, *answers: Any) -> tuple[list[float], cnllm
                 else:
                     status, headers, body = met
                     done = status, headers
-            case ReadAll():
+            case ReadBody():
                 done = body, None
             case Sleep():
                 taken.append(step.seconds)
@@ -117,7 +117,7 @@ def test_progress_is_measured_by_the_clock_and_by_what_the_model_says() -> None:
         now = at
         assert len(steps.send(chunk)) == events
     now = 30.1
-    assert isinstance(steps.send(b": thinking\n\n"), Last)
+    assert isinstance(steps.send(b": thinking\n\n"), FinalEvents)
     with pytest.raises(cnllm.IdleTimeout) as caught:
         steps.send(None)
     assert caught.value.reply is not None
@@ -152,13 +152,13 @@ def test_after_a_finish_reading_is_hurried_once() -> None:
     hurries = 0
     for chunk in [*said("The sky")][:-1]:
         step = steps.send(chunk)
-        if isinstance(step, Hurry):
+        if isinstance(step, SetReadDeadline):
             hurries += 1
             assert 1 <= step.seconds <= 3
             step = steps.send(None)
         events += step
     assert hurries == 1
-    assert isinstance(steps.send(None), Last)
+    assert isinstance(steps.send(None), FinalEvents)
     with pytest.raises(StopIteration) as stop:
         _drive(steps, [])
     assert stop.value.value.usage.total == 7
@@ -177,7 +177,7 @@ def _drive(steps: Any, chunks: list[bytes]) -> None:
         match steps.send(done):
             case Send():
                 done, fed = (200, {}), iter(chunks)
-            case list() as events if not isinstance(events, Last):
+            case list() as events if not isinstance(events, FinalEvents):
                 done = next(fed, None)
             case _:
                 done = None

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cnllm
-from cnllm.engine.decode.reply_builder import Fold
-from cnllm.protocols.chat.client_decode import chunk as read_chunk
-from cnllm.protocols.chat.client_decode import quick
-from cnllm.types.lenient_json import Unreadable, lenient, whole
+from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.protocols.chat.client_decode import decode_chunk as read_chunk
+from cnllm.protocols.chat.client_decode import fast_decoder
+from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 
 from .support import Json, anything, frame, read, scalars, sse, times, words
 
@@ -86,9 +86,9 @@ lines = (chunks | usual).map(lambda c: written(c).encode())
 
 def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
     """What the quick decoder would have to say: the one thing that the full reader found, if it is just one."""
-    fold = Fold(model, model.flags, {})
-    found = read_chunk(lenient(data), model.flags, fold)
-    bare = Fold(model, model.flags, {})
+    fold = ReplyBuilder(model, model.flags, {})
+    found = read_chunk(decode_lenient(data), model.flags, fold)
+    bare = ReplyBuilder(model, model.flags, {})
     for name in ("finished", "raw_finish", "refused", "fault", "usage", "called", "_details", "_opaque", "notes"):
         if getattr(fold, name) != getattr(bare, name):
             return None
@@ -104,7 +104,7 @@ def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
 @times(500)
 @given(lines)
 def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnllm.Model, data: bytes) -> None:
-    said = quick(plain.flags)(data)
+    said = fast_decoder(plain.flags)(data)
     assert said is None or said == gist(plain, data)
 
 
@@ -119,7 +119,7 @@ def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnll
     ],
 )
 def test_the_quick_decoder_takes_the_usual_chunk(plain: cnllm.Model, data: str) -> None:
-    said = quick(plain.flags)(data.encode())
+    said = fast_decoder(plain.flags)(data.encode())
     assert said is not None
     assert said == gist(plain, data.encode())
 
@@ -135,9 +135,9 @@ def test_what_is_unreadable_to_the_full_reader_is_nothing_to_the_quick_one(plain
     data = ('{"choices":[{"delta":{"content":"a"}}]' + more + "}").encode()
     try:
         expected = gist(plain, data)
-    except Unreadable:
+    except NotJson:
         expected = None
-    assert quick(plain.flags)(data) in (None, expected)
+    assert fast_decoder(plain.flags)(data) in (None, expected)
 
 
 OPENING: tuple[Json, ...] = (
@@ -176,9 +176,9 @@ def test_any_declared_path_can_be_read(home: Any, flags: str) -> None:
 def readable(data: bytes) -> Any:
     """What `lenient` reads, which can be written again as strict JSON; `Unreadable` itself where it is not JSON."""
     try:
-        value = whole(lenient(data))
-    except Unreadable:
-        return Unreadable
+        value = replace_surrogates(decode_lenient(data))
+    except NotJson:
+        return NotJson
     json.dumps(value, allow_nan=False).encode()
     msgspec.json.encode(value)
     return value
@@ -187,7 +187,7 @@ def readable(data: bytes) -> Any:
 @times(200)
 @given(anything, st.booleans())
 def test_valid_json_is_read_as_what_it_says(value: Any, ascii_only: bool) -> None:
-    assert lenient(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+    assert decode_lenient(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
 @times(150)
@@ -232,7 +232,7 @@ def test_what_endpoints_call_json_is_read(text: bytes, value: Any) -> None:
     "text", [b"", b" ", b"{", b"}", b"[1", b'"', b"\xef\xbb\xbf", b"{}{}", b"nul", b"\xff", b"1" * 9999]
 )
 def test_what_is_no_json_is_unreadable(text: bytes) -> None:
-    assert readable(text) is Unreadable
+    assert readable(text) is NotJson
 
 
 @pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
@@ -241,8 +241,8 @@ def test_what_is_no_json_is_unreadable(text: bytes) -> None:
 def test_no_depth_is_too_much(pair: tuple[bytes, bytes], head: bytes, depth: int) -> None:
     text = b"[" + head + pair[0] * depth + b"1" + pair[1] * depth + b"]"
     try:
-        value = lenient(text)
-    except Unreadable:
+        value = decode_lenient(text)
+    except NotJson:
         assert depth >= 300
         return
     for _ in range(depth + 1):

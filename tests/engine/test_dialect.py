@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.schemas import adapt
-from cnllm.schemas.adapt import adapted, changed
+from cnllm.schemas.adapt import adapt_schema, adapt_schema_if_needed
 
 from .support import Json, times
 
@@ -153,10 +152,10 @@ def nodes(schema: Any) -> Iterator[Json]:
 def test_the_callers_schema_stays_and_the_same_comes_each_time(pair: Pair, rules: list[str], drop: list[str]) -> None:
     schema, _ = pair
     before = copy.deepcopy(schema)
-    out = adapted(schema, rules, drop)
+    out = adapt_schema(schema, rules, drop)
     assert schema == before
-    assert json.dumps(adapted(schema, rules, drop)) == json.dumps(out)
-    assert adapted(schema, [], []) == before
+    assert json.dumps(adapt_schema(schema, rules, drop)) == json.dumps(out)
+    assert adapt_schema(schema, [], []) == before
 
 
 @times(40)
@@ -165,10 +164,10 @@ def test_what_is_kept_of_a_schema_is_what_would_be_worked_out_and_shared_by_none
     pair: Pair, rules: list[str], drop: list[str]
 ) -> None:
     schema, _ = pair
-    before, out = copy.deepcopy(schema), adapted(schema, rules, drop)
+    before, out = copy.deepcopy(schema), adapt_schema(schema, rules, drop)
     expected = None if out == schema else out
     for _ in range(2):
-        found = changed(schema, rules, drop)
+        found = adapt_schema_if_needed(schema, rules, drop)
         assert json.dumps(found) == json.dumps(expected)
         if found is not None:
             found.clear()
@@ -183,7 +182,7 @@ def test_what_is_kept_of_a_schema_is_what_would_be_worked_out_and_shared_by_none
 def test_what_json_would_not_give_back_is_adapted_as_it_is(odd: Any) -> None:
     for default in (1, odd, 1, odd):
         schema = {"title": "T", "type": "string", "default": default}
-        found = changed(schema, ["typed"], ["title"])
+        found = adapt_schema_if_needed(schema, ["typed"], ["title"])
         assert found is not None
         assert (list(found), type(found["default"])) == (["type", "default"], type(default))
         assert found["default"] is default or found["default"] == default
@@ -191,20 +190,20 @@ def test_what_json_would_not_give_back_is_adapted_as_it_is(odd: Any) -> None:
 
 def test_a_schema_is_adapted_once_and_a_huge_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Json] = []
-    real = adapted
+    real = adapt_schema
 
     def adapting(schema: Json, rules: Any, drop: Any) -> Json:
         seen.append(schema)
         return real(schema, rules, drop)
 
-    monkeypatch.setattr(adapt, "adapted", adapting)
+    monkeypatch.setattr(adapt, "adapt_schema", adapting)
     for _ in range(3):
-        changed({"type": "string", "title": "only once, please"}, [], ["title"])
+        adapt_schema_if_needed({"type": "string", "title": "only once, please"}, [], ["title"])
     assert len(seen) == 1
-    changed({"type": "string", "title": "only once, please"}, [], [])
+    adapt_schema_if_needed({"type": "string", "title": "only once, please"}, [], [])
     assert len(seen) == 2
     for _ in range(2):
-        changed({"type": "string", "description": "x" * 100_000}, [], ["title"])
+        adapt_schema_if_needed({"type": "string", "description": "x" * 100_000}, [], ["title"])
     assert len(seen) == 4
 
 
@@ -213,14 +212,14 @@ def test_a_schema_is_adapted_once_and_a_huge_one_each_time(monkeypatch: pytest.M
 def test_what_was_valid_stays_valid(pair: Pair, rules: list[str], drop: list[str]) -> None:
     schema, value = pair
     assert valid(schema, value)
-    assert valid(adapted(schema, rules, drop), value)
+    assert valid(adapt_schema(schema, rules, drop), value)
 
 
 @times(120)
 @given(pairs(), rules, drops)
 def test_each_rule_holds_everywhere(pair: Pair, rules: list[str], drop: list[str]) -> None:
     schema, _ = pair
-    out = adapted(schema, rules, drop)
+    out = adapt_schema(schema, rules, drop)
     every = list(nodes(out))
     if "inline-refs" in rules:
         assert not any("$ref" in node or "$defs" in node or "definitions" in node for node in every)
@@ -249,14 +248,14 @@ def test_each_rule_holds_everywhere(pair: Pair, rules: list[str], drop: list[str
 @given(pairs(), drops)
 def test_a_property_may_be_called_like_a_keyword(pair: Pair, drop: list[str]) -> None:
     schema, _ = pair
-    assert adapted(schema, KIMI, drop)["properties"].keys() == schema["properties"].keys()
+    assert adapt_schema(schema, KIMI, drop)["properties"].keys() == schema["properties"].keys()
 
 
 @times(40)
 @given(pairs(), rules, drops)
 def test_a_schema_that_is_in_the_subset_stays_as_it_is(pair: Pair, rules: list[str], drop: list[str]) -> None:
-    once = adapted(pair[0], rules, drop)
-    assert adapted(once, rules, drop) == once
+    once = adapt_schema(pair[0], rules, drop)
+    assert adapt_schema(once, rules, drop) == once
 
 
 # ── references ───────────────────────────────────────────────────────────────
@@ -282,7 +281,7 @@ def test_a_recursion_ends_and_takes_what_it_took(rules: list[str], depth: int) -
     value: Json = {"value": "x", "next": None}
     for _ in range(depth):
         value = {"value": "x", "next": value}
-    out = adapted(TREE, rules, [])
+    out = adapt_schema(TREE, rules, [])
     assert valid(out, {"root": value})
     assert not valid(out, {"root": 5})
     assert ("$ref" in json.dumps(out)) == ("inline-refs" not in rules)
@@ -297,17 +296,17 @@ def test_two_that_mean_each_other_end_too() -> None:
             "B": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}},
         },
     }
-    inline = adapted(schema, ["inline-refs"], [])
+    inline = adapt_schema(schema, ["inline-refs"], [])
     assert inline["properties"]["a"]["properties"]["b"]["properties"]["a"] == {"type": "object"}
-    assert adapted(schema, ["root-refs"], []) == schema
+    assert adapt_schema(schema, ["root-refs"], []) == schema
 
 
 def test_a_schema_may_mean_itself() -> None:
     schema: Json = {"type": "object", "properties": {"next": {"$ref": "#"}}}
-    out = adapted(schema, ["inline-refs"], [])
+    out = adapt_schema(schema, ["inline-refs"], [])
     assert "$ref" not in json.dumps(out)
     assert valid(out, {"next": {"next": {"next": {}}}})
-    assert adapted(schema, ["root-refs"], []) == schema
+    assert adapt_schema(schema, ["root-refs"], []) == schema
 
 
 @pytest.mark.parametrize(
@@ -315,8 +314,8 @@ def test_a_schema_may_mean_itself() -> None:
 )
 def test_a_reference_to_nothing_is_an_object(ref: str) -> None:
     schema: Json = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": ref}}}
-    assert adapted(schema, ["inline-refs"], [])["properties"]["b"] == {"type": "object"}
-    out = adapted(schema, ["root-refs"], [])
+    assert adapt_schema(schema, ["inline-refs"], [])["properties"]["b"] == {"type": "object"}
+    out = adapt_schema(schema, ["root-refs"], [])
     assert out["$defs"][out["properties"]["b"]["$ref"].removeprefix("#/$defs/")] in ({"type": "object"}, "string")
 
 
@@ -327,7 +326,7 @@ def test_two_definitions_of_one_name_stay_two() -> None:
         "$defs": {"X": {"type": "string"}},
         "definitions": {"X": {"type": "integer"}},
     }
-    out = adapted(schema, ["root-refs"], [])
+    out = adapt_schema(schema, ["root-refs"], [])
     assert valid(out, {"a": "x", "b": 1})
     assert not valid(out, {"a": 1, "b": 1})
     assert not valid(out, {"a": "x", "b": "x"})
@@ -341,7 +340,7 @@ def test_two_definitions_of_one_name_stay_two() -> None:
 )
 @pytest.mark.parametrize("rules", [KIMI, RULES, ["root-object"]])
 def test_a_root_that_is_no_object_becomes_one(schema: Json, rules: list[str]) -> None:
-    assert adapted(schema, rules, [])["type"] == "object"
+    assert adapt_schema(schema, rules, [])["type"] == "object"
 
 
 @pytest.mark.parametrize("old", [True, False])
@@ -349,7 +348,7 @@ def test_a_root_that_is_no_object_becomes_one(schema: Json, rules: list[str]) ->
 def test_a_tuple_is_a_list_of_any_of_its_places(old: bool, count: int) -> None:
     places = [{"type": "string", "title": "x"}, {"enum": [1]}][:count]
     schema: Json = {"type": "array", ("items" if old else "prefixItems"): places}
-    out = adapted(schema, ["no-tuples", "typed"], ["title"])
+    out = adapt_schema(schema, ["no-tuples", "typed"], ["title"])
     assert out["items"] in (
         {"type": "string"},
         {"anyOf": [{"type": "string"}, {"type": "integer", "enum": [1]}]},
@@ -364,17 +363,17 @@ EITHER: Json = {
 
 
 def test_an_object_with_alternatives_at_its_root_keeps_its_properties() -> None:
-    assert adapted(EITHER, KIMI, [])["properties"].keys() == {"a", "b"}
+    assert adapt_schema(EITHER, KIMI, [])["properties"].keys() == {"a", "b"}
 
 
 def test_a_root_that_is_a_reference_keeps_its_properties() -> None:
     schema: Json = {"$ref": "#/$defs/Node", "$defs": TREE["$defs"]}
-    assert "value" in adapted(schema, KIMI, [])["properties"]
+    assert "value" in adapt_schema(schema, KIMI, [])["properties"]
 
 
 @pytest.mark.parametrize("rules", [["typed"], ["branch-types", "typed"]])
 def test_a_branch_that_only_requires_is_of_the_type_around_it(rules: list[str]) -> None:
-    out = adapted({"type": "object", "properties": {"x": EITHER}}, rules, [])
+    out = adapt_schema({"type": "object", "properties": {"x": EITHER}}, rules, [])
     assert valid(out, {"x": {"a": "y"}})
 
 
@@ -385,21 +384,21 @@ def test_a_condition_is_of_the_type_around_it() -> None:
         "then": {"required": ["b"]},
         "else": {"required": ["c"]},
     }
-    assert valid(adapted(schema, ["typed"], []), {"a": 1, "b": 2})
+    assert valid(adapt_schema(schema, ["typed"], []), {"a": 1, "b": 2})
 
 
 @pytest.mark.parametrize("rule", ["inline-refs", "root-refs"])
 @pytest.mark.parametrize("name", ["definitions", "$defs"])
 def test_a_property_may_be_called_definitions(rule: str, name: str) -> None:
     schema: Json = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
-    assert adapted(schema, [rule], []) == schema
+    assert adapt_schema(schema, [rule], []) == schema
 
 
 @pytest.mark.parametrize("rule", ["inline-refs", "root-refs"])
 @pytest.mark.parametrize("key", ["default", "const", "examples"])
 def test_a_value_is_no_schema(rule: str, key: str) -> None:
     schema: Json = {"type": "object", "properties": {"a": {"type": "object", key: [{"$ref": "#/x", "$defs": 1}]}}}
-    assert adapted(schema, [rule], []) == schema
+    assert adapt_schema(schema, [rule], []) == schema
 
 
 @pytest.mark.parametrize("ref", ["#/properties/a/anyOf/0", "#/$defs/a%20b"])
@@ -409,7 +408,7 @@ def test_a_reference_may_go_through_a_list_or_be_escaped(ref: str) -> None:
         "properties": {"a": {"anyOf": [{"type": "string"}]}, "b": {"$ref": ref}},
         "$defs": {"a b": {"type": "string"}},
     }
-    assert adapted(schema, ["inline-refs"], [])["properties"]["b"] == {"type": "string"}
+    assert adapt_schema(schema, ["inline-refs"], [])["properties"]["b"] == {"type": "string"}
 
 
 def test_the_name_of_a_definition_may_hold_a_slash() -> None:
@@ -418,34 +417,34 @@ def test_the_name_of_a_definition_may_hold_a_slash() -> None:
         "properties": {"b": {"$ref": "#/$defs/a~1b"}},
         "$defs": {"a/b": {"type": "string"}},
     }
-    assert valid(adapted(schema, ["root-refs"], []), {"b": "x"})
+    assert valid(adapt_schema(schema, ["root-refs"], []), {"b": "x"})
 
 
 def test_a_list_of_itself_ends_as_a_list() -> None:
     schema: Json = {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}
     schema["$defs"] = {"T": {"type": "array", "items": {"$ref": "#/$defs/T"}}}
-    assert valid(adapted(schema, ["inline-refs"], []), {"t": [[], [[]]]})
+    assert valid(adapt_schema(schema, ["inline-refs"], []), {"t": [[], [[]]]})
 
 
 def test_a_chain_of_references_does_not_explode() -> None:
     defs: Json = {f"d{n}": {"properties": {k: {"$ref": f"#/$defs/d{n + 1}"} for k in "ab"}} for n in range(13)}
     schema: Json = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": defs}
-    assert len(json.dumps(adapted(schema, ["inline-refs"], []))) < 100 * len(json.dumps(schema))
+    assert len(json.dumps(adapt_schema(schema, ["inline-refs"], []))) < 100 * len(json.dumps(schema))
 
 
 def test_several_types_do_not_push_out_the_alternatives() -> None:
     schema: Json = {"type": ["string", "null"], "anyOf": [{"maxLength": 1}, {"minLength": 3}]}
-    assert not valid(adapted(schema, ["one-type"], []), "xx")
+    assert not valid(adapt_schema(schema, ["one-type"], []), "xx")
 
 
 def test_no_type_is_put_beside_alternatives_in_alternatives() -> None:
     schema: Json = {"type": "object", "anyOf": [{"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}]}
-    assert not any("type" in node and "anyOf" in node for node in nodes(adapted(schema, ["branch-types"], [])))
+    assert not any("type" in node and "anyOf" in node for node in nodes(adapt_schema(schema, ["branch-types"], [])))
 
 
 def test_only_any_of_is_left_of_several_combiners() -> None:
     schema: Json = {"anyOf": [{"type": "string"}], "oneOf": [{"minLength": 1}], "allOf": [{"maxLength": 5}]}
-    out = adapted(schema, ["any-of-only"], [])
+    out = adapt_schema(schema, ["any-of-only"], [])
     assert "oneOf" not in out
     assert "allOf" not in out
 
@@ -455,16 +454,16 @@ def test_only_any_of_is_left_of_several_combiners() -> None:
     [({"const": None}, None), ({"enum": [None, "a"]}, None), ({"enum": [1, "a"]}, "a"), ({"enum": [1, 2.5]}, 2.5)],
 )
 def test_the_type_of_an_enum_takes_all_its_values(schema: Json, value: Any) -> None:
-    assert valid(adapted(schema, ["typed"], []), value)
+    assert valid(adapt_schema(schema, ["typed"], []), value)
 
 
 @pytest.mark.parametrize(
     ("schema", "value"), [({"minimum": 1}, 2), ({"minItems": 1}, [1]), ({"required": ["x"]}, {"x": 1})]
 )
 def test_the_type_of_a_constraint_is_the_type_it_constrains(schema: Json, value: Any) -> None:
-    assert valid(adapted(schema, ["typed"], []), value)
+    assert valid(adapt_schema(schema, ["typed"], []), value)
 
 
 def test_true_as_a_schema_is_typed_too() -> None:
-    out = adapted({"type": "object", "properties": {"a": True}}, ["typed"], [])
+    out = adapt_schema({"type": "object", "properties": {"a": True}}, ["typed"], [])
     assert isinstance(out["properties"]["a"], dict)

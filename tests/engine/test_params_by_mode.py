@@ -43,9 +43,9 @@ def test_while_thinking_they_are_left_out_and_without_it_they_are_sent() -> None
 
 def test_the_words_of_the_command_line_come_to_the_same() -> None:
     words = tuple(f"{name}={value}" for name, value in GIVEN.items())
-    options = option_parsing.options(words, None, None, None)
+    options = option_parsing.call_options(words, None, None, None)
     assert options == GIVEN
-    assert option_parsing.options(("logit_bias.5=1", "x.y=2", "top_k=3"), None, None, None) == {
+    assert option_parsing.call_options(("logit_bias.5=1", "x.y=2", "top_k=3"), None, None, None) == {
         "extra_body": {"logit_bias": {"5": 1}, "x": {"y": 2}},
         "top_k": 3,
     }

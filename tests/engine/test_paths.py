@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.jsonpath import at, blend, cut, first, put
+from cnllm.jsonpath import get, get_first, merge_patch, remove, set_value
 
 from .support import Json, anything, times
 
@@ -22,18 +22,18 @@ tables = st.recursive(
 @times(100)
 @given(tables, paths, anything)
 def test_what_was_put_is_found(data: Json, path: str, value: object) -> None:
-    put(data, path, value)
-    assert at(data, path) == value
+    set_value(data, path, value)
+    assert get(data, path) == value
 
 
 @times(100)
 @given(tables, paths)
 def test_what_was_cut_is_gone_and_was_what_stood_there(data: Json, path: str) -> None:
-    before = at(data, path) if "0" not in path else None
-    taken = cut(data, path)
+    before = get(data, path) if "0" not in path else None
+    taken = remove(data, path)
     if "0" not in path:
         assert taken == before
-        assert at(data, path) is None
+        assert get(data, path) is None
 
 
 @times(60)
@@ -41,8 +41,8 @@ def test_what_was_cut_is_gone_and_was_what_stood_there(data: Json, path: str) ->
 def test_putting_and_cutting_what_was_not_there_leaves_things_as_they_were(data: Json, path: str, value: int) -> None:
     data = {"x": data}
     before = copy.deepcopy(data)
-    put(data, "new." + path, value)
-    assert cut(data, "new." + path) == value
+    set_value(data, "new." + path, value)
+    assert remove(data, "new." + path) == value
     assert data == before
 
 
@@ -50,19 +50,19 @@ def test_putting_and_cutting_what_was_not_there_leaves_things_as_they_were(data:
 @given(tables, tables)
 def test_a_patch_is_in_and_stays_apart(data: Json, patch: Json) -> None:
     before = copy.deepcopy(patch)
-    blend(data, patch)
-    blend(once := copy.deepcopy(data), patch)
+    merge_patch(data, patch)
+    merge_patch(once := copy.deepcopy(data), patch)
     assert once == data
     for key, value in patch.items():
         if not isinstance(value, dict):
             assert data[key] == value
-    blend(data, {"a": {"b": {"c": 1}}, "b": {"a": 2}})
+    merge_patch(data, {"a": {"b": {"c": 1}}, "b": {"a": 2}})
     assert patch == before
 
 
 def test_tables_merge_and_everything_else_replaces() -> None:
     data: Json = {"a": {"x": 1, "y": [1]}, "b": 1, "c": {"z": 1}}
-    blend(data, {"a": {"y": [2]}, "b": {"q": 1}, "c": 3})
+    merge_patch(data, {"a": {"y": [2]}, "b": {"q": 1}, "c": 3})
     assert data == {"a": {"x": 1, "y": [2]}, "b": {"q": 1}, "c": 3}
 
 
@@ -71,25 +71,30 @@ def test_tables_merge_and_everything_else_replaces() -> None:
     [("a.0.b", 1), ("a.1", None), ("a.x", None), ("c", None), ("c.d", None), ("a.-1", None), ("d", 0), ("", None)],
 )
 def test_a_path_reads_tables_and_lists(path: str, value: object) -> None:
-    assert at({"a": [{"b": 1}], "c": None, "d": 0}, path) == value
+    assert get({"a": [{"b": 1}], "c": None, "d": 0}, path) == value
 
 
 def test_the_first_path_that_has_something_decides() -> None:
     data = {"a": None, "b": 0, "c": 1}
-    assert first(data, ["x", "a", "b", "c"]) == 0
-    assert first(data, ["x"]) is None
-    assert first(data, None) is None
+    assert get_first(data, ["x", "a", "b", "c"]) == 0
+    assert get_first(data, ["x"]) is None
+    assert get_first(data, None) is None
 
 
 def test_tables_that_become_empty_go_too() -> None:
     data: Json = {"a": {"b": {"c": 1}}, "d": {"e": 1, "f": 2}}
-    assert (cut(data, "a.b.c"), cut(data, "d.e"), cut(data, "x.y"), cut(data, "d.f.g")) == (1, 1, None, None)
+    assert (remove(data, "a.b.c"), remove(data, "d.e"), remove(data, "x.y"), remove(data, "d.f.g")) == (
+        1,
+        1,
+        None,
+        None,
+    )
     assert data == {"d": {"f": 2}}
 
 
 def test_tables_inside_the_data_are_copied_before_they_change() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     body: Json = {"format": {"schema": schema}}
-    blend(body, {"format": {"schema": {"properties": {"a": {"title": "A"}}, "x": 1}}})
+    merge_patch(body, {"format": {"schema": {"properties": {"a": {"title": "A"}}, "x": 1}}})
     assert body["format"]["schema"]["properties"] == {"a": {"type": "string", "title": "A"}}
     assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}

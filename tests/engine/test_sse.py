@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.engine.decode.sse import Frames
+from cnllm.engine.decode.sse import SseParser
 
 from .support import Work, cuts, pieces, times
 
@@ -32,8 +32,8 @@ def reference(stream: bytes) -> list[bytes]:
 
 
 def heard(parts: list[bytes]) -> list[bytes]:
-    """What `Frames` makes of the parts, without the space after the colon, which it may leave."""
-    frames = Frames()
+    """What `SseParser` makes of the parts, without the space after the colon, which it may leave."""
+    frames = SseParser()
     found = [data for part in parts for data in frames.feed(part)]
     found += frames.end()
     return [b"\n".join(line.removeprefix(b" ") for line in data.split(b"\n")) for data in found]
@@ -102,7 +102,7 @@ def test_every_pair_of_cuts_through_a_hard_stream_gives_the_same() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff", "\n\n", ": hello\n\n"])
 def test_an_event_comes_as_soon_as_its_blank_line_has_begun(start: str, end: str) -> None:
-    frames = Frames()
+    frames = SseParser()
     frames.feed(start.encode())
     assert frames.feed(f"data: 1{end}".encode()) == []
     assert frames.feed(end.encode()) == [b" 1"]
@@ -129,7 +129,7 @@ def test_an_error_event_in_json_stays_as_it_is(data: dict[str, int]) -> None:
 
 
 def test_the_end_may_be_said_more_than_once() -> None:
-    frames = Frames()
+    frames = SseParser()
     frames.feed(b"data: 1")
     assert [frames.end(), frames.end()] == [[b" 1"], []]
 
@@ -138,7 +138,7 @@ def test_the_end_may_be_said_more_than_once() -> None:
 
 
 def work(stream: bytes, size: int) -> int:
-    frames = Frames()
+    frames = SseParser()
     with Work() as counted:
         for at in range(0, len(stream), size):
             frames.feed(stream[at : at + size])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.leaks.grammars import Unreadable, Written, inside, read, viable
+from cnllm.leaks.grammars import NotACall, ParsedCall, inside, read, viable
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 
@@ -28,7 +28,7 @@ def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tu
 
 
 def refused(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> str:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(NotACall) as caught:
         calls(rule, text, tools)
     return str(caught.value)
 
@@ -90,7 +90,7 @@ def test_a_block_that_was_cut_off_is_no_call_with_other_arguments(
     cut = block[: data.draw(st.integers(len(opener), len(block) - 1))]
     try:
         got, _ = read(rule, opener, cut + rule.close[0], tools)
-    except Unreadable:
+    except NotACall:
         return
     assert all((call.name, call.arguments) in meant or call.arguments is None for call in got if call.arguments)
 
@@ -143,7 +143,7 @@ def test_whatever_stands_in_a_block_it_is_read_or_refused(name: str, text: str) 
     viable(rule, rule.open[0], text)
     try:
         got, others = read(rule, rule.open[0], block, {})
-    except Unreadable:
+    except NotACall:
         return
     assert got
     assert all(call.name for call in got)
@@ -205,11 +205,11 @@ def test_what_is_no_call_in_json_is_refused(body: str) -> None:
 def test_of_several_the_good_ones_are_calls_and_the_others_text() -> None:
     good, bad = '{"name": "f", "arguments": {}}', '{"nome": "g"}'
     got, others = read(rules.HERMES, "<tool_call>", f"<tool_call>[{good}, {bad}]</tool_call>", {})
-    assert got == [Written("f", {})]
+    assert got == [ParsedCall("f", {})]
     assert others == [bad]
     bad = '<invoke name="a b"><parameter name="x">1</parameter></invoke>'
     block = f'<minimax:tool_call>{bad}<invoke name="f"></invoke></minimax:tool_call>'
-    assert read(rules.SPACED, "<minimax:tool_call>", block, {}) == ([Written("f", {})], [bad])
+    assert read(rules.SPACED, "<minimax:tool_call>", block, {}) == ([ParsedCall("f", {})], [bad])
 
 
 INVOKE = '<invoke name="f">%s</invoke>'
@@ -373,7 +373,7 @@ def test_a_section_whose_arguments_are_not_json_keeps_them_as_written() -> None:
     good, bad = f'{begin}g:1{separator}{{"a": "1"}}{end}', f'{begin}b:0{separator}{{"a": "1{end}'
     block = f"<|tool_calls_section_begin|>{bad}{good}<|tool_calls_section_end|>"
     got, others = read(rules.PIPES, "<|tool_calls_section_begin|>", block, {})
-    assert got == [Written("b", None, '{"a": "1'), Written("g", {"a": "1"})]
+    assert got == [ParsedCall("b", None, '{"a": "1'), ParsedCall("g", {"a": "1"})]
     assert others == []
 
 
@@ -443,7 +443,7 @@ def test_heavy_blocks_are_read_or_refused(name: str) -> None:
             viable(rule, rule.open[0], text)
             try:
                 calls, others = read(rule, rule.open[0], text, {})
-            except Unreadable as error:
+            except NotACall as error:
                 assert str(error)  # noqa: PT017
             else:
                 assert calls or others

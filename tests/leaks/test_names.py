@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from cnllm.leaks.filter import Filter, Found
+from cnllm.leaks.filter import BlockResult, LeakFilter
 
 from .rules import FUNCTION_BARE
 
 
-def read(pieces: Sequence[str]) -> tuple[str, list[Found]]:
+def read(pieces: Sequence[str]) -> tuple[str, list[BlockResult]]:
     """The text that goes past, and what was a block."""
     said: list[str] = []
-    found: list[Found] = []
-    filter_ = Filter([FUNCTION_BARE], None, said, said.append, found.append, trims=True)
+    found: list[BlockResult] = []
+    filter_ = LeakFilter([FUNCTION_BARE], None, said, said.append, found.append, trims=True)
     for piece in pieces:
         filter_.feed(piece)
     filter_.close()

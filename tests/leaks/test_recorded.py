@@ -60,8 +60,8 @@ def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
     return out
 
 
-def calls(rule: Leak, text: str, tools: dict[str, Any]) -> list[grammars.Written]:
-    found: list[grammars.Written] = []
+def calls(rule: Leak, text: str, tools: dict[str, Any]) -> list[grammars.ParsedCall]:
+    found: list[grammars.ParsedCall] = []
     for opener, block in blocks(rule, text):
         assert grammars.viable(rule, opener, block[len(opener) :]) is not False
         found += grammars.read(rule, opener, block, tools)[0]

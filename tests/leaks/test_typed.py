@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.schemas.coerce import kinds, property_schema, typed
+from cnllm.schemas.coerce import allowed_types, coerce, property_schema
 
 OBJECT = {"type": "object"}
 ROOT: dict[str, Any] = {
@@ -114,24 +114,24 @@ TABLE: list[tuple[str, Any, Any]] = [
 
 @pytest.mark.parametrize(("text", "schema", "value"), TABLE, ids=lambda value: repr(value)[:40])
 def test_the_value_a_text_stands_for(text: str, schema: Any, value: Any) -> None:
-    got = typed(text, schema, ROOT)
+    got = coerce(text, schema, ROOT)
     assert got == value
     assert type(got) is type(value)
 
 
 @given(text=st.text())
 def test_a_string_is_taken_as_it_stands(text: str) -> None:
-    assert typed(text, {"type": "string"}, {}) == text
-    assert typed(text, None, None) == text
+    assert coerce(text, {"type": "string"}, {}) == text
+    assert coerce(text, None, None) == text
 
 
 @given(
     value=st.integers() | st.booleans() | st.lists(st.text()) | st.dictionaries(st.text(), st.integers()) | st.none()
 )
 def test_what_is_written_as_json_comes_back_under_its_own_type(value: Any) -> None:
-    (kind,) = kinds({"const": value}, None)
-    assert typed(json.dumps(value), {"type": kind}, None) == value
-    assert typed(json.dumps(value), {"type": [kind, "null"]}, None) == value
+    (kind,) = allowed_types({"const": value}, None)
+    assert coerce(json.dumps(value), {"type": kind}, None) == value
+    assert coerce(json.dumps(value), {"type": [kind, "null"]}, None) == value
 
 
 def test_a_property_is_found_wherever_the_schema_has_it() -> None:

@@ -12,7 +12,7 @@ from client.peer import Stay, Wait, delta, refused, stream
 
 import cnllm
 from cnllm import AsyncClient
-from cnllm.client.tool_execution import Job
+from cnllm.client.tool_execution import ToolThread
 
 from .support import SOON, Backend, Loops, Peer, at, legal, ran, registry, results, sent, turns
 
@@ -126,7 +126,7 @@ def test_a_tool_that_is_left_before_it_begins_does_not(recwarn: pytest.WarningsR
     async def tool() -> None:
         begun.set()
 
-    job = Job(tool, str, lambda job: ended.set())
+    job = ToolThread(tool, str, lambda job: ended.set())
     job.leave()
     job.start()
     assert ended.wait(SOON)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.registry.check import check, unbacked
+from cnllm.registry.check import check, unsourced_paths
 
 from .support import BUILTIN, builtin
 
@@ -50,7 +50,7 @@ def test_it_has_no_faults() -> None:
 
 
 def test_every_flag_has_a_source() -> None:
-    assert unbacked(builtin()) == []
+    assert unsourced_paths(builtin()) == []
 
 
 def test_every_provider_that_must_be_there_is_there(registry: Registry) -> None:

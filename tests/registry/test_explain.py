@@ -46,7 +46,7 @@ def test_facts_are_the_flags_and_no_more(registry: Registry) -> None:
     for name in ("zai/glm-4.7", "deepseek/deepseek-flash", "openai/gpt-5", "openrouter/nobody/knows"):
         provider, _, id = name.partition("/")
         own = registry._own(registry._lineage("models", name), "openai-chat")
-        table = merge.merged([*registry._shared(provider, registry._family(id), "openai-chat"), *own])
+        table = merge.merge_layers([*registry._shared(provider, registry._family(id), "openai-chat"), *own])
         facts = registry.resolve(name).explain()
         assert {found.flag: found.value for found in facts} == {".".join(k): v for k, v in merge.flatten(table)}
         assert len(facts) == len({found.flag for found in facts})

@@ -95,7 +95,7 @@ def test_a_key_that_is_kept_in_the_file_is_kept_from_it_too(files: Files, monkey
     from cnllm.config import keys
 
     monkeypatch.delenv("SOME_TOKEN")
-    keys.set("SOME_TOKEN", SECRET)
+    keys.set_key("SOME_TOKEN", SECRET)
     refused(files.load(MINE), "mine/x")
     own(MINE)
     assert sends(Registry.load(), "mine/x")

@@ -40,7 +40,7 @@ def test_an_edit_of_one_flag_changes_the_lines_of_those_who_have_it() -> None:
     before = snapshot(Registry([document])).splitlines()
     models = dict(document.data["models"])
     name = next(name for name, table in models.items() if "limits" in table)
-    document.data["models"] = models | {name: merge.lay(models[name], {"limits": {"output": 12_345}})}
+    document.data["models"] = models | {name: merge.merge_tables(models[name], {"limits": {"output": 12_345}})}
     after = snapshot(Registry([document])).splitlines()
     changed = [b for a, b in zip(before, after, strict=True) if a != b]
     assert changed
@@ -61,7 +61,7 @@ def snapshot(registry: Registry) -> str:
 def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[str]:
     """One line a table, with the flags that differ."""
     wire = model.protocol
-    base = merge.merged([*registry._table(("defaults",), wire), *registry._table(("protocols", wire), wire)])
+    base = merge.merge_layers([*registry._table(("defaults",), wire), *registry._table(("protocols", wire), wire)])
     below = {".".join(keys): value for keys, value in merge.flatten(base)}
     flags = {fact.flag: fact.value for fact in model.explain()}
     tables: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cnllm import RegistryError
-from cnllm.registry.compare import Compared, compare
+from cnllm.registry.compare import Comparison, compare
 from cnllm.registry.public_lists import read_published
 
 from .conftest import Load
@@ -37,13 +37,13 @@ def flat(name: str, provider: str = "home", **entry: Any) -> dict[str, Any]:
     return {"sample_spec": sample, name: {"litellm_provider": provider, "mode": "chat", **entry}}
 
 
-def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Compared:
+def compared(load: Load, tmp_path: Path, data: Any, models: str = MODELS) -> Comparison:
     path = tmp_path / "published.json"
     path.write_text(json.dumps(data))
     return compare(load(models), read_published(path))
 
 
-def told(result: Compared) -> list[tuple[str, str, float, float]]:
+def told(result: Comparison) -> list[tuple[str, str, float, float]]:
     return [(d.model, d.flag, d.ours, d.theirs) for d in result.disagreements]
 
 

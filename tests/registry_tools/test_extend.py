@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cnllm import RegistryError
-from cnllm.registry.edit import Addition, extended, replace
+from cnllm.registry.edit import Addition, add_model, replace_file
 
 MODEL = Addition(provider="home", id="m", protocol="openai-chat", context=1000, reasoning="always")
 NEW = Addition(
@@ -28,7 +28,7 @@ old = "home/old"
     "text", ["", "\n", "# a comment", "# a comment\n", COMMENTED, COMMENTED.rstrip(), '[models."a/b"]\n\n\n']
 )
 def test_what_was_there_stays_byte_for_byte(text: str) -> None:
-    done = extended(text, MODEL, "f")
+    done = add_model(text, MODEL, "f")
     assert done.text.startswith(text)
     assert done.text.endswith("\n")
     assert tomllib.loads(done.text)["models"]["home/m"] == {
@@ -40,7 +40,7 @@ def test_what_was_there_stays_byte_for_byte(text: str) -> None:
 
 
 def test_a_new_provider_and_a_short_name() -> None:
-    said = tomllib.loads(extended("", NEW, "f").text)
+    said = tomllib.loads(add_model("", NEW, "f").text)
     assert said["providers"]["away"] == {
         "title": "away",
         "protocol": "openai-chat",
@@ -52,7 +52,7 @@ def test_a_new_provider_and_a_short_name() -> None:
 
 
 def test_a_short_name_joins_the_table_that_is_there() -> None:
-    done = extended(COMMENTED, NEW, "f").text
+    done = add_model(COMMENTED, NEW, "f").text
     before, inserted, after = done.partition('xyz = "away/x/y.z"\n')
     assert inserted
     assert (before + after).startswith(COMMENTED)
@@ -62,12 +62,12 @@ def test_a_short_name_joins_the_table_that_is_there() -> None:
 
 @pytest.mark.parametrize("text", ["[aliases]", "[aliases]\n", '[aliases]\na = "b/c"', "[aliases]\n[prefer_]\n"])
 def test_a_short_name_joins_a_table_at_the_end_or_an_empty_one(text: str) -> None:
-    assert tomllib.loads(extended(text, NEW, "f").text)["aliases"]["xyz"] == "away/x/y.z"
+    assert tomllib.loads(add_model(text, NEW, "f").text)["aliases"]["xyz"] == "away/x/y.z"
 
 
 def test_lines_end_as_they_do_in_the_file() -> None:
     text = COMMENTED.replace("\n", "\r\n")
-    done = extended(text, NEW, "f").text
+    done = add_model(text, NEW, "f").text
     assert done.replace('xyz = "away/x/y.z"\r\n', "").startswith(text)
     assert "\n" not in done.replace("\r\n", "")
 
@@ -77,7 +77,7 @@ def test_lines_end_as_they_do_in_the_file() -> None:
 )
 def test_where_nothing_can_be_added_it_says_what_to_add_by_hand(text: str) -> None:
     with pytest.raises(RegistryError, match="nothing can be added") as caught:
-        extended(text, NEW, "f.toml")
+        add_model(text, NEW, "f.toml")
     assert caught.value.file == "f.toml"
     assert "away/x/y.z" in (caught.value.hint or "")
 
@@ -87,7 +87,7 @@ def test_a_file_is_replaced_whole_with_its_mode_and_through_a_link(tmp_path: Pat
     real.write_text("# a\n")
     real.chmod(0o640)
     link.symlink_to(real)
-    replace(link, "# b\n", [str(link)])
+    replace_file(link, "# b\n", [str(link)])
     assert link.is_symlink()
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("# b\n", 0o640)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.toml", "real.toml"]
@@ -97,9 +97,9 @@ def test_a_text_with_a_new_fault_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text('[aliases]\nlost = "no/where"\n')
     with pytest.raises(RegistryError, match="must be a table") as caught:
-        replace(path, '[models."zai/new"]\nreasoning = { mode = "toggle", on = 1 }\n', [str(path)])
+        replace_file(path, '[models."zai/new"]\nreasoning = { mode = "toggle", on = 1 }\n', [str(path)])
     assert caught.value.file == str(path)
     assert path.read_text() == '[aliases]\nlost = "no/where"\n'
     assert [p.name for p in tmp_path.iterdir()] == ["f.toml"]
-    replace(path, path.read_text() + "# more\n", [str(path)])
+    replace_file(path, path.read_text() + "# more\n", [str(path)])
     assert path.read_text().endswith("# more\n"), "a fault that was there before keeps nobody from adding"

@@ -96,7 +96,7 @@ def test_a_folder_of_the_users_own_keeps_its_mode(tmp_path: Path) -> None:
     shared.chmod(0o755)
     with Store.open(shared / "mine.db"):
         assert (mode(shared), mode(shared / "mine.db")) == ("755", "600")
-    private_files.folder(shared, narrow=False)
+    private_files.make_private_folder(shared, narrow=False)
     assert mode(shared) == "755"
 
 
@@ -120,5 +120,5 @@ def test_a_keys_file_is_replaced_whole_and_leaves_nothing_beside_it(
 ) -> None:
     monkeypatch.setenv("CNLLM_CONFIG_DIR", str(tmp_path / "config"))
     for value in ("sk-first-0123456789", "sk-second-0123456789"):
-        keys.set("SOME_KEY", value)
+        keys.set_key("SOME_KEY", value)
     assert modes(tmp_path) == {"config": "700", "config/keys.json": "600"}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from cnllm import ToolCall
-from cnllm.schemas import Work, compile_pattern
-from cnllm.schemas.validate import Unjudged, Unusable, faults, unjudged
+from cnllm.schemas import WorkBudget, compile_pattern
+from cnllm.schemas.validate import Undecided, UnusableSchema, undecided_patterns, validation_errors
 from cnllm.tools import Tool, problem_with
 
 from .shapes import SHAPES
@@ -48,10 +48,10 @@ def test_every_shape_ends_with_the_right_verdict_within_its_steps() -> None:
 
 def test_the_work_grows_with_the_value_and_not_with_its_square() -> None:
     def steps(schema: dict[str, Any], value: Any) -> int:
-        from cnllm.schemas import bounded
+        from cnllm.schemas import bounded_validator
 
-        work = Work(value)
-        validator = bounded(jsonschema.Draft202012Validator)(schema, format_checker=work)
+        work = WorkBudget(value)
+        validator = bounded_validator(jsonschema.Draft202012Validator)(schema, format_checker=work)
         assert not list(validator.iter_errors(value))
         return work.steps
 
@@ -77,8 +77,8 @@ def test_arguments_that_cannot_be_checked_are_not_executed_and_the_model_hears_w
 
 def test_a_schema_without_end_is_the_schemas_fault() -> None:
     for schema in ({"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {"not": {"$ref": "#"}}):
-        with pytest.raises(Unusable, match="refers to itself without end"):
-            faults({"a": 1}, schema)
+        with pytest.raises(UnusableSchema, match="refers to itself without end"):
+            validation_errors({"a": 1}, schema)
 
 
 @pytest.mark.parametrize(
@@ -146,21 +146,21 @@ def test_what_is_not_judged_is_neither_true_nor_false_and_is_told() -> None:
             {"if": one, "then": {"type": "string"}, "else": False},
             {"anyOf": [one, False]},
         ):
-            assert faults("ab", schema) == [], (source, schema)
-            assert len(unjudged(schema)) == 1
+            assert validation_errors("ab", schema) == [], (source, schema)
+            assert len(undecided_patterns(schema)) == 1
         names = {"patternProperties": {source: False}, "additionalProperties": False}
-        assert faults({"ab": 1}, names) == []
-        assert faults(["ab"], {"contains": one, "maxContains": 0, "minContains": 0}) == []
-        assert faults({"ab": 1}, {"patternProperties": {source: {}}, "unevaluatedProperties": False}) == []
-        assert faults("ab", {**one, "type": "integer"})  # the rest is judged
-    assert unjudged({"properties": {"default": {"pattern": "(?=a)"}}, "default": {"pattern": "(?=b)"}}) != ()
-    assert unjudged({"default": {"pattern": "(?=b)"}, "enum": [{"pattern": "(?=b)"}]}) == ()
+        assert validation_errors({"ab": 1}, names) == []
+        assert validation_errors(["ab"], {"contains": one, "maxContains": 0, "minContains": 0}) == []
+        assert validation_errors({"ab": 1}, {"patternProperties": {source: {}}, "unevaluatedProperties": False}) == []
+        assert validation_errors("ab", {**one, "type": "integer"})  # the rest is judged
+    assert undecided_patterns({"properties": {"default": {"pattern": "(?=a)"}}, "default": {"pattern": "(?=b)"}}) != ()
+    assert undecided_patterns({"default": {"pattern": "(?=b)"}, "enum": [{"pattern": "(?=b)"}]}) == ()
 
 
 def test_a_pattern_that_is_none_is_a_fault_of_the_schema() -> None:
     for source in ("(", "[", "a)", "*a", "(?"):
         with pytest.raises(ValueError, match="no JSON Schema: the pattern"):
-            faults("x", {"properties": {"a": {"pattern": source}}})
+            validation_errors("x", {"properties": {"a": {"pattern": source}}})
 
 
 # ── as jsonschema ────────────────────────────────────────────────────────────
@@ -211,13 +211,13 @@ def test_ordinary_schemas_are_judged_as_jsonschema_judges_them(schema: Any, valu
     plain = sorted(
         (e.json_path, e.message, str(e.validator)) for e in jsonschema.Draft202012Validator(whole).iter_errors(value)
     )
-    from cnllm.schemas import bounded
+    from cnllm.schemas import bounded_validator
 
-    validator = bounded(jsonschema.Draft202012Validator)(whole, format_checker=Work(value))
+    validator = bounded_validator(jsonschema.Draft202012Validator)(whole, format_checker=WorkBudget(value))
     ours = sorted((e.json_path, e.message, str(e.validator)) for e in validator.iter_errors(value))
     assert [place for place, _, _ in ours] == [place for place, _, _ in plain]
     assert [word for *_, word in ours] == [word for *_, word in plain]
     try:
-        assert bool(faults(value, whole)) is bool(plain)
-    except Unjudged as error:
+        assert bool(validation_errors(value, whole)) is bool(plain)
+    except Undecided as error:
         raise AssertionError("nothing here is large") from error

@@ -8,12 +8,12 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from cnllm.schemas.adapt import adapted
-from cnllm.schemas.coerce import kinds, property_schema, typed
-from cnllm.schemas.simplify import inlined, without_nulls
-from cnllm.simulator.regex_sample import matching
-from cnllm.simulator.schema_sample import invent
-from cnllm.tools.encoded import decoded
+from cnllm.schemas.adapt import adapt_schema
+from cnllm.schemas.coerce import allowed_types, coerce, property_schema
+from cnllm.schemas.simplify import inline_references, remove_nulls
+from cnllm.simulator.regex_sample import sample_match
+from cnllm.simulator.schema_sample import sample_value
+from cnllm.tools.encoded import decode_values
 
 RULES = ("inline-refs", "any-of-only", "one-type", "branch-types", "no-tuples", "typed", "root-object")
 REF = {"$ref": "#/$defs/n"}
@@ -74,7 +74,7 @@ def many_ways(count: int) -> dict[str, Any]:
 def coerced(schema: dict[str, Any], count: int = 300) -> Callable[[], Any]:
     def work() -> None:
         for nth in range(count):
-            typed(str(nth), property_schema(schema, "a", schema), schema)
+            coerce(str(nth), property_schema(schema, "a", schema), schema)
 
     return work
 
@@ -84,32 +84,32 @@ def attacks() -> Iterator[tuple[str, Callable[[], Any], int]]:
     text = {"a": "[1]"}
     for width in (8, 200):
         wide = {"$defs": around(width), "properties": {"a": {"$ref": "#/$defs/d0"}}}
-        yield f"encoded, {width} ways", partial(decoded, text, wide), 20_000
-        yield f"typed, {width} ways", partial(kinds, wide["properties"]["a"], wide), 20_000
-        yield f"inline, {width} ways", partial(adapted, wide, RULES, ()), 3_000_000
+        yield f"encoded, {width} ways", partial(decode_values, text, wide), 20_000
+        yield f"typed, {width} ways", partial(allowed_types, wide["properties"]["a"], wide), 20_000
+        yield f"inline, {width} ways", partial(adapt_schema, wide, RULES, ()), 3_000_000
     endless: dict[str, Any] = {"$defs": {"n": {"anyOf": [REF, {"$ref": "#/$defs/n"}]}}, "properties": {"a": REF}}
-    yield "encoded, endless", lambda: decoded(text, endless), 1_000
+    yield "encoded, endless", lambda: decode_values(text, endless), 1_000
     many = {"properties": {"a": {"anyOf": [{"type": "array"}] * 50_000}}}
-    yield "encoded, many branches", lambda: decoded(text, many), 1_000
+    yield "encoded, many branches", lambda: decode_values(text, many), 1_000
     for values in ([*range(20_000)], [f"v{i}" for i in range(20_000)], [{"i": i} for i in range(20_000)]):
         yield "typed, an enum", coerced({"properties": {"a": {"enum": values}}}), 1_500_000
     yield "typed, many branches", coerced({"properties": {"a": {"anyOf": [{"enum": [1]}] * 50_000}}}, 100), 1_000_000
     once = {"type": "object", "$defs": chain(30), "properties": {"a": {"$ref": "#/$defs/d0"}}}
-    yield "a chain that doubles, one expansion each", lambda: adapted(once, RULES, ()), 3_000_000
+    yield "a chain that doubles, one expansion each", lambda: adapt_schema(once, RULES, ()), 3_000_000
     large = {"$defs": {"n": table(500)}, "properties": {f"p{i}": REF for i in range(300)}}
-    yield "a large definition, often", lambda: adapted(large, RULES, ()), 3_000_000
-    yield "a large definition of a function, often", lambda: inlined(large), 1_500_000
+    yield "a large definition, often", lambda: adapt_schema(large, RULES, ()), 3_000_000
+    yield "a large definition of a function, often", lambda: inline_references(large), 1_500_000
     linked = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(150)} | {"d150": {}}
-    yield "a chain of a function", lambda: inlined({"$defs": linked, **linked["d0"]}), 200_000
-    yield "doubling of a function", lambda: inlined(once), 1_500_000
+    yield "a chain of a function", lambda: inline_references({"$defs": linked, **linked["d0"]}), 200_000
+    yield "doubling of a function", lambda: inline_references(once), 1_500_000
     keywords = {"allOf": [{f"x-{i}": i} for i in range(5_000)]}
-    yield "allOf of new keywords", lambda: adapted(keywords, ("any-of-only",), ()), 200_000
-    yield "references with one last name", lambda: adapted(same_names(2_000), ("root-refs",), ()), 1_000_000
-    yield "references written in many ways", lambda: adapted(many_ways(1_000), ("root-refs",), ()), 1_000_000
+    yield "allOf of new keywords", lambda: adapt_schema(keywords, ("any-of-only",), ()), 200_000
+    yield "references with one last name", lambda: adapt_schema(same_names(2_000), ("root-refs",), ()), 1_000_000
+    yield "references written in many ways", lambda: adapt_schema(many_ways(1_000), ("root-refs",), ()), 1_000_000
     branches = [{"properties": {"kind": {"const": i}, "v": {"type": "string"}}} for i in range(200)]
     union = {"properties": {"a": {"items": {"anyOf": branches}}}}
     value = {"a": [{"kind": i, "v": None} for i in range(50)]}
-    yield "nulls in a union", lambda: without_nulls(value, union), 500_000
+    yield "nulls in a union", lambda: remove_nulls(value, union), 500_000
     for source in (
         "((a{1000}){1000}){1000}",
         "(((a{99}){99}){99}){99}",
@@ -118,12 +118,12 @@ def attacks() -> Iterator[tuple[str, Callable[[], Any], int]]:
         "(" * 5_000,
         "a{99999999}",
     ):
-        yield f"matching {source[:20]}", partial(matching, source, "s"), 500_000
-    yield "matching a range", lambda: matching("[\0-\U0010ffff]{500}", "s"), 500_000
+        yield f"matching {source[:20]}", partial(sample_match, source, "s"), 500_000
+    yield "matching a range", lambda: sample_match("[\0-\U0010ffff]{500}", "s"), 500_000
     each = {"type": "array", "minItems": 10_000, "items": {"type": "string", "pattern": "^((ab){50}){50}$"}}
-    yield "an array of patterns", lambda: invent(each), 3_000_000
+    yield "an array of patterns", lambda: sample_value(each), 3_000_000
     tall = {"type": "array", "minItems": 10_000, "items": {"properties": {f"p{i}": {} for i in range(5_000)}}}
-    yield "an array of large objects", lambda: invent(tall), 1_000_000
+    yield "an array of large objects", lambda: sample_value(tall), 1_000_000
 
 
 def test_work_has_a_bound_wherever_a_schema_is_read() -> None:
@@ -138,9 +138,9 @@ def test_work_grows_with_the_size_and_not_with_its_square() -> None:
     def grows(made: Callable[[int], Callable[[], Any]]) -> float:
         return calls(made(400), 10**7) / calls(made(100), 10**7)
 
-    assert grows(lambda n: lambda: adapted(same_names(n), ("root-refs",), ())) < 5
-    assert grows(lambda n: lambda: adapted(many_ways(n), ("root-refs",), ())) < 5
-    assert grows(lambda n: lambda: decoded({f"p{i}": "[1]" for i in range(n)}, table(n))) < 5
+    assert grows(lambda n: lambda: adapt_schema(same_names(n), ("root-refs",), ())) < 5
+    assert grows(lambda n: lambda: adapt_schema(many_ways(n), ("root-refs",), ())) < 5
+    assert grows(lambda n: lambda: decode_values({f"p{i}": "[1]" for i in range(n)}, table(n))) < 5
     assert grows(lambda n: coerced({"properties": {"a": {"enum": [*range(500)]}}}, n)) < 5
 
 
@@ -150,11 +150,11 @@ def test_what_is_ordinary_is_read_as_before() -> None:
         "$defs": {"n": {"type": ["object", "null"]}},
         "properties": {"a": either, "b": {"type": ["array", "string"]}},
     }
-    assert decoded({"a": '{"x": 1}', "b": "[1]"}, root) == {"a": {"x": 1}, "b": "[1]"}
+    assert decode_values({"a": '{"x": 1}', "b": "[1]"}, root) == {"a": {"x": 1}, "b": "[1]"}
     long = {"enum": [f"{i:03}" for i in range(500)]}
-    assert [typed(t, long, long) for t in ("007", "5", "499")] == ["007", "5", "499"]
+    assert [coerce(t, long, long) for t in ("007", "5", "499")] == ["007", "5", "499"]
     numbers = {"type": "integer", "enum": [*range(500)]}
-    assert [typed(t, numbers, numbers) for t in ("7", "499")] == [7, 499]
+    assert [coerce(t, numbers, numbers) for t in ("7", "499")] == [7, 499]
     few = {"enum": [1, 2, "3"]}
-    assert [typed(t, few, few) for t in ("1", "3", "9")] == [1, "3", "9"]
-    assert matching("[]a]{3}", "s") is not None
+    assert [coerce(t, few, few) for t in ("1", "3", "9")] == [1, "3", "9"]
+    assert sample_match("[]a]{3}", "s") is not None

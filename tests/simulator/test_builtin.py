@@ -13,7 +13,7 @@ from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import Flags, Param
 from cnllm.registry.model import Model, conditions
 from cnllm.registry.registry import Registry
-from cnllm.simulator import chat_request, judge
+from cnllm.simulator import chat_request, check_request
 from cnllm.simulator.jsonpath import at, first
 from cnllm.simulator.request import flags_for
 
@@ -117,7 +117,7 @@ def test_a_thinking_model_shows_its_reasoning_where_it_can(provider: str) -> Non
 # ── refusals ─────────────────────────────────────────────────────────────────
 def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     """(kind, body, with the key?) of requests that this endpoint must refuse, as far as its flags tell."""
-    flags, _ = flags_for(model, chat_request.read(ask(stream=True)))
+    flags, _ = flags_for(model, chat_request.read_chat_request(ask(stream=True)))
     messages = flags.messages
     yield "key", ask(), False
     yield "model", ask(model="no-such-model"), True
@@ -206,7 +206,7 @@ def test_recorded_requests(folder: str, name: str, body: Json, accepted: bool, s
     known = [p for p in ENDPOINTS.get(folder, (folder,)) if p in BUILTIN.providers]
     for provider in known:
         model = BUILTIN.resolve(f"{provider}/{name}")
-        refused = judge(model, keyed(model), chat_request.read(body))
+        refused = check_request(model, keyed(model), chat_request.read_chat_request(body))
         if accepted:
             said = refused.body if refused is not None else ""
             assert refused is None or any(f == folder and w in said for f, w in LENIENT), (model, refused)

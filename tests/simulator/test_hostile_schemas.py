@@ -4,7 +4,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from cnllm.simulator.schema_sample import invent
+from cnllm.simulator.schema_sample import sample_value
 
 HUGE = 10**9
 SELF = {"$ref": "#"}
@@ -51,15 +51,15 @@ def test_work_has_a_bound_whatever_a_schema_demands() -> None:
         calls = 0
         sys.setprofile(count)
         try:
-            made = invent(schema)
+            made = sample_value(schema)
         finally:
             sys.setprofile(None)
         assert made is None or made is not schema
 
 
 def test_what_can_be_made_is_still_made() -> None:
-    assert invent(nested(2, 40)) == [
+    assert sample_value(nested(2, 40)) == [
         [f"example {i + j + 1}" if i + j else "example" for j in range(40)] for i in range(40)
     ]
-    assert len(invent({"type": "array", "minItems": 10_000, "items": {"type": "integer"}})) == 10_000
-    assert invent({"type": "integer", "exclusiveMaximum": -5, "multipleOf": 3}) == -6
+    assert len(sample_value({"type": "array", "minItems": 10_000, "items": {"type": "integer"}})) == 10_000
+    assert sample_value({"type": "integer", "exclusiveMaximum": -5, "multipleOf": 3}) == -6

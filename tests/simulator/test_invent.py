@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnllm.simulator.regex_sample import matching
-from cnllm.simulator.schema_sample import invent
-from cnllm.simulator.tokenize import pieces
+from cnllm.simulator.regex_sample import sample_match
+from cnllm.simulator.schema_sample import sample_value
+from cnllm.simulator.tokenize import split_pieces
 
 SCHEMAS: list[Any] = [
     {"type": "string"},
@@ -72,7 +72,7 @@ SCHEMAS: list[Any] = [
 @pytest.mark.parametrize("nth", [0, 1, 5])
 @pytest.mark.parametrize("schema", SCHEMAS, ids=str)
 def test_what_is_made_up_satisfies_its_schema(schema: Any, nth: int) -> None:
-    jsonschema.Draft202012Validator(schema).validate(invent(schema, "some words", nth))
+    jsonschema.Draft202012Validator(schema).validate(sample_value(schema, "some words", nth))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_made_up_satisfies_its_schema(schema: Any, nth: int) -> None:
     ids=str,
 )
 def test_schemas_that_nothing_satisfies_come_to_an_end(schema: Any) -> None:
-    made = invent(schema)  # within reason: there is no end to what some of them ask for
+    made = sample_value(schema)  # within reason: there is no end to what some of them ask for
     assert len(repr(made)) < 10_000_000
 
 
@@ -103,9 +103,9 @@ def test_numbers_within_bounds(low: int, span: int, step: int, nth: int, opened:
     first, last = ("exclusiveMinimum", "exclusiveMaximum") if opened else ("minimum", "maximum")
     for kind in ("integer", "number"):
         schema = {"type": kind, first: low, last: high, "multipleOf": step}
-        jsonschema.validate(invent(schema, nth=nth), schema)
+        jsonschema.validate(sample_value(schema, nth=nth), schema)
         del schema["multipleOf"]
-        jsonschema.validate(invent(schema, nth=nth), schema)
+        jsonschema.validate(sample_value(schema, nth=nth), schema)
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_numbers_within_bounds(low: int, span: int, step: int, nth: int, opened:
     ],
 )
 def test_strings_that_match(pattern: str) -> None:
-    made = {matching(pattern, str(seed)) for seed in range(5)}
+    made = {sample_match(pattern, str(seed)) for seed in range(5)}
     assert all(m is not None and re.fullmatch(pattern, m) for m in made)
-    assert matching(pattern, "a") == matching(pattern, "a")
+    assert sample_match(pattern, "a") == sample_match(pattern, "a")
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)b", r"(a)\1", "a(?!b)", r"\bword"])
 def test_patterns_that_are_too_hard_give_none(pattern: str) -> None:
-    assert matching(pattern, "a") is None
+    assert sample_match(pattern, "a") is None
 
 
 @given(st.text())
 def test_pieces_are_the_text(text: str) -> None:
-    assert "".join(pieces(text)) == text
+    assert "".join(split_pieces(text)) == text

@@ -21,9 +21,9 @@ from cnllm.registry.flags import LEVELS, Param
 from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
-from cnllm.simulator.check_request import Refused, judge
+from cnllm.simulator.check_request import ErrorResponse, check_request
 from cnllm.simulator.jsonpath import put
-from cnllm.simulator.read import asked_of
+from cnllm.simulator.read import read_request
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])
 Json = dict[str, Any]
@@ -88,12 +88,12 @@ def plan(model: Model, messages: Any = "hi", **options: Any) -> Plan | None:
         return None
 
 
-def judged(model: Model, request: Plan, body: Json, *, strict: bool = True, key: str = "k") -> Refused | None:
+def judged(model: Model, request: Plan, body: Json, *, strict: bool = True, key: str = "k") -> ErrorResponse | None:
     auth = model.flags.auth
     headers = dict(request.headers)
     if auth is not None and auth.header:
         headers[auth.header] = (auth.value or "{key}").replace("{key}", key) if key else ""
-    return judge(model, headers, asked_of(model, body, unquote(urlsplit(request.url).path)), strict=strict)
+    return check_request(model, headers, read_request(model, body, unquote(urlsplit(request.url).path)), strict=strict)
 
 
 def retired(model: Model) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from cnllm import Registry, engine
 from cnllm.errors import CnllmError
 from cnllm.store import Store
-from cnllm.store.schema import STEPS, migrate, version
+from cnllm.store.schema import STEPS, migrate, schema_version
 
 from .support import ask, reply, script, user
 
@@ -95,7 +95,7 @@ def test_an_older_file_is_brought_up_without_loss(tmp_path: Path) -> None:
     later = (*STEPS, ("ALTER TABLE turns ADD COLUMN mood TEXT NOT NULL DEFAULT 'fair'", "CREATE TABLE moods (id)"))
     raw = sqlite3.connect(path, isolation_level=None)
     migrate(raw, later)
-    assert version(raw) == len(STEPS) + 1
+    assert schema_version(raw) == len(STEPS) + 1
     assert raw.execute("SELECT mood FROM turns").fetchall() == [("fair",)]
     migrate(raw, later)  # nothing is left to do
     raw.execute(f"PRAGMA user_version = {len(STEPS)}")
@@ -127,7 +127,7 @@ def test_opening_an_older_file_takes_it_up_a_step_and_loses_nothing(
             assert list(store.records(exchanges=True)) == before
             assert [message.text for message in store.conversation("last").messages()] == ["hi", "Hello"]
     raw = sqlite3.connect(path)
-    assert version(raw) == len(STEPS) + 1
+    assert schema_version(raw) == len(STEPS) + 1
     assert raw.execute("SELECT mood FROM turns").fetchall() == [("fair",)]
     raw.close()
     monkeypatch.undo()
@@ -157,7 +157,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     raw = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError):
         migrate(raw, (*STEPS, ("CREATE TABLE moods (id)", "CREATE TABLE turns (id)")))
-    assert version(raw) == len(STEPS)
+    assert schema_version(raw) == len(STEPS)
     assert not raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'moods'").fetchone()
     raw.close()
     with Store.open(path) as store:

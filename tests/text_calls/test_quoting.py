@@ -235,15 +235,15 @@ def work(run: Callable[[], object]) -> int:
     ],
 )
 def test_the_work_of_judging_grows_with_the_text(text: str) -> None:
-    from cnllm.leaks.filter import Filter
-    from cnllm.leaks.prompt import Prompt
+    from cnllm.leaks.filter import LeakFilter
+    from cnllm.leaks.prompt import PromptTexts
 
     rules = REGISTRY.resolve(QWEN).flags.leaks or []
 
     def judge(times: int) -> None:
-        prompt = Prompt(lambda: ['<tool_call>{"name":"x"}</tool_call>\n' * times], rules, {})
+        prompt = PromptTexts(lambda: ['<tool_call>{"name":"x"}</tool_call>\n' * times], rules, {})
         said: list[str] = []
-        filter_ = Filter(rules, {"rm": None}, said, said.append, lambda found: None, trims=True, holds=prompt.holds)
+        filter_ = LeakFilter(rules, {"rm": None}, said, said.append, lambda found: None, trims=True, holds=prompt.holds)
         for start in range(0, len(text) * times, 4096):
             filter_.feed((text * times)[start : start + 4096])
         filter_.close()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm.registry import Registry
-from cnllm.schemas.adapt import adapted
+from cnllm.schemas.adapt import adapt_schema
 from cnllm.tools import Tool, tool
 
 from . import kinds
@@ -55,7 +55,7 @@ def parameters(function: Any) -> dict[str, Any]:
 def test_in_whatever_subset_what_fits_the_function_fits_the_schema(function: Any, rules: list[str]) -> None:
     """A subset may say less; it never forbids what the function takes."""
     before = repr(parameters(function))
-    found = adapted(parameters(function), rules, ["default", "uniqueItems"])
+    found = adapt_schema(parameters(function), rules, ["default", "uniqueItems"])
     jsonschema.Draft202012Validator.check_schema(found)
     jsonschema.validate(GOOD[function], found)
     every = list(nodes(found))
@@ -83,7 +83,7 @@ def test_every_declared_subset_takes_every_function(function: Any) -> None:
         said = (tuple(rules.schema or ()), tuple(rules.schema_drop or ()))
         if said not in seen:
             seen.add(said)
-            found = adapted(parameters(function), *said)
+            found = adapt_schema(parameters(function), *said)
             jsonschema.validate(GOOD[function], found)
             assert not any(set(said[1]) & node.keys() for node in nodes(found))
     assert seen

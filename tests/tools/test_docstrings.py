@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from cnllm.tools.docstring import read
+from cnllm.tools.docstring import parse_docstring
 
 GOOGLE = """
     Look a thing up.
@@ -58,7 +58,7 @@ SPHINX = """
 
 @pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_each_style_says_the_same(doc: str) -> None:
-    found = read(inspect.cleandoc(doc))
+    found = parse_docstring(inspect.cleandoc(doc))
     assert found.text == "Look a thing up.\n\nIt takes a while: be patient."
     assert found.parameters == {"city": "The city, or a town.", "days": "How many: at most 7.", "rest": "Whatever."}
 
@@ -78,5 +78,5 @@ def test_each_style_says_the_same(doc: str) -> None:
     ],
 )
 def test_what_is_odd_is_read_as_far_as_it_goes(doc: str, text: str, parameters: dict[str, str]) -> None:
-    found = read(doc)
+    found = parse_docstring(doc)
     assert (found.text, found.parameters) == (text, parameters)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cnllm import ToolCall
-from cnllm.tools import Tool, bound, meant, problem_with, tool
+from cnllm.tools import Tool, bound, decode_encoded_arguments, problem_with, tool
 
 from . import kinds
 
@@ -102,7 +102,7 @@ def test_what_was_encoded_twice_is_read_where_nothing_else_can_be_meant() -> Non
     assert told(kinds.objects, {**given, "filters": "{}"}) is not None
     whole = ToolCall("call_1", "defaults", None, json.dumps(json.dumps(once)), problem="no object")
     assert "no object" in str(problem_with(tool(kinds.defaults), whole))  # it has no arguments to go on with
-    assert meant(tool(kinds.defaults), whole).arguments == once
+    assert decode_encoded_arguments(tool(kinds.defaults), whole).arguments == once
 
 
 def test_many_faults_and_long_values_are_told_in_short() -> None:

@@ -125,9 +125,9 @@ def test_what_holds_itself_stays_a_reference_and_is_ended_where_an_endpoint_take
     assert found["properties"] == {"root": {"$ref": "#/$defs/Node"}}
     assert found["$defs"]["Node"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Node"}
     jsonschema.Draft202012Validator.check_schema(found)
-    from cnllm.schemas.adapt import adapted
+    from cnllm.schemas.adapt import adapt_schema
 
-    flat = adapted(found, ["root-object", "inline-refs", "no-tuples"], [])
+    flat = adapt_schema(found, ["root-object", "inline-refs", "no-tuples"], [])
     assert "$" not in json.dumps(flat)
     assert flat["properties"]["root"]["properties"]["children"]["items"] == {"type": "object"}
 

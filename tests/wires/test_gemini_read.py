@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import cnllm
 from cnllm import BlockEnd, Media, Opaque, Reasoning, Reply, Text, ToolCall, ToolCallDelta, ToolCallStart, engine
-from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.protocols import wire
 
 from .gemini_support import Json, answer, dumps, failed, kinds, model, seal, sse, streamed, whole
@@ -384,7 +384,7 @@ BODIES = VALUES | PARTS.map(lambda parts: {"candidates": [{"content": {"parts": 
 
 @given(st.lists(BODIES, max_size=4), st.booleans())
 def test_any_json_in_any_shape_never_raises(bodies: list[Any], at_once: bool) -> None:
-    fold = Fold(model(), model().flags, {}, ordered=True)
+    fold = ReplyBuilder(model(), model().flags, {}, ordered=True)
     for body in bodies:
         wire("gemini").chunk(body, fold.flags, fold, whole=at_once)
     fold.end(proven=True)

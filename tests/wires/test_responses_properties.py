@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cnllm import Message, Registry, engine
-from cnllm.engine.decode.reply_builder import Fold
-from cnllm.protocols.responses.client_decode import _EVENTS, chunk
+from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.protocols.responses.client_decode import _EVENTS, decode_chunk
 from cnllm.types import Media, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult
 
 WIRE = "openai-responses"
@@ -82,9 +82,9 @@ EVENTS = st.dictionaries(st.sampled_from(WORDS), ANY, max_size=6).flatmap(
 @given(st.lists(EVENTS | st.dictionaries(st.sampled_from(WORDS), ANY), max_size=12), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_no_json_raises(events: list[dict[str, Any]], whole: bool) -> None:
-    fold = Fold(MODEL, MODEL.flags, {}, None, True)
+    fold = ReplyBuilder(MODEL, MODEL.flags, {}, None, True)
     for event in events:
-        chunk(event, MODEL.flags, fold, whole=whole)
+        decode_chunk(event, MODEL.flags, fold, whole=whole)
     fold.end(proven=True)
     reply = fold.reply([])
     engine.encode_reply(WIRE, reply)

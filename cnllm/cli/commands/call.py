@@ -27,12 +27,12 @@ EXAMPLES = options.examples(
 @click.option(
     "--conversation",
     metavar="ID",
-    shell_complete=completion.conversations,
+    shell_complete=completion.complete_conversations,
     help="Go on with this one; the beginning of an id will do.",
 )
 @click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
-@click.option("--reasoning", type=options.Level(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
+@click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
 @click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools the model may call. None is run.")
 @options.tool
@@ -79,6 +79,6 @@ def call(**given: Any) -> int:
     The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-); what is
     piped in beside TEXT is added to it.
     """
-    from cnllm.cli.call_runner import Calling  # with all that a call needs; its help and completion need none of it
+    from cnllm.cli.call_runner import CallRunner  # with all that a call needs; its help and completion need none of it
 
-    return Calling(**given).run()
+    return CallRunner(**given).run()

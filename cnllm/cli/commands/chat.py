@@ -13,9 +13,9 @@ from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
-    from cnllm.cli.chat_input import Typed
-    from cnllm.cli.chat_session import Talk
-    from cnllm.cli.turn_log import Log
+    from cnllm.cli.chat_input import TurnInput
+    from cnllm.cli.chat_session import ChatSession
+    from cnllm.cli.turn_log import TurnLog
 
 __all__ = ["chat"]
 
@@ -35,13 +35,13 @@ _EARLIER = 500  # turns that the arrow keys find again
 @click.option(
     "--conversation",
     metavar="ID",
-    shell_complete=completion.conversations,
+    shell_complete=completion.complete_conversations,
     help="Go on with this one; the beginning of an id will do.",
 )
 @click.option("--simulate", is_flag=True, help="Let this machine make the answers up: no key, no network.")
 @click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
 @click.option(
-    "--reasoning", type=options.Level(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
+    "--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
 )
 @options.tool
 @click.option(
@@ -64,33 +64,33 @@ def chat(**given: Any) -> int:
     from cnllm.cli import turn_log
 
     if given["continues"] and given["conversation"] is not None:
-        raise errors.Wrong("-c and --conversation ask for two conversations", "give one of them")
+        raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
     which = "last" if given["continues"] else given["conversation"]
     if which is None and given["model"] is None:
-        raise errors.Wrong("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
-    with closing(turn_log.Log(which, writes=not given["no_log"])) as log:
+        raise errors.UsageError("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
+    with closing(turn_log.TurnLog(which, writes=not given["no_log"])) as log:
         return _chat(given, log)
 
 
-def _chat(given: dict[str, Any], log: Log) -> int:
+def _chat(given: dict[str, Any], log: TurnLog) -> int:
     from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
     from cnllm.cli import chat_session as talk
     from cnllm.cli import input as prompt
     from cnllm.registry import Registry
 
-    talking: list[Talk] = []
-    turns = chat_input.reader(
+    talking: list[ChatSession] = []
+    turns = chat_input.turn_input(
         lambda before: chat_commands.completions(talking[0], before), lambda: log.prompts(_EARLIER)
     )
     box = tools.Toolbox(given["tool"], given["approve"], turns.answer)
-    asked = option_parsing.options(given["parameters"], None, None, None, reasoning=given["reasoning"])
+    asked = option_parsing.call_options(given["parameters"], None, None, None, reasoning=given["reasoning"])
     protocol = None
     if given["model"] is None:
         last = log.choice(protocol=None, base_url=given["base_url"])
         given |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
     registry = Registry.load()
-    model = client_factory.model(
+    model = client_factory.resolve_model(
         registry,
         given["model"],
         log.messages([]),
@@ -99,31 +99,31 @@ def _chat(given: dict[str, Any], log: Log) -> int:
         base_url=given["base_url"],
         offline=given["simulate"],
     )
-    key = client_factory.key(model, given["key_env"], needed=not given["simulate"])
+    key = client_factory.read_key(model, given["key_env"], needed=not given["simulate"])
     records = (log.exchange,) if log.exchange else ()
-    system = prompt.utf8(given["system"], "--system") if given["system"] else None
-    place = talk.Place(protocol, given["base_url"], key)
-    with client_factory.client(
+    system = prompt.decode_argument(given["system"], "--system") if given["system"] else None
+    place = talk.ChatEndpoint(protocol, given["base_url"], key)
+    with client_factory.build_client(
         registry, api_key=None, simulate=given["simulate"], timeout=None, replay=None, records=records
     ) as client:
         if client.simulate:
-            stdio.say("cnllm: simulated: every answer is made up on this machine; no model is asked")
+            stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
         try:
-            talking.append(talk.Talk(client, log, box, model, place=place, system=system, options=asked))
+            talking.append(talk.ChatSession(client, log, box, model, place=place, system=system, options=asked))
         except (ValueError, TypeError) as error:
-            raise errors.Wrong(str(error)) from error
+            raise errors.UsageError(str(error)) from error
         _greet(talking[0])
         return _turns(talking[0], turns)
 
 
-def _greet(talk: Talk) -> None:
+def _greet(talk: ChatSession) -> None:
     if talk.count:
-        stdio.say(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
+        stdio.print_line(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
     if sys.stdin.isatty():
-        stdio.say(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
+        stdio.print_line(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
-def _turns(talk: Talk, turns: Typed) -> int:
+def _turns(talk: ChatSession, turns: TurnInput) -> int:
     """Take one turn after another, and return the exit status: of a terminal 0, else the worst of the turns."""
     while True:
         try:
@@ -133,20 +133,20 @@ def _turns(talk: Talk, turns: Typed) -> int:
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
-            stdio.say("Ctrl-D or /quit leaves")
+            stdio.print_line("Ctrl-D or /quit leaves")
             continue
         try:
             if not _turn(talk, said):
                 return _status(talk)
         except KeyboardInterrupt:  # between the answer and the next turn
-            stdio.say("interrupted")
+            stdio.print_line("interrupted")
 
 
-def _status(talk: Talk) -> int:
+def _status(talk: ChatSession) -> int:
     return errors.WHOLE if sys.stdin.isatty() else talk.status
 
 
-def _turn(talk: Talk, said: str) -> bool:
+def _turn(talk: ChatSession, said: str) -> bool:
     from cnllm.cli import chat_commands
     from cnllm.cli import input as prompt
 
@@ -154,5 +154,5 @@ def _turn(talk: Talk, said: str) -> bool:
         return chat_commands.run(talk, said)
     text = said.removeprefix("/") if said.startswith("//") else said
     if text.strip():
-        talk.ask(prompt.messages(text, None, ())[0])
+        talk.ask(prompt.read_messages(text, None, ())[0])
     return True

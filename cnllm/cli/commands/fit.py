@@ -36,17 +36,17 @@ def fit(model: str, tools: str | None, as_json: bool) -> int:
 
     from cnllm.client.api import fit as fitted_to
 
-    given = _messages(option_parsing.decoded(prompt.text("-", needed=False).encode(), "stdin"))
-    more: dict[str, Any] = {"tools": option_parsing.tools(tools)} if tools is not None else {}
+    given = _messages(option_parsing.parse_json(prompt.read_text("-", needed=False).encode(), "stdin"))
+    more: dict[str, Any] = {"tools": option_parsing.read_tools(tools)} if tools is not None else {}
     try:
         fitted = fitted_to(model, given, **more)
     except (TypeError, ValueError) as error:
-        raise errors.Wrong(f"stdin: {error}", _SHAPE) from error
+        raise errors.UsageError(f"stdin: {error}", _SHAPE) from error
     if as_json:
-        answer.dump(msgspec.to_builtins(fitted))
+        answer.print_json(msgspec.to_builtins(fitted))
         return errors.WHOLE
-    answer.dump(fitted.messages)
-    answer.Screen(reasoning=False, raw=False, hold=False).notes(fitted.notes)
+    answer.print_json(fitted.messages)
+    answer.TextView(reasoning=False, raw=False, hold=False).notes(fitted.notes)
     return errors.WHOLE
 
 
@@ -54,5 +54,5 @@ def _messages(said: Any) -> list[Any]:
     if isinstance(said, dict) and "role" not in said:
         said = said.get("messages")
     if not isinstance(said, list) or not said:
-        raise errors.Wrong("stdin holds no list of messages", _SHAPE)
+        raise errors.UsageError("stdin holds no list of messages", _SHAPE)
     return said

@@ -27,7 +27,7 @@ def keys() -> None:
         "cnllm keys set ZAI_API_KEY", "cnllm keys set zai < key.txt", "pass show zai | cnllm keys set zai"
     ),
 )
-@click.argument("name", shell_complete=completion.key_names)
+@click.argument("name", shell_complete=completion.complete_key_names)
 @click.argument("value", required=False)
 def set_(name: str, value: str | None) -> None:
     """Keep a key under NAME, the name of a variable or of a provider.
@@ -40,14 +40,14 @@ def set_(name: str, value: str | None) -> None:
     variable = _variable(name)
     if value is None:
         value = _asked(variable)
-    errors.hide(value)
+    errors.hide_secrets(value)
     try:
-        path = store.set(variable, value)
+        path = store.set_key(variable, value)
     except ValueError as error:
-        raise errors.Wrong(f"{variable}: {error}", "nothing was kept") from None
+        raise errors.UsageError(f"{variable}: {error}", "nothing was kept") from None
     except OSError as error:
-        raise errors.Wrong(f"{store.path()} cannot be written: {error.strerror}") from error
-    stdio.say(f"{variable} is kept in {path}")
+        raise errors.UsageError(f"{store.keys_path()} cannot be written: {error.strerror}") from error
+    stdio.print_line(f"{variable} is kept in {path}")
 
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
@@ -56,15 +56,15 @@ def list_(as_json: bool) -> None:
     """List the names that have a key in the file, and whether a variable goes before it. No key is shown."""
     from cnllm.config import keys as store
 
-    rows = [{"name": name, "used": store.where(name)} for name in store.names()]
+    rows = [{"name": name, "used": store.key_source(name)} for name in store.key_names()]
     if as_json:
-        answer.dump(rows)
+        answer.print_json(rows)
     elif rows:
         used = {"environment": "the variable", "file": "this file"}
         cells = [(str(row["name"]), used[str(row["used"])]) for row in rows]
-        answer.emit(table(("NAME", "KEY TAKEN FROM"), cells))
+        answer.print_line(table(("NAME", "KEY TAKEN FROM"), cells))
     else:
-        stdio.say("no keys are kept; cnllm keys set NAME keeps one")
+        stdio.print_line("no keys are kept; cnllm keys set NAME keeps one")
 
 
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
@@ -72,7 +72,7 @@ def path() -> None:
     """Print where the file is, whether or not it exists."""
     from cnllm.config import keys as store
 
-    answer.emit(str(store.path()))
+    answer.print_line(str(store.keys_path()))
 
 
 def _variable(name: str) -> str:
@@ -87,13 +87,13 @@ def _variable(name: str) -> str:
             return name
         from cnllm.config.redact import looks_secret
 
-        raise errors.Wrong(
+        raise errors.UsageError(
             f"{'that' if looks_secret(name) else name} is neither a variable's name nor a provider",
             f"providers: {', '.join(registry.providers)}",
         )
     names = registry.resolve(f"{name}/any").flags.keys
     if not names:
-        raise errors.Wrong(f"{name} needs no key")
+        raise errors.UsageError(f"{name} needs no key")
     return names[0]
 
 
@@ -104,4 +104,4 @@ def _asked(variable: str) -> str:
     try:
         return sys.stdin.buffer.read().decode().strip()
     except UnicodeDecodeError:
-        raise errors.Wrong("stdin is not UTF-8", "nothing was kept") from None
+        raise errors.UsageError("stdin is not UTF-8", "nothing was kept") from None

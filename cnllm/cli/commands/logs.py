@@ -13,7 +13,7 @@ from cnllm.config.log_mode import Mode
 
 if TYPE_CHECKING:
     from cnllm.store import Store
-    from cnllm.store.records import Found, Summary
+    from cnllm.store.records import ConversationSummary, SearchHit
 
 __all__ = ["logs"]
 
@@ -38,7 +38,7 @@ def _count(default: int) -> options.Decorator:
 def list_(count: int, as_json: bool) -> None:
     """List the conversations, the last one first."""
     from cnllm.cli.output import transcript
-    from cnllm.cli.output.columns import fitted
+    from cnllm.cli.output.columns import fit_columns
     from cnllm.store import Store
 
     with Store.open() as store:
@@ -48,13 +48,15 @@ def list_(count: int, as_json: bool) -> None:
         _dump(found)
     elif found:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        rows = [_row(one, transcript.local(one.last)) for one in found]
-        answer.emit(fitted(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2])))
+        rows = [_row(one, transcript.local_time(one.last)) for one in found]
+        answer.print_line(
+            fit_columns(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2]))
+        )
     else:
-        stdio.say("no conversation is kept yet; cnllm call begins one")
+        stdio.print_line("no conversation is kept yet; cnllm call begins one")
 
 
-def _row(one: Summary, when: str) -> tuple[str, ...]:
+def _row(one: ConversationSummary, when: str) -> tuple[str, ...]:
     made_up = [origin for origin in one.origins if origin != "endpoint"]
     state = ", ".join([one.state, *made_up])
     return one.id, when, str(one.turns), one.models[-1], state, " ".join(one.prompt.split())
@@ -63,7 +65,7 @@ def _row(one: Summary, when: str) -> tuple[str, ...]:
 @logs.command(
     epilog=options.examples("cnllm logs show", "cnllm logs show 3f2a --reasoning", "cnllm logs show 3f2a --json | jq")
 )
-@click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.conversations)
+@click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
 @click.option("--reasoning", is_flag=True, help="What the models thought, too.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
@@ -76,9 +78,9 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
         (found,) = store.records([store.conversation(ident).id])
         _name_damage(store)
     if as_json:
-        answer.dump(_plain(found))
+        answer.print_json(_plain(found))
     else:
-        transcript.show(found, reasoning=reasoning, raw=raw)
+        transcript.print_transcript(found, reasoning=reasoning, raw=raw)
 
 
 @logs.command(epilog=options.examples("cnllm logs search sunset", "cnllm logs search 天空 蓝色"))
@@ -98,12 +100,14 @@ def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
     if as_json:
         _dump(found)
     elif found:
-        answer.emit("\n".join(transcript.safe(_line(one, transcript.local(one.began))) for one in found))
+        answer.print_line(
+            "\n".join(transcript.escape_for_stdout(_line(one, transcript.local_time(one.began))) for one in found)
+        )
     else:
-        stdio.say("nothing is found")
+        stdio.print_line("nothing is found")
 
 
-def _line(one: Found, when: str) -> str:
+def _line(one: SearchHit, when: str) -> str:
     who = one.role if one.role != "assistant" else one.model
     thought = " (reasoning)" if one.where == "reasoning" else ""
     return f"{one.conversation}  {when}  {who}{thought}: {one.excerpt}"
@@ -115,7 +119,7 @@ def _line(one: Found, when: str) -> str:
         "cnllm logs export 3f2a | jq -c '.turns[].exchanges[]' > tape.jsonl",
     )
 )
-@click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.conversations)
+@click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
 def export(ident: str | None) -> None:
     """Print all conversations, or one, as JSON, one a line, with their requests and responses.
 
@@ -128,16 +132,16 @@ def export(ident: str | None) -> None:
         ids = None if ident is None else [store.conversation(ident).id]
         for one in store.records(ids, exchanges=True):
             line = as_json(one)
-            answer.emit(terminal.escape_json(line) if sys.stdout.isatty() else line)
+            answer.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)
         _name_damage(store)
 
 
 @logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))
 def path() -> None:
     """Print where the file is, whether or not it exists."""
-    from cnllm.store.store import place
+    from cnllm.store.store import store_path
 
-    answer.emit(str(place()))
+    answer.print_line(str(store_path()))
 
 
 @logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
@@ -145,14 +149,14 @@ def path() -> None:
 def on(no_exchanges: bool) -> None:
     """From now on keep every call, as it is to begin with."""
     _keep("no-exchanges" if no_exchanges else "on")
-    stdio.say(f"calls are kept from now on{', without requests and responses' if no_exchanges else ''}")
+    stdio.print_line(f"calls are kept from now on{', without requests and responses' if no_exchanges else ''}")
 
 
 @logs.command(epilog=options.examples("cnllm logs off"))
 def off() -> None:
     """From now on keep no call. What is kept already stays."""
     _keep("off")
-    stdio.say("calls are not kept from now on; what was kept stays (cnllm logs path)")
+    stdio.print_line("calls are not kept from now on; what was kept stays (cnllm logs path)")
 
 
 def _keep(chosen: Mode) -> None:
@@ -160,16 +164,16 @@ def _keep(chosen: Mode) -> None:
 
     from cnllm.config import log_mode
 
-    log_mode.keep(chosen)
+    log_mode.set_mode(chosen)
     said = os.environ.get("CNLLM_LOG")
     if said and log_mode.mode() != chosen:
-        errors.say(f"CNLLM_LOG={said} goes before this", "unset CNLLM_LOG")
+        errors.print_error(f"CNLLM_LOG={said} goes before this", "unset CNLLM_LOG")
 
 
 def _name_damage(store: Store) -> None:
     """Say what of the file cannot be read; the rest is shown."""
     for line in store.damaged:
-        stdio.say(f"cnllm: {store.path}: damaged: {line}")
+        stdio.print_line(f"cnllm: {store.path}: damaged: {line}")
 
 
 def _plain(value: Any) -> Any:
@@ -179,4 +183,4 @@ def _plain(value: Any) -> Any:
 
 
 def _dump(value: Any) -> None:
-    answer.dump(_plain(value))
+    answer.print_json(_plain(value))

@@ -38,22 +38,22 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     from cnllm.registry.check import check as problems
 
     if (older is not None) + unbacked + (against is not None) > 1:
-        raise errors.Wrong("--older, --unbacked and --against list different things", "give one of them")
+        raise errors.UsageError("--older, --unbacked and --against list different things", "give one of them")
     paths = list(files) or None
     found = problems(paths)
     wrong = sum(problem.severity == "error" for problem in found)
     if wrong:
-        registry_report.faults(found, as_json)
+        registry_report.print_faults(found, as_json)
     elif older is not None:
-        registry_report.old(paths, older, as_json)
+        registry_report.print_old_sources(paths, older, as_json)
     elif unbacked:
-        registry_report.without_source(paths, as_json)
+        registry_report.print_unsourced(paths, as_json)
     elif against is not None:
-        registry_report.compared(paths, against, as_json)
+        registry_report.print_comparison(paths, against, as_json)
     else:
-        registry_report.faults(found, as_json)
+        registry_report.print_faults(found, as_json)
         if not as_json:
-            registry_report.counted(paths)
+            registry_report.print_counts(paths)
     return errors.WRONG if wrong else errors.WHOLE
 
 
@@ -64,7 +64,7 @@ def schema() -> None:
 
     from cnllm.registry.schema import json_schema
 
-    answer.emit(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    answer.print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
@@ -75,9 +75,9 @@ def path(as_json: bool) -> None:
 
     files = Registry.load().files
     if as_json:
-        answer.dump(files)
+        answer.print_json(files)
     else:
-        answer.emit("\n".join(files))
+        answer.print_line("\n".join(files))
 
 
 @registry.command(epilog=options.examples("cnllm registry trust ./team.toml"))
@@ -87,4 +87,4 @@ def trust(file: str) -> None:
     from cnllm.registry.trusted_files import trust as vouch
 
     vouch(file)
-    stdio.say(f"{terminal.escape(file)} may name where keys go, until it changes")
+    stdio.print_line(f"{terminal.escape(file)} may name where keys go, until it changes")

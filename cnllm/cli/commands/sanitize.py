@@ -43,14 +43,14 @@ def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, r
 
     from cnllm.client.sanitizer import sanitize as sorted_out
 
-    offered = option_parsing.tools(tools) if tools is not None else None
-    found = sorted_out(model, prompt.text("-", needed=False), offered, lang, recover_text_calls=text_calls)
+    offered = option_parsing.read_tools(tools) if tools is not None else None
+    found = sorted_out(model, prompt.read_text("-", needed=False), offered, lang, recover_text_calls=text_calls)
     if as_json:
         shape = msgspec.to_builtins(found)
         del shape["rest"]  # there is no earlier piece
-        answer.dump(shape)
+        answer.print_json(shape)
         return errors.WHOLE
-    screen = answer.Screen(reasoning=True, raw=raw, hold=False)
+    screen = answer.TextView(reasoning=True, raw=raw, hold=False)
     screen.pieces(found.reasoning, found.text, found.tool_calls)
     screen.notes(found.notes)
     return errors.WHOLE

@@ -42,7 +42,7 @@ def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[
     /v1beta/models/MODEL:generateContent.
     """
     if models and not neutral:
-        raise errors.Wrong("--model without --neutral", "add --neutral, or leave --model out")
+        raise errors.UsageError("--model without --neutral", "add --neutral, or leave --model out")
     from cnllm.registry import Registry
     from cnllm.simulator.server import running
 
@@ -51,8 +51,10 @@ def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[
     where = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
         with running(registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names) as server:
-            answer.emit(server.url)
-            stdio.say(f"simulated: {server.url}{where}; Ctrl-C ends it")
+            answer.print_line(server.url)
+            stdio.print_line(f"simulated: {server.url}{where}; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
-        raise errors.Wrong(f"cannot listen on port {port}: {error.strerror}", "choose another: --port N") from error
+        raise errors.UsageError(
+            f"cannot listen on port {port}: {error.strerror}", "choose another: --port N"
+        ) from error

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET
 
 from cnllm.cli.output import stdio, terminal
-from cnllm.cli.output.errors import hide
-from cnllm.cli.output.stdout import dump, emit
+from cnllm.cli.output.errors import hide_secrets
+from cnllm.cli.output.stdout import print_json, print_line
 from cnllm.config.redact import redact
 from cnllm.types import (
     Event,
@@ -35,7 +35,17 @@ from cnllm.types import (
 if TYPE_CHECKING:
     from cnllm.engine.run.effects import Step
 
-__all__ = ["Line", "Lines", "Returned", "Screen", "Silent", "View", "dump", "emit", "usage_line"]
+__all__ = [
+    "EventLinesView",
+    "Line",
+    "SilentView",
+    "TextView",
+    "ToolOutcome",
+    "View",
+    "print_json",
+    "print_line",
+    "usage_line",
+]
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 _SHORT = 300  # characters of a tool's result
@@ -51,7 +61,7 @@ class View(Protocol):
     def interrupted(self, reply: Reply | None) -> None: ...
 
 
-class Silent:
+class SilentView:
     """Shows nothing while the answer comes (`--json`)."""
 
     def event(self, event: Event) -> None:
@@ -66,24 +76,24 @@ class Silent:
     def end(self, reply: Reply | None) -> None:
         """The whole reply, or nothing where nothing came."""
         if reply is not None:
-            dump(reply.to_dict())
+            print_json(reply.to_dict())
 
     def interrupted(self, reply: Reply | None) -> None:
         """What came so far, as a cut reply."""
         self.end(reply)
 
 
-class Returned(msgspec.Struct, frozen=True, tag="tool_result"):
+class ToolOutcome(msgspec.Struct, frozen=True, tag="tool_result"):
     """What a call gave that was executed, or why it was not. It comes after the end of the reply that made the call."""
 
     result: ToolResult
 
 
-Line = Event | Returned
+Line = Event | ToolOutcome
 """What `--events` prints."""
 
 
-class Lines:
+class EventLinesView:
     """One event a line (`--events`)."""
 
     def event(self, event: Event) -> None:
@@ -95,7 +105,7 @@ class Lines:
             text = msgspec.json.encode(line).decode()
         except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
             text = json.dumps(msgspec.to_builtins(line))
-        emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
+        print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
         """The events that a stream of this reply would have had."""
@@ -115,7 +125,7 @@ class Lines:
     def step(self, step: Step) -> None:
         """The results of its calls."""
         for result in step.results:
-            self._line(Returned(result))
+            self._line(ToolOutcome(result))
 
     def end(self, reply: Reply | None) -> None:
         """The events said it all."""
@@ -124,7 +134,7 @@ class Lines:
         """The events said it all."""
 
 
-class Screen:
+class TextView:
     """Text: the answer on stdout, the rest on stderr; verbatim unless that is a terminal.
 
     `hold` keeps the answer from a pipe until it is final: what was given cannot be taken back when the reply
@@ -134,7 +144,7 @@ class Screen:
     def __init__(self, *, reasoning: bool, raw: bool, hold: bool) -> None:
         self._out, self._err = _Face(sys.stdout, raw), _Face(sys.stderr, raw)
         self._reasoning = reasoning
-        self._dim = terminal.dims(sys.stderr)
+        self._dim = terminal.supports_dim(sys.stderr)
         self._held: list[str] | None = [] if hold and not self._out.terminal else None
 
     def event(self, event: Event) -> None:
@@ -243,12 +253,12 @@ class _Face:
         self.at_start = True
 
     def write(self, text: str, around: tuple[str, str] = ("", ""), *, trusted: bool = False) -> None:
-        text = redact(text, hide())
+        text = redact(text, hide_secrets())
         if self._escapes and not trusted:
             text = terminal.escape(text)
         self.at_start = text.endswith("\n")
         if self._stream is sys.stderr:
-            stdio.tell(f"{around[0]}{text}{around[1]}")
+            stdio.write_text(f"{around[0]}{text}{around[1]}")
         else:
             self._stream.write(text)
             self._stream.flush()

@@ -9,12 +9,12 @@ from typing import Any
 
 from cnllm.cli.output import terminal
 
-__all__ = ["command"]
+__all__ = ["curl_command"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def command(method: str, url: str, headers: dict[str, str], body: Any, *, placeholder: str, env: str) -> str:
+def curl_command(method: str, url: str, headers: dict[str, str], body: Any, *, placeholder: str, env: str) -> str:
     """The command. Where a header holds the placeholder the shell puts `$ENV`; it touches no other text.
 
     The body goes through stdin, so that neither its length nor any letter in it matters.

@@ -27,13 +27,13 @@ __all__ = [
     "PARTIAL",
     "WHOLE",
     "WRONG",
-    "came",
-    "debug",
-    "hide",
-    "report",
-    "status",
-    "words",
-    "worst",
+    "enable_debug",
+    "error_text",
+    "exit_status",
+    "has_content",
+    "hide_secrets",
+    "report_error",
+    "worst_status",
 ]
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -51,12 +51,12 @@ class _State:
     secrets: tuple[str, ...] = ()
 
 
-def forget() -> None:
+def reset() -> None:
     """A new run."""
     _State.debug, _State.secrets = False, ()
 
 
-def debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def enable_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     """The callback of `--debug`."""
     if value:
         _State.debug = True
@@ -67,58 +67,58 @@ def shows_traceback() -> bool:
     return _State.debug
 
 
-def hide(*secrets: str) -> tuple[str, ...]:
+def hide_secrets(*secrets: str) -> tuple[str, ...]:
     """These values will be shown by nothing; all that were named so far are returned."""
     _State.secrets = tuple(dict.fromkeys((*_State.secrets, *filter(None, secrets))))
     return _State.secrets
 
 
-def came(reply: Reply | None) -> bool:
+def has_content(reply: Reply | None) -> bool:
     """Is there anything in it that a user would call an answer, be it a part of one?"""
     return reply is not None and bool(reply.text or reply.reasoning or reply.tool_calls or reply.incomplete)
 
 
-def status(error: BaseException) -> int:
+def exit_status(error: BaseException) -> int:
     """The exit status that stands for a failure."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.Abort):
         return INTERRUPTED
     if isinstance(error, EndpointError | TransportError | StreamCut | LoopStopped):
-        return PARTIAL if came(error.reply) else FAILED
+        return PARTIAL if has_content(error.reply) else FAILED
     if isinstance(error, CnllmError | click.ClickException):
         return WRONG
     return FAILED
 
 
-def worst(*statuses: int) -> int:
+def worst_status(*statuses: int) -> int:
     """Return the worst of exit statuses."""
     return max(statuses, key=_FROM_BEST.index, default=WHOLE)
 
 
-def report(error: Exception) -> int:
+def report_error(error: Exception) -> int:
     """Says on stderr what is wrong and what to do next, in at most two lines, and returns the exit status."""
     if isinstance(error, click.Abort):
         return INTERRUPTED
     if isinstance(error, _NO_ARGUMENTS) and error.ctx is not None:
-        stdio.say(error.ctx.get_help())
+        stdio.print_line(error.ctx.get_help())
         return WRONG
-    message, hint = words(error)
-    say(message, hint)
-    return status(error)
+    message, hint = error_text(error)
+    print_error(message, hint)
+    return exit_status(error)
 
 
-def say(message: str, hint: str | None = None) -> None:
+def print_error(message: str, hint: str | None = None) -> None:
     """One line, and a second one that helps; both without secrets or anything that a terminal obeys."""
     lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(hint)}"] if hint else [])
-    stdio.say("\n".join(lines))
+    stdio.print_line("\n".join(lines))
 
 
 def traceback(error: Exception) -> None:
     """The whole traceback, for `--debug`."""
     from traceback import format_exception
 
-    stdio.tell(terminal.escape(_redacted("".join(format_exception(error)))))
+    stdio.write_text(terminal.escape(_redacted("".join(format_exception(error)))))
 
 
 def _redacted(text: str) -> str:
@@ -144,7 +144,7 @@ def _line(text: str) -> str:
     return terminal.escape(words)
 
 
-def words(error: BaseException) -> tuple[str, str | None]:
+def error_text(error: BaseException) -> tuple[str, str | None]:
     """What is wrong, and what to do next if that is known."""
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
@@ -184,7 +184,7 @@ def _usage(error: click.UsageError) -> tuple[str, str | None]:
     return message[:1].lower() + message[1:], hint
 
 
-class Wrong(click.UsageError):
+class UsageError(click.UsageError):
     """The call was wrong: what is wrong, and what to do next."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:

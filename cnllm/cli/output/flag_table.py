@@ -13,21 +13,23 @@ from cnllm.cli.output import format as rows
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["explained", "files", "place", "shortly", "source"]
+__all__ = ["file_letters", "flag_table", "short_value", "source_label", "source_place"]
 
 LAYERS = {"models": "model", "providers": "provider", "protocols": "wire", "families": "family"}
 HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
 
 
-def explained(model: Model) -> str:
+def flag_table(model: Model) -> str:
     """The flags of a model under the names of their tables, no wider than there is room."""
     from cnllm.registry.diff import in_order
 
     facts = sorted(in_order(model.explain()), key=lambda fact: "." in fact.flag)
-    marks = files(facts)
+    marks = file_letters(facts)
     groups = [(name, list(inside)) for name, inside in groupby(facts, _table)]
     lines = [_cells(fact, name, marks) for name, inside in groups for fact in inside]
-    text = columns.fitted(HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3}))
+    text = columns.fit_columns(
+        HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3})
+    )
     first, *rest = text.split("\n")
     out = [_title(model), *_legend(marks), "", first]
     for name, inside in groups:
@@ -36,16 +38,16 @@ def explained(model: Model) -> str:
     return "\n".join(out)
 
 
-def place(fact: Fact, marks: dict[str, str]) -> str:
+def source_place(fact: Fact, marks: dict[str, str]) -> str:
     """ "provider:97": the layer and line; a mark stands for another file than the built-in one."""
     file, _, line = fact.where.rpartition(":")
     layer = LAYERS.get(fact.layer.partition(".")[0], fact.layer.partition(".")[0])
     return f"{layer} {marks.get(file, '')}:{line}" if line.isdigit() else layer
 
 
-def shortly(value: object) -> str:
+def short_value(value: object) -> str:
     """A value in few words: texts without quotes, lists without brackets, of tables how many there are."""
-    plain: Any = rows.builtin(value)
+    plain: Any = rows.to_plain(value)
     if isinstance(plain, str):
         return plain or '""'
     if isinstance(plain, list) and plain:
@@ -55,7 +57,7 @@ def shortly(value: object) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def source(fact: Fact) -> str:
+def source_label(fact: Fact) -> str:
     """Where a fact is from, without what every URL begins with."""
     return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
 
@@ -72,10 +74,10 @@ def _cells(fact: Fact, table: str, marks: dict[str, str]) -> tuple[str, ...]:
     prefix = f"{table.replace('when ', 'when.')}." if table else ""
     name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, shortly(fact.value), place(fact, marks), source(fact), seen, fact.how or "")
+    return (name, short_value(fact.value), source_place(fact, marks), source_label(fact), seen, fact.how or "")
 
 
-def files(facts: Sequence[Fact]) -> dict[str, str]:
+def file_letters(facts: Sequence[Fact]) -> dict[str, str]:
     """A letter for each file but the built-in one, in the order in which they are met."""
     files = dict.fromkeys(fact.where.rpartition(":")[0] for fact in facts)
     others = [file for file in files if "/" in file or "\\" in file]

@@ -8,10 +8,10 @@ from cnllm.registry.check import Problem
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
-from cnllm.registry.sources import Cited, Unbacked
+from cnllm.registry.sources import Citation, UnsourcedFlag
 from cnllm.types import Note
 
-__all__ = ["LISTINGS", "Card", "Difference", "Key", "Row", "Said"]
+__all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]
 
 
 class Row(TypedDict):
@@ -39,7 +39,7 @@ class Card(Row):
     notes: list[Note]
 
 
-class Said(TypedDict):
+class FlagFact(TypedDict):
     """What is known of a flag for one of two models, and what says so."""
 
     value: Any
@@ -54,8 +54,8 @@ class Difference(TypedDict):
     """A flag that two models do not share; null where nothing is known of it."""
 
     flag: str
-    a: Said | None
-    b: Said | None
+    a: FlagFact | None
+    b: FlagFact | None
 
 
 class Key(TypedDict):
@@ -71,8 +71,8 @@ LISTINGS: dict[str, Any] = {
     "models-show-explain": list[Fact],
     "models-diff": list[Difference],
     "registry-check": list[Problem],
-    "registry-check-older": list[Cited],
-    "registry-check-unbacked": list[Unbacked],
+    "registry-check-older": list[Citation],
+    "registry-check-unbacked": list[UnsourcedFlag],
     "registry-check-against": list[Disagreement],
     "registry-path": list[str],
     "keys-list": list[Key],

@@ -14,86 +14,87 @@ if TYPE_CHECKING:
     from cnllm.registry.check import Problem
     from cnllm.registry.model import Fact
 
-__all__ = ["compared", "counted", "faults", "old", "without_source"]
+__all__ = ["print_comparison", "print_counts", "print_faults", "print_old_sources", "print_unsourced"]
 
 
-def faults(found: Sequence[Problem], as_json: bool) -> None:
+def print_faults(found: Sequence[Problem], as_json: bool) -> None:
     """Each fault with its place; how many there are goes to stderr when there are any."""
     if as_json:
-        answer.dump(rows.builtin(found))
+        answer.print_json(rows.to_plain(found))
         return
     for problem in found:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        answer.emit(terminal.escape(f"{place}: {warning}{problem.message}"))
+        answer.print_line(terminal.escape(f"{place}: {warning}{problem.message}"))
     wrong = sum(problem.severity == "error" for problem in found)
     if wrong:
-        stdio.say(_many(wrong, "fault"))
+        stdio.print_line(_many(wrong, "fault"))
 
 
-def counted(paths: list[str] | None) -> None:
+def print_counts(paths: list[str] | None) -> None:
     """That nothing is wrong, what the files describe, and how many flags have no source."""
     from cnllm.registry import Registry, sources
 
-    documents = sources.documents(paths)
+    documents = sources.load_documents(paths)
     registry = Registry(documents)
-    bare = len(sources.unbacked_flags(documents))
+    bare = len(sources.unsourced_flags(documents))
     backed = f"{_many(bare, 'flag')} without a source: --unbacked" if bare else "every flag has a source"
     said = f"{_many(len(registry.providers), 'provider')}, {_many(len(registry.names()), 'model')}; {backed}"
-    stdio.say(f"no faults: {said}")
+    stdio.print_line(f"no faults: {said}")
 
 
-def old(paths: list[str] | None, days: int, as_json: bool) -> None:
+def print_old_sources(paths: list[str] | None, days: int, as_json: bool) -> None:
     """The sources read more than so many days ago."""
     from cnllm.registry import sources
 
-    found = sources.older(sources.documents(paths), days, datetime.date.today())
+    found = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
     if as_json:
-        answer.dump(rows.builtin(found))
+        answer.print_json(rows.to_plain(found))
     elif found:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
         cells = [(c.seen, str(c.days), c.how, _bare(c.source), c.where, ", ".join(c.backs)) for c in found]
         give, right = {3: 24, 4: 20, 5: 12}, frozenset({1})
-        answer.emit(columns.fitted(heads, cells, give=give, addresses=frozenset({3}), right=right))
+        answer.print_line(columns.fit_columns(heads, cells, give=give, addresses=frozenset({3}), right=right))
     if not as_json:
-        stdio.say(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
+        stdio.print_line(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
 
 
-def without_source(paths: list[str] | None, as_json: bool) -> None:
+def print_unsourced(paths: list[str] | None, as_json: bool) -> None:
     """The flags that no source backs."""
     from cnllm.registry import sources
 
-    found = sources.unbacked_flags(sources.documents(paths))
+    found = sources.unsourced_flags(sources.load_documents(paths))
     if as_json:
-        answer.dump(rows.builtin(found))
+        answer.print_json(rows.to_plain(found))
         return
     for flag in found:
-        answer.emit(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
-    stdio.say(f"{_many(len(found), 'flag')} without a source")
+        answer.print_line(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
+    stdio.print_line(f"{_many(len(found), 'flag')} without a source")
 
 
-def compared(paths: list[str] | None, file: str, as_json: bool) -> None:
+def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     """Where a public file of limits and prices disagrees."""
     from cnllm.registry import Registry, sources
     from cnllm.registry.compare import compare
     from cnllm.registry.public_lists import read_published
 
     published = read_published(Path(file))
-    result = compare(Registry(sources.documents(paths)), published)
+    result = compare(Registry(sources.load_documents(paths)), published)
     if as_json:
-        answer.dump(rows.builtin(result.disagreements))
+        answer.print_json(rows.to_plain(result.disagreements))
         return
     if result.disagreements:
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [
-            (d.model, d.flag, rows.amount(d.ours), rows.amount(d.theirs), *_cited(d.fact)) for d in result.disagreements
+            (d.model, d.flag, rows.format_amount(d.ours), rows.format_amount(d.theirs), *_cited(d.fact))
+            for d in result.disagreements
         ]
         give, right = {0: 34, 4: 18}, frozenset({2, 3})
-        answer.emit(
-            columns.fitted(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
+        answer.print_line(
+            columns.fit_columns(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
         )
     found = f"{result.found} of {_many(result.models, 'model')} found there, {_many(result.numbers, 'number')} compared"
-    stdio.say(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
+    stdio.print_line(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
 
 
 def _cited(fact: Fact | None) -> tuple[str, str]:

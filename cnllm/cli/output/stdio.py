@@ -8,10 +8,10 @@ from typing import TextIO
 
 from cnllm.cli.output import terminal
 
-__all__ = ["finish", "prepare", "say", "tell"]
+__all__ = ["flush_streams", "prepare_streams", "print_line", "write_text"]
 
 
-def prepare() -> bool:
+def prepare_streams() -> bool:
     """Text is UTF-8 in a pipe, and what a parent closed is opened on nothing, lest a socket get its number.
 
     Returns whether there is a stdout.
@@ -26,12 +26,12 @@ def prepare() -> bool:
     return "stdout" not in missing
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """A line on stderr, which a terminal gets without anything that it would obey."""
-    tell(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
+    write_text(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
 
 
-def tell(text: str) -> None:
+def write_text(text: str) -> None:
     """Text on stderr, as it is. Nobody has to read it: only if it shares a pipe with stdout is a closed one an end."""
     try:
         sys.stderr.write(text)
@@ -42,7 +42,7 @@ def tell(text: str) -> None:
         _to_nothing(sys.stderr)
 
 
-def finish() -> None:
+def flush_streams() -> None:
     """Writes out what is left; what cannot be written any more does not complain at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:

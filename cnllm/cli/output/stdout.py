@@ -6,22 +6,22 @@ import sys
 from typing import Any
 
 from cnllm.cli.output import terminal
-from cnllm.cli.output.errors import hide
+from cnllm.cli.output.errors import hide_secrets
 
-__all__ = ["dump", "emit"]
+__all__ = ["print_json", "print_line"]
 
 
-def dump(value: Any) -> None:
+def print_json(value: Any) -> None:
     """One JSON value on stdout: on a line of its own, or laid out for a terminal."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
-    emit(terminal.escape_json(text) if sys.stdout.isatty() else text)
+    print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
 
-def emit(text: str, *, raw: bool = False) -> None:
+def print_line(text: str, *, raw: bool = False) -> None:
     """A line on stdout, at once, without secrets; a terminal gets nothing that it would obey, unless wanted (`raw`)."""
-    secrets = hide()
+    secrets = hide_secrets()
     if secrets:
         from cnllm.config.redact import redact  # a listing has nothing to hide, and is fast
 

@@ -12,7 +12,7 @@ __all__ = ["fields", "table"]
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
     """Rows under their heads, as wide as they need to be; the columns in `right` end together."""
     cells = [[terminal.escape(cell.replace("\n", " ")) for cell in row] for row in [heads, *rows]]
-    widths = [max(terminal.cells(row[column]) for row in cells) for column in range(len(heads))]
+    widths = [max(terminal.display_width(row[column]) for row in cells) for column in range(len(heads))]
     lines = []
     for row in cells:
         padded = [
@@ -24,7 +24,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[
 
 
 def _blank(cell: str, width: int) -> str:
-    return " " * (width - terminal.cells(cell))
+    return " " * (width - terminal.display_width(cell))
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TextIO
 
-__all__ = ["cells", "dims", "escape", "escape_json", "plain"]
+__all__ = ["display_width", "escape", "escape_json", "is_dumb", "supports_dim"]
 
 _OBEYED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -33,7 +33,7 @@ def escape_json(text: str) -> str:
     return _OBEYED.sub(_in_json, text)
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """How many columns of a terminal a text takes: a Chinese character two, an accent none."""
     if text.isascii():
         return len(text)
@@ -42,12 +42,12 @@ def cells(text: str) -> int:
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def dims(stream: TextIO) -> bool:
+def supports_dim(stream: TextIO) -> bool:
     """May text on this stream be dimmed? On a terminal that knows how, unless NO_COLOR is set."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and not plain()
+    return stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb()
 
 
-def plain() -> bool:
+def is_dumb() -> bool:
     """Does the terminal know nothing but lines?"""
     return os.environ.get("TERM") == "dumb"
 

@@ -13,10 +13,10 @@ from cnllm.types import Message, Reasoning, Text, ToolCall, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cnllm.store.records import Recorded, RecordedTurn
+    from cnllm.store.records import RecordedConversation, RecordedTurn
     from cnllm.types import Part
 
-__all__ = ["local", "safe", "show"]
+__all__ = ["escape_for_stdout", "local_time", "print_transcript"]
 
 _ENDED = {
     "partial": "the answer is not whole",
@@ -26,21 +26,21 @@ _ENDED = {
 }
 
 
-def local(when: str) -> str:
+def local_time(when: str) -> str:
     """A kept time as the clock on the wall showed it."""
     return datetime.datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def safe(text: str) -> str:
+def escape_for_stdout(text: str) -> str:
     """The text as a terminal may have it, if stdout is one."""
     return terminal.escape(text) if sys.stdout.isatty() else text
 
 
-def show(found: Recorded, *, reasoning: bool, raw: bool) -> None:
+def print_transcript(found: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
     """Each turn: what was asked, what came, and a line on how it ended."""
     blocks = [block for turn in found.turns for block in _turn(turn, reasoning)]
     text = "\n\n".join([f"conversation {found.id}", *blocks])
-    answer.emit(text, raw=raw)
+    answer.print_line(text, raw=raw)
 
 
 def _turn(turn: RecordedTurn, reasoning: bool) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _part(part: Part, reasoning: bool) -> str:
 
 def _facts(turn: RecordedTurn) -> Iterator[str]:
     """How a turn went, as far as it is known."""
-    yield local(turn.began)
+    yield local_time(turn.began)
     if turn.origin != "endpoint":
         yield turn.origin
     if turn.state in _ENDED:

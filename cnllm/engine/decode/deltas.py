@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Deltas", "Mirror", "joined", "pack"]
+__all__ = ["Deltas", "DuplicateField", "join_fragments", "pack_pieces"]
 
 _SNAPSHOT = 24  # characters; a shorter repetition may be chance
 _TEXTS = ("text", "summary")  # what comes in fragments of an item of the thinking
@@ -78,7 +78,7 @@ def _without_half(text: str) -> str:
     return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
 
 
-class Mirror:
+class DuplicateField:
     """Follows how much of what one field said another field has repeated. Linear: nothing is compared twice.
 
     White space at the two ends of a field means nothing. `ahead`: the field has said more than the other one.
@@ -139,7 +139,7 @@ class Mirror:
             self._piece, self._offset = self._piece + 1, 0
 
 
-def pack(pieces: list[str], start: int) -> int:
+def pack_pieces(pieces: list[str], start: int) -> int:
     """Join the pieces from `start` on, in place; the new start."""
     joined = "".join(pieces[start:])
     del pieces[start:]
@@ -147,7 +147,7 @@ def pack(pieces: list[str], start: int) -> int:
     return len(pieces)
 
 
-def joined(details: list[Any], snapshots: bool) -> list[Any]:
+def join_fragments(details: list[Any], snapshots: bool) -> list[Any]:
     """Fragments of one item back together: neighbours of the same type and index, as their endpoints ask."""
     out: list[Any] = []
     texts: dict[str, _Fragments] = {}  # of the last item, where it is of fragments

@@ -23,17 +23,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from cnllm import errors
-from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.errors import EndpointError
-from cnllm.jsonpath import at, first
+from cnllm.jsonpath import get, get_first
 from cnllm.registry.flags import ErrorRule, Flags
 from cnllm.types import Reply
-from cnllm.types.lenient_json import Unreadable, lenient, whole
+from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 
 if TYPE_CHECKING:
     from cnllm.engine.encode.build import Plan
 
-__all__ = ["NOTHING", "Fault", "empty", "error", "refused"]
+__all__ = ["NOTHING", "Fault", "build_error", "empty_reply_error", "read_fault"]
 
 _CLASSES: dict[str, type[EndpointError]] = {
     "bad-key": errors.BadKey,
@@ -72,7 +72,7 @@ NOTHING = Fault("", None, "", "")
 """A body with nothing in it."""
 
 
-def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
+def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
     """The fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
     from cnllm.engine.decode import error_body  # a call that goes well has no time for it
 
@@ -82,8 +82,8 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     read = False
     for candidate in (body, *_payloads(body)):
         try:
-            data = lenient(candidate)
-        except Unreadable:
+            data = decode_lenient(candidate)
+        except NotJson:
             continue
         read = True
         if data is not None and (data or candidate is not body):
@@ -92,13 +92,13 @@ def refused(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) 
     if not line:
         said = text.strip()[:_SPOILED]
         line = f"HTTP {status}, with JSON that cannot be read: {said}" if said and not read else _unsaid(status)
-    return Fault(line, None, text[:4096], text, number=error_body.number(line))
+    return Fault(line, None, text[:4096], text, number=error_body.find_status(line))
 
 
-def error(
+def build_error(
     status: int,
     headers: Mapping[str, str],
-    fold: Fold,
+    fold: ReplyBuilder,
     reply: Reply,
     plan: Plan | None = None,
     sent: Callable[[], str] | None = None,
@@ -118,34 +118,34 @@ def error(
     elif not isinstance(fault, Fault):
         import msgspec
 
-        fault = _fault(fault, flags, msgspec.json.encode(whole(fault)).decode()[:_LONGEST], status)
+        fault = _fault(fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_LONGEST], status)
     if fold.whole and not fold.answered and not fault.message and not fault.code and fault.number is None:
-        return empty(status, fold, reply, plan)
+        return empty_reply_error(status, fold, reply, plan)
     number = _effective(status, fault.number)
     kind, retryable = _kind(flags.errors or [], number, fault)
     if kind == "other" and fold.fault is None:
         retryable = True
     message, hint = fault.message or _unsaid(number), _hint(kind, fold, sent)
-    if plan is not None and kind in error_rules.VAGUE and wrong_url.suspected(number, message, fault.body):
-        message = f"{message} (asked: {wrong_url.shown(plan.url)})"
-        hint, retryable = wrong_url.hint(plan.url, flags.path or "", fold.of.protocol), False
+    if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
+        message = f"{message} (asked: {wrong_url.without_query(plan.url)})"
+        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", fold.of.protocol), False
     return _CLASSES[kind](
         message,
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=wait if (wait := retry_delay.from_headers(headers)) is not None else fault.wait,
+        retry_after=wait if (wait := retry_delay.delay_from_headers(headers)) is not None else fault.wait,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,
     )
 
 
-def empty(status: int, fold: Fold, reply: Reply, plan: Plan | None = None) -> EndpointError:
+def empty_reply_error(status: int, fold: ReplyBuilder, reply: Reply, plan: Plan | None = None) -> EndpointError:
     """Return the exception for a reply that holds nothing, where no one said why."""
     import msgspec
 
-    shown = whole(fold.raw if fold.whole else fold.odd)
+    shown = replace_surrogates(fold.raw if fold.whole else fold.odd)
     body = msgspec.json.encode(shown).decode()[:_LONGEST] if shown is not None else ""
     return errors.EmptyReply(
         f"the reply of {_endpoint(fold, plan)} is empty: no text, no reasoning, no tool call",
@@ -156,7 +156,7 @@ def empty(status: int, fold: Fold, reply: Reply, plan: Plan | None = None) -> En
     )
 
 
-def _endpoint(fold: Fold, plan: Plan | None) -> str:
+def _endpoint(fold: ReplyBuilder, plan: Plan | None) -> str:
     """The model by its full name, and the host that was asked."""
     address = plan.url if plan is not None else fold.flags.base_url or ""
     host = urlsplit(address).netloc.rpartition("@")[2]
@@ -167,22 +167,22 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
     """The sentence and the code in decoded data, looked for inside the declared error object first."""
     from cnllm.engine.decode import error_body
 
-    data = whole(data)
+    data = replace_surrogates(data)
     while type(data) is list and data and type(data[0]) is dict:
         data = data[0]
     paths = flags.error
     messages = tuple((paths.message if paths else None) or ["message"])
     codes = (paths.code if paths else None) or ["code"]
-    inner = next((found for p in (paths.at if paths else None) or () if (found := at(data, p))), data)
+    inner = next((found for p in (paths.at if paths else None) or () if (found := get(data, p))), data)
     if type(inner) is not dict:
         inner = data if type(data) is dict else {"message": inner}
-    facts = error_body.collect(data)
-    code = first(inner, codes)
-    message = next((s for p in messages if (s := error_body.sentence(at(inner, p), messages))), "")
+    facts = error_body.collect_facts(data)
+    code = get_first(inner, codes)
+    message = next((s for p in messages if (s := error_body.find_sentence(get(inner, p), messages))), "")
     if not message and inner is not data:
-        message = next((s for p in messages if (s := error_body.sentence(at(data, p), messages))), "")
-    others = {s for p in messages if type(s := at(inner, p)) is str}
-    message = error_body.with_more(message or error_body.sentence(inner), facts, others)
+        message = next((s for p in messages if (s := error_body.find_sentence(get(data, p), messages))), "")
+    others = {s for p in messages if type(s := get(inner, p)) is str}
+    message = error_body.join_sentences(message or error_body.find_sentence(inner), facts, others)
     if not message and status >= 300:
         message = _first_line(body)
     return Fault(
@@ -191,7 +191,7 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
         "\n".join(facts.texts),
         body,
         frozenset(facts.codes),
-        error_body.number(inner, data, message),
+        error_body.find_status(inner, data, message),
         facts.wait,
     )
 
@@ -233,7 +233,7 @@ def _first_line(text: str) -> str:
     return line[:_MESSAGE]
 
 
-def _hint(kind: str, fold: Fold, sent: Callable[[], str] | None) -> str | None:
+def _hint(kind: str, fold: ReplyBuilder, sent: Callable[[], str] | None) -> str | None:
     """What to do next; a retired model's successor comes first."""
     status = fold.flags.status
     if status is not None and status.is_ == "retired" and status.use:

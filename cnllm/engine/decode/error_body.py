@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.engine.decode.retry_delay import from_field
+from cnllm.engine.decode.retry_delay import delay_from_field
 from cnllm.protocols.reported import NUMBERS, key_name
-from cnllm.types.lenient_json import Unreadable, lenient
+from cnllm.types.lenient_json import NotJson, decode_lenient
 
-__all__ = ["Facts", "collect", "number", "sentence"]
+__all__ = ["ErrorFacts", "collect_facts", "find_sentence", "find_status"]
 
 _DEPTH, _NODES = 12, 400  # how far an error object is read
 _TEXT = 8000  # characters of one text
@@ -52,7 +52,7 @@ _REQUEST = re.compile(r"\b(?:messages|input|inputs|request|body|tools)[\"']?\s*[
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
-class Facts(Struct):
+class ErrorFacts(Struct):
     """`texts` in the order in which they stand, `codes` in lower case."""
 
     texts: list[str] = []
@@ -63,14 +63,14 @@ class Facts(Struct):
     """The longest wait that is asked for, in seconds."""
 
 
-def collect(data: Any) -> Facts:
+def collect_facts(data: Any) -> ErrorFacts:
     """Return every text and code of an error object."""
-    facts = Facts([], set(), [])
+    facts = ErrorFacts([], set(), [])
     _walk(data, "", facts, 0, [_NODES])
     return facts
 
 
-def _walk(data: Any, key: str, facts: Facts, depth: int, room: list[int]) -> None:
+def _walk(data: Any, key: str, facts: ErrorFacts, depth: int, room: list[int]) -> None:
     room[0] -= 1
     if room[0] < 0 or depth > _DEPTH:
         return
@@ -79,7 +79,7 @@ def _walk(data: Any, key: str, facts: Facts, depth: int, room: list[int]) -> Non
         for name, value in data.items():
             folded = key_name(name) if type(name) is str else ""
             if folded not in _ECHO_KEYS:
-                if "retry" in folded and (wait := from_field(folded, value)) is not None:
+                if "retry" in folded and (wait := delay_from_field(folded, value)) is not None:
                     facts.wait = max(wait, facts.wait or 0.0)
                 _walk(value, folded, facts, depth + 1, room)
     elif kind is list:
@@ -91,7 +91,7 @@ def _walk(data: Any, key: str, facts: Facts, depth: int, room: list[int]) -> Non
         facts.codes.add(str(data))
 
 
-def _add(text: str, key: str, facts: Facts, depth: int, room: list[int]) -> None:
+def _add(text: str, key: str, facts: ErrorFacts, depth: int, room: list[int]) -> None:
     text = text.strip()
     if not text:
         return
@@ -131,8 +131,8 @@ def _embedded(text: str) -> tuple[str, Any]:
     piece = text[begin : end + 1]
     found: Any = None
     try:
-        found = lenient(piece.encode("utf-8", "replace"))
-    except Unreadable:
+        found = decode_lenient(piece.encode("utf-8", "replace"))
+    except NotJson:
         if len(piece) <= _LITERAL and "'" in piece:
             import ast
 
@@ -156,7 +156,7 @@ def _is_error(found: Any) -> bool:
 # ── the sentence ─────────────────────────────────────────────────────────────
 
 
-def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
+def find_sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
     """Return the sentence in what stands where one is expected: in a text, a list, a table, or JSON in a text."""
     if depth > _DEPTH:
         return ""
@@ -167,11 +167,11 @@ def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
         return "; ".join(dict.fromkeys(each))
     if type(found) is dict:
         for path in paths:
-            if path in found and (said := sentence(found[path], paths, depth + 1)):
+            if path in found and (said := find_sentence(found[path], paths, depth + 1)):
                 return said
         named = _by_name(found)
         for name in _SAID_KEYS:
-            if name in named and (said := sentence(named[name], paths, depth + 1)):
+            if name in named and (said := find_sentence(named[name], paths, depth + 1)):
                 return said
     return ""
 
@@ -179,9 +179,9 @@ def sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
 def _spoken(text: str, paths: tuple[str, ...], depth: int) -> str:
     before, inner = _embedded(text[: _TEXT * 8]) if "{" in text or text[:1] == "[" else (text, None)
     if inner is not None:
-        said = sentence(inner, paths, depth + 1)
+        said = find_sentence(inner, paths, depth + 1)
         if not said and not before:
-            said = "; ".join(collect(inner).more)[:_SHOWN]
+            said = "; ".join(collect_facts(inner).more)[:_SHOWN]
         return f"{before}: {said}" if before and said and before not in said else said or before
     if text[:1] in "{[" and (cut := _QUOTED.search(text)):
         return (cut[1] or cut[2]).replace('\\"', '"').replace("\\n", "\n").strip()
@@ -190,14 +190,14 @@ def _spoken(text: str, paths: tuple[str, ...], depth: int) -> str:
 
 def _item(item: Any, paths: tuple[str, ...], depth: int) -> str:
     """One of a list: a sentence, or `{loc, msg}` with the place before the sentence."""
-    said = sentence(item, paths, depth + 1)
+    said = find_sentence(item, paths, depth + 1)
     place = item.get("loc") if type(item) is dict else None
     if said and type(place) is list and place:
         return f"{'.'.join(str(step) for step in place[:8])}: {said}"
     return said
 
 
-def with_more(main: str, facts: Facts, apart: set[str]) -> str:
+def join_sentences(main: str, facts: ErrorFacts, apart: set[str]) -> str:
     """The main sentence, and behind it the others of the object that say something else."""
     shown = main
     for text in facts.more[:8]:
@@ -213,7 +213,7 @@ def _within(text: str, shown: str) -> bool:
 # ── the number ───────────────────────────────────────────────────────────────
 
 
-def number(*places: Any) -> int | None:
+def find_status(*places: Any) -> int | None:
     """Return the HTTP status that an error names itself, as a number or at the head of a text."""
     for place in places:
         if type(place) is dict:

@@ -7,12 +7,12 @@ import sys
 
 from cnllm.engine.decode.sse import TOO_LONG
 
-__all__ = ["Elements"]
+__all__ = ["JsonArrayElements"]
 
 _MARKS = re.compile(rb'["\\{}\[\]]')
 
 
-class Elements:
+class JsonArrayElements:
     """`feed` bytes in any pieces, get the text of every object of the array that became complete.
 
     An object has `most` bytes at most; instead of a longer one comes `TOO_LONG`, and nothing after it.

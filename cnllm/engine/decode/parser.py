@@ -9,26 +9,26 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.decode import endpoint_errors
-from cnllm.engine.decode.json_array import Elements
-from cnllm.engine.decode.reply_builder import Fold
-from cnllm.engine.decode.request_facts import facts
-from cnllm.engine.decode.sse import TOO_LONG, Frames
-from cnllm.engine.decode.structured import Answering
-from cnllm.engine.decode.text_tool_calls import TextCalls, Then, looked_for
+from cnllm.engine.decode.json_array import JsonArrayElements
+from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.engine.decode.request_facts import request_facts
+from cnllm.engine.decode.sse import TOO_LONG, SseParser
+from cnllm.engine.decode.structured import OutputReader
+from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.history.prompted_tools import is_prompted
-from cnllm.engine.options import asked_for
+from cnllm.engine.options import read_options
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, checks
-from cnllm.types.lenient_json import Unreadable, lenient
+from cnllm.types.lenient_json import NotJson, decode_lenient
 from cnllm.types.policy import Limits
 
-__all__ = ["StreamParser", "fold_of_text", "parse_response"]
+__all__ = ["StreamParser", "parse_response", "text_reply_builder"]
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SHORT = 25  # characters
@@ -88,11 +88,11 @@ class StreamParser:
         limits: Limits | None = None,
     ) -> None:
         if type(model) is not Model:
-            checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
+            checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
         if plan is not None and type(plan) is not Plan:
-            checks.demand("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
+            checks.require_type("plan", plan, Plan, "the cnllm.Plan that was sent, or None,")
         if type(status) is not int or not 0 <= status <= _STATUSES:
-            checks.demand("status", status, int, "the status of an HTTP response (a number)")
+            checks.require_type("status", status, int, "the status of an HTTP response (a number)")
             raise checks.wrong_value("status", status, "the status of an HTTP response (a number)")
         self._limits = limits = (
             Limits.of(limits) if limits is not None else plan.limits if plan is not None else Limits()
@@ -105,7 +105,7 @@ class StreamParser:
         self._plan = plan
         self._status = status
         self._headers = _lower(headers) if headers is not None else {}
-        self._fold = Fold(
+        self._fold = ReplyBuilder(
             model,
             flags,
             plan.renamed if plan is not None else {},
@@ -118,14 +118,14 @@ class StreamParser:
             self._fold.expect(plan.max_output, plan.stops)
             self._fold.strict_forms = plan.strict_forms
         answer = plan.answer if plan is not None else None
-        self._answering = None if answer is None else Answering(answer, self._fold)
-        self._frames: Frames | Elements = Frames(limits.event)
+        self._answering = None if answer is None else OutputReader(answer, self._fold)
+        self._frames: SseParser | JsonArrayElements = SseParser(limits.event)
         self._arrays = spoken.arrays
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
         self._read = spoken.chunk
         if type(keep_raw) is not bool:
-            checks.demand("keep_raw", keep_raw, int, "True or False")
+            checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
         self._done = False
         self._damaged = False
@@ -234,7 +234,7 @@ class StreamParser:
         """What the first bytes are; where the wire has such a thing, an array of chunks counts as a stream of them."""
         mode = _looks(head, over=over)
         if mode == "whole" and self._arrays and head.removeprefix(_BOM).lstrip(_BLANK)[:1] == b"[":
-            self._frames = Elements(self._limits.event)
+            self._frames = JsonArrayElements(self._limits.event)
             return "sse"
         return mode
 
@@ -253,8 +253,8 @@ class StreamParser:
             self._finish(out, said=True)
             return
         try:
-            decoded = lenient(data)
-        except Unreadable as error:
+            decoded = decode_lenient(data)
+        except NotJson as error:
             self._unreadable(data, error, out)
             return
         if type(decoded) is not dict:
@@ -282,7 +282,7 @@ class StreamParser:
                 kinds.add(fold.source)
         self._thoughts = frozenset(kinds)
 
-    def _unreadable(self, data: bytes, error: Unreadable, out: list[Event]) -> None:
+    def _unreadable(self, data: bytes, error: NotJson, out: list[Event]) -> None:
         """Several chunks may have been written without the blank line between them."""
         lines = data.split(b"\n")
         if len(lines) > 1:
@@ -349,19 +349,19 @@ class StreamParser:
     def _whole(self, body: bytes, out: list[Event]) -> None:
         fold = self._fold
         if self._status >= 300:
-            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
+            fold.fault = endpoint_errors.read_fault(self._status, self._headers, body, fold.flags)
             return
         body = body.removeprefix(_BOM)
         if not body.strip():
             fold.whole, fold.fault = True, endpoint_errors.NOTHING
             return
         try:
-            decoded = lenient(body)
-        except Unreadable:
-            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
+            decoded = decode_lenient(body)
+        except NotJson:
+            fold.fault = endpoint_errors.read_fault(self._status, self._headers, body, fold.flags)
             return
         if type(decoded) is not dict:
-            fold.fault = endpoint_errors.refused(self._status, self._headers, body, fold.flags)
+            fold.fault = endpoint_errors.read_fault(self._status, self._headers, body, fold.flags)
             return
         fold.whole = True
         fold.raw = decoded
@@ -401,8 +401,8 @@ class StreamParser:
             raise ReplyTooLarge(limit=self._over, most=getattr(self._limits, self._over), reply=reply)
         if reply.finish == "error":
             plan = self._plan
-            sent = None if plan is None else lambda: facts(plan.body, len(plan.content), plan.flags)
-            raise endpoint_errors.error(self._status, self._headers, fold, reply, plan, sent)
+            sent = None if plan is None else lambda: request_facts(plan.body, len(plan.content), plan.flags)
+            raise endpoint_errors.build_error(self._status, self._headers, fold, reply, plan, sent)
         if reply.finish == "cut" and not (fold.empty and self._said):
             raise StreamCut(
                 "the stream ended without proof that it is complete",
@@ -410,7 +410,7 @@ class StreamParser:
                 reply=reply,
             )
         if fold.empty:
-            raise endpoint_errors.empty(self._status, fold, reply, self._plan)
+            raise endpoint_errors.empty_reply_error(self._status, fold, reply, self._plan)
         return reply
 
 
@@ -432,17 +432,20 @@ def parse_response(
     return parser.close()
 
 
-def fold_of_text(
+def text_reply_builder(
     model: Model, tools: Sequence[Any] | None = None, then: Then | None = None, script: str | None = None
-) -> Fold:
-    """A fold for a text that the model wrote, to be fed with `Fold.piece` and ended. `then` and `script`: see texts."""
-    fold = Fold(model, model.flags, {}, _text_calls(model.flags, tools, None, then, script))
+) -> ReplyBuilder:
+    """Return a builder for a text that the model wrote: feed it with `ReplyBuilder.piece`, then end it.
+
+    `then` and `script`: see `cnllm.engine.decode.text_tool_calls`.
+    """
+    fold = ReplyBuilder(model, model.flags, {}, _text_calls(model.flags, tools, None, then, script))
     fold.whole = True
     return fold
 
 
 def _bytes(name: str, value: Any) -> bytes:
-    checks.demand(name, value, (bytes, bytearray, memoryview), "bytes")
+    checks.require_type(name, value, (bytes, bytearray, memoryview), "bytes")
     return bytes(value)
 
 
@@ -457,7 +460,7 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refused(name: Any, value: Any) -> bool:
-    raise checks.wrong_type(f"headers[{checks.brief(name)}]", value, "a string")
+    raise checks.wrong_type(f"headers[{checks.short_text(name)}]", value, "a string")
 
 
 def _text_calls(
@@ -470,10 +473,12 @@ def _text_calls(
 ) -> TextCalls | None:
     """What is looked for in the text: as the request says, or with `tools` as if they had been offered."""
     if plan is None:
-        offered = asked_for({"tools": tools}).tools
+        offered = read_options({"tools": tools}).tools
         then = then or (flags.call or {}).get("recover_text_calls")
-        return looked_for(flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script, known=known)
-    found = looked_for(
+        return text_call_filters(
+            flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script, known=known
+        )
+    found = text_call_filters(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
     )
     if found is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
@@ -518,8 +523,8 @@ def _complete(data: bytes) -> bool:
     if text == b"[DONE]":
         return True
     try:
-        lenient(text)
-    except Unreadable:
+        decode_lenient(text)
+    except NotJson:
         return False
     return True
 

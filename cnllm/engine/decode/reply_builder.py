@@ -9,19 +9,19 @@ import msgspec
 
 from cnllm.engine.decode.blocks import BlockKind, Blocks
 from cnllm.engine.decode.cost import cost_of, is_off_peak
-from cnllm.engine.decode.deltas import Deltas, Mirror, joined, pack
-from cnllm.engine.decode.reply_notes import Notes
+from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, pack_pieces
+from cnllm.engine.decode.reply_notes import ReplyNotes
 from cnllm.engine.decode.stop_texts import StopTexts
 from cnllm.engine.decode.text_tool_calls import TextCalls
 from cnllm.engine.decode.think_tags import TagSplitter
-from cnllm.engine.decode.tool_calls import Call, Calls, markup
+from cnllm.engine.decode.tool_calls import CallBuilder, CallCollector, markup_in_names
 from cnllm.engine.encode.call_rules import CallRules
 from cnllm.protocols import wire
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.protocols.decode_sink import REPEATABLE
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
-from cnllm.schemas.simplify import without_nulls
+from cnllm.schemas.simplify import remove_nulls
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -47,10 +47,10 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.lenient_json import Halves
-from cnllm.types.lenient_json import whole as _whole
+from cnllm.types.lenient_json import SurrogateBuffer
+from cnllm.types.lenient_json import replace_surrogates as _whole
 
-__all__ = ["Fold"]
+__all__ = ["ReplyBuilder"]
 
 _MANY = 1024  # pieces that are kept apart
 _TAGS = "(tags)"  # stands for the field of thinking that comes between tags
@@ -58,7 +58,7 @@ _REPEATED = 24  # characters of thinking; a shorter repetition may be chance
 _TRIES = 8  # comparisons of a text with all the thinking so far
 
 
-class Fold:
+class ReplyBuilder:
     """Gathers one reply. The wires tell it what happened (see `cnllm.protocols.decode_sink`); it answers with
     events."""
 
@@ -134,12 +134,12 @@ class Fold:
         self.texts: list[str] = []
         self.thoughts: list[str] = []
         self.usage = Usage()
-        self._notes = Notes()
+        self._notes = ReplyNotes()
         self.raw: Any = None
         self.odd: Any = None  # a chunk that held no choice: all there is to show of an empty reply
         self.whole = False  # one body, not a stream of fragments
         self.finish: Finish | None = None
-        self._calls = Calls(ids)
+        self._calls = CallCollector(ids)
         self._rules = rules
         self._done: list[ToolCall] = []
         self._made: dict[int, ToolCall] = {}
@@ -152,7 +152,7 @@ class Fold:
         self.state: dict[str, Any] = {}
         self._beside: dict[str, Any] = {}  # what came with the answer and is about it
         self._blocks = Blocks(self.texts, self.thoughts) if ordered else None
-        self._mirrors: dict[str, Mirror] = {}  # of the fields of the thinking that are not its source
+        self._mirrors: dict[str, DuplicateField] = {}  # of the fields of the thinking that are not its source
         self._wholes = _TRIES
         self._max_output: int | None = None
         self._stops: StopTexts | None = None
@@ -161,7 +161,7 @@ class Fold:
         self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
         self._packed_texts = self._packed_thoughts = 0
         deltas = flags.stream.deltas if flags.stream else None
-        self._halves = {"text": Halves(), "thought": Halves()}
+        self._halves = {"text": SurrogateBuffer(), "thought": SurrogateBuffer()}
         self._said = {"text": Deltas(deltas), "thought": Deltas(deltas)}
         self._out: list[Event] = []  # where what a filter lets through becomes events
         self.leaks = texts
@@ -192,7 +192,7 @@ class Fold:
         return self.leaks is None or self.leaks.idle
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[CallBuilder]:
         """The calls that have begun."""
         return self._calls.all
 
@@ -209,7 +209,7 @@ class Fold:
         """A note among the events of what is being read."""
         self._out += self.note(code, flag, said, did, self.of.where(flag))
 
-    def made(self, call: Call) -> ToolCall | None:
+    def made(self, call: CallBuilder) -> ToolCall | None:
         """What a call came to at the end; None where it is no whole one."""
         return self._made.get(id(call))
 
@@ -269,10 +269,10 @@ class Fold:
             return "" if len(text) >= _REPEATED and not self.whole and self._is_whole(text) else text
         mirror = self._mirrors.get(field)
         if mirror is None:
-            mirror = self._mirrors[field] = Mirror(self.thoughts)
+            mirror = self._mirrors[field] = DuplicateField(self.thoughts)
         new = mirror.new(text)
         if mirror.ahead:  # from now on the other one may repeat this one
-            self._mirrors[self.source] = Mirror(self.thoughts, over=True)
+            self._mirrors[self.source] = DuplicateField(self.thoughts, over=True)
             del self._mirrors[field]
             self.source = field
         return new
@@ -383,7 +383,7 @@ class Fold:
                 mirror.packed(start)
         if self.leaks is not None:
             self.leaks.packed(inside, start)
-        return pack(pieces, start)
+        return pack_pieces(pieces, start)
 
     def count(self, usage: Usage) -> list[Event]:
         if usage == Usage() or usage == self.usage:
@@ -537,7 +537,7 @@ class Fold:
         """The note on the notes that are not kept, if there are any."""
         return [NoteAdded(note) for note in self._notes.left_out]
 
-    def _written(self, calls: list[Call], out: list[Event]) -> None:
+    def _written(self, calls: list[CallBuilder], out: list[Event]) -> None:
         """Calls that were written as text: the same events as others."""
         begun: list[Event] = []
         self._calls.ids.reply = self.id
@@ -626,7 +626,7 @@ class Fold:
         said = f"{len(again)} call ids that came before, the first {again[0]!r}"
         out += self.note("ids-repeated", "tools.ids", said, "made unique")
 
-    def _sort(self, index: int, call: Call, out: list[Event], *, broken: bool, cut_off: bool) -> None:
+    def _sort(self, index: int, call: CallBuilder, out: list[Event], *, broken: bool, cut_off: bool) -> None:
         raw = call.raw
         arguments, problem = decode_arguments(raw)
         empty = raw.strip() in ("", "null")
@@ -635,9 +635,9 @@ class Fold:
         extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
         name = self.renamed.get(call.name, call.name)
         if arguments is not None and name in self.strict_forms:
-            arguments = without_nulls(arguments, self.strict_forms[name])
+            arguments = remove_nulls(arguments, self.strict_forms[name])
         whole = not broken and bool(name) and not (cut_off and (problem is not None or empty))
-        if whole and (left := markup(name, arguments)):
+        if whole and (left := markup_in_names(name, arguments)):
             arguments, problem = None, f"markup is left in it: {left}"
         barred = None if self._rules is None else self._rules.exclusion(name)
         if whole:
@@ -695,7 +695,7 @@ class Fold:
 
     def _seal(self) -> Seal | None:
         snapshots = self._said["thought"].mode in ("cumulative", "either")
-        data: Any = (self._details if self.whole else joined(self._details, snapshots)) or None
+        data: Any = (self._details if self.whole else join_fragments(self._details, snapshots)) or None
         if data is None and self.splitter is not None and self.splitter.raw:
             data = self.splitter.raw
         if self.leaks is not None and self.leaks.thought_of:

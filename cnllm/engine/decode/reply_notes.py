@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from cnllm.types import Note
 
-__all__ = ["LEFT_OUT", "Notes"]
+__all__ = ["LEFT_OUT", "ReplyNotes"]
 
 LEFT_OUT = "notes-left-out"
 """The code of the last note where there were more than are kept."""
@@ -14,7 +14,7 @@ LEFT_OUT = "notes-left-out"
 _MOST = 100  # notes of one code that are kept; codes are the engine's own, so there are few
 
 
-class Notes:
+class ReplyNotes:
     """Notes in the order in which they came. Adding one takes the same time however many there are."""
 
     __slots__ = ("_kept", "_left", "_numbers", "_seen")

@@ -7,12 +7,12 @@ from typing import Any
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Reasoning as Rules
 
-__all__ = ["facts"]
+__all__ = ["request_facts"]
 
 _SHOWN = 5  # messages that are named of each kind
 
 
-def facts(body: dict[str, Any], size: int, flags: Flags) -> str:
+def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Which of the assistant's turns went with their reasoning and which without, and about how many tokens it was."""
     rules = flags.reasoning or Rules()
     if "messages" not in body or rules.replay_as == "seal":

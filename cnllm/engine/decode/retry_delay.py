@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["from_field", "from_headers"]
+__all__ = ["delay_from_field", "delay_from_headers"]
 
 _LONGEST = 31_536_000.0  # seconds of a year: what is more is no wait, but a point in time
 _KEY = re.compile(r"(?:x)?retry(?:after|delay|in)(?:in)?(s|secs?|seconds?|ms|msecs?|millis|milliseconds)?")
@@ -21,7 +21,7 @@ _PART = re.compile(rf"({_NUMBER.pattern})([a-zµ]+)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-def from_headers(headers: Mapping[str, str]) -> float | None:
+def delay_from_headers(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of `Retry-After-Ms`, or of `Retry-After` as a number or a date."""
     if (exact := headers.get("retry-after-ms", "").strip()).isascii() and exact.replace(".", "", 1).isdigit():
         return float(exact) / 1000
@@ -31,7 +31,7 @@ def from_headers(headers: Mapping[str, str]) -> float | None:
     return _until(said, headers.get("date"))
 
 
-def from_field(name: str, value: Any) -> float | None:
+def delay_from_field(name: str, value: Any) -> float | None:
     """Return the seconds that a field of an error asks for; None where it is no such field, or no such value.
 
     `name` is in lower case, without what joins its words.

@@ -13,7 +13,7 @@ import sys
 
 import msgspec
 
-__all__ = ["TOO_LONG", "Frames"]
+__all__ = ["TOO_LONG", "SseParser"]
 
 TOO_LONG = b"\0 too long"
 """Stands, as this very object, for an event that has more bytes than it may have."""
@@ -23,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 _LINES = re.compile(rb"[^\r\n]*[\r\n]?")
 
 
-class Frames:
+class SseParser:
     """`feed` bytes in any pieces, get the data of every event that became complete. Linear in the bytes fed.
 
     An event has `most` bytes at most, the line that it is in the middle of included; instead of a longer one comes

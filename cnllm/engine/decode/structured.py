@@ -6,10 +6,18 @@ from typing import Any
 
 import msgspec
 
-from cnllm.engine.decode.reply_builder import Fold
+from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.reply_notes import LEFT_OUT
-from cnllm.engine.encode.structured import WRAPPED, Answer
-from cnllm.schemas.validate import Invalid, Unjudged, Unusable, built, is_built, read_json, unjudged
+from cnllm.engine.encode.structured import WRAPPED, OutputMethod
+from cnllm.schemas.validate import (
+    InvalidAnswer,
+    Undecided,
+    UnusableSchema,
+    build_value,
+    read_json,
+    undecided_patterns,
+    validates_itself,
+)
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -30,19 +38,19 @@ from cnllm.types import (
     ToolCallStart,
 )
 
-__all__ = ["Answering"]
+__all__ = ["OutputReader"]
 
 _FOLLOWS = ("finish-follows", "finish-unknown")
 
 
-class Answering:
+class OutputReader:
     """Stands between a fold and who reads its events. `parsed` is the answer once `Finished` has gone through.
 
     The first call of the answer tool is no call to the reader: its arguments are the text. Prose beside it is left out,
     and noted; where it has been delivered already, the reply begins anew.
     """
 
-    def __init__(self, answer: Answer, fold: Fold) -> None:
+    def __init__(self, answer: OutputMethod, fold: ReplyBuilder) -> None:
         self._answer = answer
         self._fold = fold
         self._tool = answer.name if answer.method == "tool" else None
@@ -195,19 +203,19 @@ class Answering:
             value, prose = read_json(text, lenient=answer.lenient)
             if answer.wrapped and isinstance(value, dict) and set(value) == {WRAPPED}:
                 value = value[WRAPPED]
-            self.parsed = built(value, answer.schema, answer.kind)
-        except Invalid as error:
+            self.parsed = build_value(value, answer.schema, answer.kind)
+        except InvalidAnswer as error:
             return self._note("answer-invalid", str(error), "parsed is None")
-        except Unusable as error:
+        except UnusableSchema as error:
             return self._note("schema-unusable", str(error), "the answer is not checked, and parsed is None")
-        except Unjudged as error:
+        except Undecided as error:
             said = f"the answer cannot be checked: {error}"
             return self._note("answer-unjudged", said, "whether it is valid is not known, and parsed is None")
         notes: list[Event] = []
         if prose:
             notes += self._note("answer-prose", prose, "left out of parsed: it stands before the JSON")
-        if not is_built(answer.kind):
-            for said in unjudged(answer.schema):
+        if not validates_itself(answer.kind):
+            for said in undecided_patterns(answer.schema):
                 notes += self._note("pattern-unjudged", said, "the answer is checked but for this")
         return notes
 

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.engine.decode.tool_calls import Call
+from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
-from cnllm.engine.history.prompted_tools import rules as rules_of
+from cnllm.engine.history.prompted_tools import markup_rules as rules_of
 from cnllm.engine.options import Function
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.rules import united
-from cnllm.leaks.wanted import Fallback, wish
+from cnllm.leaks.rules import unite_rules
+from cnllm.leaks.wanted import FallbackText, wanted_name
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
 from cnllm.types.arguments import decode_arguments
 
 if TYPE_CHECKING:
-    from cnllm.engine.decode.reply_builder import Fold
-    from cnllm.leaks.filter import Filter, Found
-    from cnllm.leaks.grammars import Written
-    from cnllm.leaks.prompt import Prompt
+    from cnllm.engine.decode.reply_builder import ReplyBuilder
+    from cnllm.leaks.filter import BlockResult, LeakFilter
+    from cnllm.leaks.grammars import ParsedCall
+    from cnllm.leaks.prompt import PromptTexts
 
-__all__ = ["TextCalls", "Then", "looked_for"]
+__all__ = ["TextCalls", "Then", "text_call_filters"]
 
 Then = Literal["recover", "strip", "keep"]
 
 
-def looked_for(
+def text_call_filters(
     flags: Flags,
     tools: Sequence[Function] | None,
     renamed: Mapping[str, str],
@@ -53,7 +53,7 @@ def looked_for(
     wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered) or not known)
     if wanted is None:
         return None
-    sentences = Fallback(flags.fallback or {}, prompt, script)
+    sentences = FallbackText(flags.fallback or {}, prompt, script)
     return TextCalls(*wanted, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
@@ -78,7 +78,7 @@ def _wanted(declared: _Declared, then: Then | None, prompted: bool, offered: boo
 
     Where nothing was `offered`, nothing is recovered.
     """
-    known = united(declared.rules)
+    known = unite_rules(declared.rules)
     known = rules_of(known) if prompted else known
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
     rules = [rule for rule in rules if rule.then != "keep"]
@@ -100,59 +100,59 @@ class TextCalls:
         rules: list[Leak],
         markers: Markers,
         tools: Mapping[str, Any] | None,
-        sentences: Fallback,
+        sentences: FallbackText,
         flag: str,
         messages: Sequence[Message] = (),
     ) -> None:
         self._flag = flag  # that is behind what is looked for
         self._messages = messages
-        self._quotations: Prompt | None = None
+        self._quotations: PromptTexts | None = None
         self._rules = rules
         self._markers = markers
         self._tools = tools
         self._sentences = sentences
-        self._found: list[Found] = []
-        self._tail: list[Found | str] = []  # of the thinking: blocks, and the white space between them
+        self._found: list[BlockResult] = []
+        self._tail: list[BlockResult | str] = []  # of the thinking: blocks, and the white space between them
         self.thought_of = False
         self.excluded = ""
         """Why the caller wants no calls, although there are tools."""
 
-    def begin(self, fold: Fold) -> None:
+    def begin(self, fold: ReplyBuilder) -> None:
         """From now on, for this reply."""
         self._fold = fold
         # Most replies hold nothing with which a marker could begin: what looks closer is made when one does.
-        self._answer: Filter | None = None
-        self._thinking: Filter | None = None
+        self._answer: LeakFilter | None = None
+        self._thinking: LeakFilter | None = None
 
-    def _filter(self, inside: bool) -> Filter | None:
+    def _filter(self, inside: bool) -> LeakFilter | None:
         """What looks for calls in a channel, from its first character that may begin a marker."""
         if inside and self._tools is None:
             return None  # nothing could be called, and thinking is not the answer: it stays as it came
         rules = [rule for rule in self._rules if rule.inside in ("reasoning" if inside else "content", "both")]
         if not rules:
             return None
-        from cnllm.leaks.filter import Filter  # with the grammars: a short program may never meet a marker
+        from cnllm.leaks.filter import LeakFilter  # with the grammars: a short program may never meet a marker
 
         fold, tools = self._fold, self._tools
         if inside:
-            self._thinking = Filter(
+            self._thinking = LeakFilter(
                 rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, holds=self._holds
             )
             return self._thinking
         last = self._flag == FLAG
-        self._answer = Filter(
+        self._answer = LeakFilter(
             rules, tools, fold.texts, self._answered, self._found.append, trims=True, holds=self._holds, last=last
         )
         return self._answer
 
-    def _holds(self, block: str, calls: Sequence[Written]) -> bool:
+    def _holds(self, block: str, calls: Sequence[ParsedCall]) -> bool:
         """Whether the user's text or the result of a tool holds a block."""
         if not self._messages:
             return False
         if self._quotations is None:
-            from cnllm.leaks.prompt import Prompt
+            from cnllm.leaks.prompt import PromptTexts
 
-            self._quotations = Prompt(lambda: _said_by_others(self._messages), self._rules, self._tools)
+            self._quotations = PromptTexts(lambda: _said_by_others(self._messages), self._rules, self._tools)
         return self._quotations.holds(block, calls)
 
     def restart(self, inside: bool) -> None:
@@ -232,7 +232,7 @@ class TextCalls:
 
     # ── the end ──────────────────────────────────────────────────────────────
 
-    def close(self, *, proven: bool) -> list[Call]:
+    def close(self, *, proven: bool) -> list[CallBuilder]:
         """Both channels are over: the calls that were written as text, once each. `proven`: and that was all."""
         fold = self._fold
         for filter_ in (self._thinking, self._answer):
@@ -251,7 +251,7 @@ class TextCalls:
                 self._tail = []
         else:
             self._only_thought()
-        out: list[Call] = []
+        out: list[CallBuilder] = []
         for found in self._found:
             self._judge(found, wire, out)
         stripped = any(found.taken and not found.calls for found in self._found)
@@ -270,7 +270,7 @@ class TextCalls:
         self._answer = self._thinking = None
         del self._fold
 
-    def _judge(self, found: Found, wire: set[bytes], out: list[Call]) -> None:
+    def _judge(self, found: BlockResult, wire: set[bytes], out: list[CallBuilder]) -> None:
         if not found.taken:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
@@ -283,7 +283,7 @@ class TextCalls:
             if written.arguments is not None and _said(written.name, written.arguments) in wire:
                 self._note("text-call-twice", found.raw, f"left out: {written.name} came as a call, too")
                 continue
-            call = Call(None, "text")
+            call = CallBuilder(None, "text")
             call.name = written.name
             given = written.arguments
             call.pieces.append(written.raw if given is None else msgspec.json.encode(given).decode())
@@ -300,12 +300,12 @@ class TextCalls:
             self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
             self._fold.deliver(False, sentence)
 
-    def _missing(self, found: Found) -> str:
+    def _missing(self, found: BlockResult) -> str:
         """What a block wanted that is not available. Empty where the tool is offered and only its call is broken."""
         offered = self._tools or ()
         if any(call.name in offered for call in found.wanted):
             return ""
-        wanted = wish(found.wanted, found.raw)
+        wanted = wanted_name(found.wanted, found.raw)
         return "" if wanted in offered else wanted
 
     def _note(self, code: str, said: str, did: str, flag: str = "") -> None:

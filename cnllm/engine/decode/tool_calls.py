@@ -16,13 +16,13 @@ import msgspec
 from cnllm.protocols.call_ids import ReplyIds
 from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
-__all__ = ["Call", "Calls", "markup"]
+__all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
 _EMPTY = 16  # characters, at most, of an object without members
 _MARKS = re.compile(r'["\\{}\[\]]')
 
 
-class Call:
+class CallBuilder:
     """One call being put together. `extra` holds what else came with it (signatures), by key.
 
     `id` is the wire's, by which its pieces are known; `call_id` is the reply's, which no other call has.
@@ -134,25 +134,25 @@ class Call:
             self._last = stripped[-1]
 
 
-class Calls:
+class CallCollector:
     """The calls of one reply, in the order they began. `feed` takes wire items and returns the events they cause."""
 
     __slots__ = ("_by_id", "_open", "all", "ids")
 
     def __init__(self, ids: ReplyIds | None = None) -> None:
         self.ids = ReplyIds() if ids is None else ids
-        self.all: list[Call] = []
-        self._open: dict[Any, Call] = {}
-        self._by_id: dict[str, Call] = {}  # of the calls with one id, the one that began last
+        self.all: list[CallBuilder] = []
+        self._open: dict[Any, CallBuilder] = {}
+        self._by_id: dict[str, CallBuilder] = {}  # of the calls with one id, the one that began last
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CallBuilder) -> None:
         """One more call begins."""
         call.at = len(self.all)
         self.all.append(call)
         if call.id:
             self._by_id[call.id] = call
 
-    def _identify(self, call: Call, id: str) -> None:
+    def _identify(self, call: CallBuilder, id: str) -> None:
         """Give a call its id."""
         call.id = id
         other = self._by_id.get(id)
@@ -167,7 +167,7 @@ class Calls:
                 self._item(item, whole, out)
         return out
 
-    def start(self, call: Call, out: list[Event]) -> None:
+    def start(self, call: CallBuilder, out: list[Event]) -> None:
         """Announce a call whose name is known, with the arguments that came before it was."""
         if not call.started:
             call.started = True
@@ -176,7 +176,7 @@ class Calls:
         if call.pieces:
             out.append(ToolCallDelta(call.at, call.raw))
 
-    def identify(self, call: Call) -> None:
+    def identify(self, call: CallBuilder) -> None:
         """Give a call the id that it has in the reply."""
         call.call_id = self.ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
         call.id = call.id or call.call_id
@@ -202,7 +202,7 @@ class Calls:
         place = None if type(item.get("index")) in (list, dict) else item.get("index")
         call = None if whole else self._find(place, id, name, piece)
         if call is None:
-            call = Call(place)
+            call = CallBuilder(place)
             self._close(out)
             self.add(call)
             self._open[place] = call
@@ -223,7 +223,7 @@ class Calls:
             elif call.name_size:
                 self.start(call, out)
 
-    def _find(self, place: Any, id: str, name: str, piece: str) -> Call | None:
+    def _find(self, place: Any, id: str, name: str, piece: str) -> CallBuilder | None:
         """The call a piece goes on with, or None when it begins one."""
         if not self.all:
             return None
@@ -275,7 +275,7 @@ def _piece(arguments: Any) -> str:
     return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
-def markup(name: str, arguments: dict[str, Any] | None) -> str | None:
+def markup_in_names(name: str, arguments: dict[str, Any] | None) -> str | None:
     """What of a call's markup is left in its name or in a name of its arguments: it was read wrongly on its way."""
     words: list[str] = [name, *(arguments or ())]
     return next((word for word in words if "<" in word and ">" in word), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["base", "hint", "shown", "suspected"]
+__all__ = ["better_base_url", "is_suspected", "url_hint", "without_query"]
 
 _STATUSES = (200, 301, 302, 307, 308, 404, 405, 501)
 _NO_ROUTE = re.compile(
@@ -42,30 +42,30 @@ _TWICE = re.compile(r"(/v\d+(?:(?:alpha|beta)\d*)?)(?:/+v\d+(?:(?:alpha|beta)\d*
 _MODEL = re.compile(r"/models/[^/]+(?:/[^/]+)?:\w+$")
 
 
-def suspected(status: int, message: str, body: str) -> bool:
+def is_suspected(status: int, message: str, body: str) -> bool:
     """Whether an error says that nothing answers at this address: no route, or a page for people."""
     if status not in _STATUSES:
         return False
     return _NO_ROUTE.search(message) is not None or body.lstrip()[:15].lower().startswith(("<!doctype", "<html"))
 
 
-def shown(url: str) -> str:
+def without_query(url: str) -> str:
     """Return an address as it may be shown: without a query, which may hold a key, and without a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def hint(url: str, path: str, protocol: str) -> str:
+def url_hint(url: str, path: str, protocol: str) -> str:
     """Return what to do about the base URL: the one that would work, as far as the shape tells."""
-    better = base(url, path, protocol)
+    better = better_base_url(url, path, protocol)
     if better is None:
-        return f"nothing answers at {shown(url)}; check base_url"
-    return f"{shown(url)} was asked; base_url={better!r} may work"
+        return f"nothing answers at {without_query(url)}; check base_url"
+    return f"{without_query(url)} was asked; base_url={better!r} may work"
 
 
-def base(url: str, path: str, protocol: str) -> str | None:
+def better_base_url(url: str, path: str, protocol: str) -> str | None:
     """Return a base URL that would work better than the one of this address; None where the shape shows no fault."""
-    whole = shown(url)
+    whole = without_query(url)
     scheme, _, rest = whole.partition("://")
     host, _, tail = rest.partition("/")
     was = _without(f"/{tail}" if tail else "", path)

@@ -15,20 +15,20 @@ from cnllm.engine.encode import endpoint, params, prefill, strict_tools, structu
 from cnllm.engine.encode import reasoning as thinking
 from cnllm.engine.encode import tools as choices
 from cnllm.engine.encode.call_rules import CallRules, call_rules
-from cnllm.engine.encode.structured import Answer
+from cnllm.engine.encode.structured import OutputMethod
 from cnllm.engine.history import fit, media
 from cnllm.engine.history import prompted_tools as prompted
 from cnllm.engine.history import reasoning as replay
-from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
-from cnllm.jsonpath import at, blend, cut, put
-from cnllm.protocols import Ask, wire
+from cnllm.engine.options import Function, RequestOptions, TextCalls, option_fault, read_options
+from cnllm.jsonpath import get, merge_patch, remove, set_value
+from cnllm.protocols import EncodeInput, wire
 from cnllm.registry.flags import Flags, Patch, Prefill
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model, conditions
 from cnllm.types import Message, Note, Reasoning, checks
 from cnllm.types.convert import as_messages, message_fault
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 from cnllm.types.policy import Limits, Recovery, Timeouts
 
 __all__ = ["Plan", "build_request"]
@@ -65,7 +65,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     tools: tuple[Function, ...] = ()
     renamed: dict[str, str] = {}
     schema: dict[str, Any] | None = None
-    answer: Answer | None = None
+    answer: OutputMethod | None = None
     corrections: int = 0
     if_cut: str = "error"
     timeouts: Timeouts = Timeouts()
@@ -90,9 +90,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def shown_headers(self) -> dict[str, str]:
         """The headers as they may be shown: what a caller put there is not for show, whatever its name."""
-        from cnllm.config.redact import MARK, is_plain
+        from cnllm.config.redact import MARK, is_harmless_header
 
-        return {name: value if is_plain(name, value) else MARK for name, value in self.headers.items()}
+        return {name: value if is_harmless_header(name, value) else MARK for name, value in self.headers.items()}
 
     def __repr__(self) -> str:
         return (
@@ -108,13 +108,13 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     take and the caller does not want adjusted.
     """
     if type(model) is not Model:
-        checks.demand("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
+        checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
-    asked = asked_for(options, call, model.flags.params or ())
+    asked = read_options(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
-        checks.demand("stream", stream, int, "True, False or None")
+        checks.require_type("stream", stream, int, "True, False or None")
         stream = bool(stream)
     turns = as_messages(messages)
     if not turns:
@@ -127,13 +127,13 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         raise
 
 
-def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, options: dict[str, Any]) -> Plan:
-    pictured = media.shown(turns)
+def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptions, options: dict[str, Any]) -> Plan:
+    pictured = media.has_media(turns)
     ledger = Ledger(model, asked.on_unsupported, asked.defaults)
     given, wish = tuple(turns), asked
     if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
         return _routed(model, over, mode, turns, stream, options)
-    asked, spoken = choices.possible(asked, model.flags, ledger)
+    asked, spoken = choices.drop_unsupported(asked, model.flags, ledger)
     mode = _mode(asked, pictured, model, stream)
     flags = model.under(mode)
     ledger.mode = mode
@@ -144,35 +144,37 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     strict_forms: dict[str, dict[str, Any]] = {}
     if "strict" in mode:
         before = asked
-        asked, strict_forms = strict_tools.formed(asked, flags, ledger.of("tools"))
+        asked, strict_forms = strict_tools.apply_strict(asked, flags, ledger.of("tools"))
         if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
             mode, flags, ledger.mode = changed, model.under(changed), changed
     before = asked
-    asked, tools = choices.chosen(asked, flags, ledger)
+    asked, tools = choices.resolve_tool_choice(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
         mode, flags, ledger.mode = changed, model.under(changed), changed
     if (over := _better(model, mode)) is not None:
         return _routed(model, over, mode, turns, stream, options)
     if flags.call is not model.flags.call:
-        asked = _by_mode(asked, asked_for(options, flags.call, flags.params or ()))
+        asked = _by_mode(asked, read_options(options, flags.call, flags.params or ()))
         ledger.defaults = asked.defaults
     offered = asked.tools
     forced = asked.choice in ("required", "named") and bool(tools)
     beside = prompted.FLAG if spoken is not None else None
-    answer = structured.planned(asked, flags, ledger, lambda a: model.under(_mode(a, pictured, model, stream)), beside)
+    answer = structured.choose_method(
+        asked, flags, ledger, lambda a: model.under(_mode(a, pictured, model, stream)), beside
+    )
     if answer is not None and answer.method == "tool":
-        asked = structured.offered(asked, answer)
+        asked = structured.add_answer_tool(asked, answer)
         tools = asked.tools
         mode = _mode(asked, pictured, model, stream)
         flags, ledger.mode = model.under(mode), mode
-    renamed = choices.shortened(tools, flags, ledger.of("tools"))
+    renamed = choices.shorten_names(tools, flags, ledger.of("tools"))
     names = {long: short for short, long in renamed.items()}
-    thought = thinking.planned(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
+    thought = thinking.plan_reasoning(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
 
     last = _last_said(turns)
     if spoken is not None:
-        turns = prompted.instructed(turns, prompted.described(spoken))
-    said = turns if answer is None else structured.instructed(turns, answer)
+        turns = prompted.add_instruction(turns, prompted.describe_tools(spoken))
+    said = turns if answer is None else structured.add_instruction(turns, answer)
     fitted = fit.fit(said, model, flags, asked.tools, ledger, pictured)
     parallel = asked.parallel_tool_calls if tools else None
     if parallel is not None and not choices.takes_parallel(asked, flags, ledger):
@@ -186,10 +188,10 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         wanted["parallel_tool_calls"], parallel = parallel, None
         single = single and bool((flags.params or {})["parallel_tool_calls"])
     body = spoken_by.write(
-        Ask(
+        EncodeInput(
             model=model.id,
             messages=fitted,
-            tools=choices.offered(tools, flags, ledger.of("tools")) if tools else (),
+            tools=choices.adapt_tools(tools, flags, ledger.of("tools")) if tools else (),
             choice=asked.choice if tools else None,
             chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
             parallel=parallel,
@@ -202,17 +204,17 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         flags,
     )
     if asked.prefill:
-        flags = prefill.applied(body[spoken_by.turns], flags, ledger)
-    params.apply(body, wanted, flags, ledger)
+        flags = prefill.apply_prefill(body[spoken_by.turns], flags, ledger)
+    params.apply_params(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
     if asked.extra_body:
-        params.note_verbatim(asked.extra_body, flags, ledger.of("extra_body"))
-        blend(body, asked.extra_body)
+        params.note_extra_body(asked.extra_body, flags, ledger.of("extra_body"))
+        merge_patch(body, asked.extra_body)
     try:
         content = _encode(body)
     except UnicodeEncodeError:
         ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
-        body = whole(body)
+        body = replace_surrogates(body)
         content = _encode(body)
     except TypeError:
         body = _plain(body)
@@ -225,12 +227,12 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         forced=forced if spoken is None else spoken.must is not None,
         single=single if spoken is None else spoken.one,
     )
-    url, userinfo = endpoint.url(model, flags, streams, ledger)
+    url, userinfo = endpoint.endpoint_url(model, flags, streams, ledger)
     return Plan(
         method="POST",
         limits=Limits.of(options.get("limits")),
         url=url,
-        headers=endpoint.headers(flags, asked, streams, endpoint.basic(userinfo, flags, ledger)),
+        headers=endpoint.request_headers(flags, asked, streams, endpoint.basic_auth(userinfo, flags, ledger)),
         body=body,
         content=content,
         notes=ledger.notes,
@@ -253,7 +255,9 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
         stops=_stops(asked, body, flags),
         recovery=_recovery(asked, flags),
         strict_forms=strict_forms,
-        prefill=None if answer is not None or spoken is not None or "reasoning" in mode else prefill.rules(flags),
+        prefill=None
+        if answer is not None or spoken is not None or "reasoning" in mode
+        else prefill.prefill_rules(flags),
         if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 
@@ -266,20 +270,20 @@ def _param_path(name: str, flags: Flags) -> str:
 
 def _limit(body: dict[str, Any], flags: Flags) -> int | None:
     """The limit of the reply's tokens, as it is sent."""
-    limit = at(body, _param_path("max_tokens", flags))
+    limit = get(body, _param_path("max_tokens", flags))
     return limit if type(limit) is int else None
 
 
-def _stops(asked: Asked, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
+def _stops(asked: RequestOptions, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
     """The stop texts that the caller gave, as an option or in the body."""
     if not asked.extra_body and "stop" not in asked.params:
         return ()
-    given = [asked.params.get("stop"), at(body, _param_path("stop", flags)) if asked.extra_body else None]
+    given = [asked.params.get("stop"), get(body, _param_path("stop", flags)) if asked.extra_body else None]
     texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
     return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
 
 
-def _recovery(asked: Asked, flags: Flags) -> Recovery:
+def _recovery(asked: RequestOptions, flags: Flags) -> Recovery:
     """What is tried where the reply breaks off: as the call says, else as the registry does."""
     declared = _declared(flags.recovery or RecoveryFlags())
     return declared if asked.recovery is None else asked.recovery.over(declared)
@@ -316,13 +320,13 @@ def _better(model: Model, mode: frozenset[str]) -> Model | None:
 
 
 def _thoughtless(
-    asked: Asked, turns: list[Message], model: Model, flags: Flags, mode: frozenset[str], ledger: Ledger
-) -> Asked:
+    asked: RequestOptions, turns: list[Message], model: Model, flags: Flags, mode: frozenset[str], ledger: Ledger
+) -> RequestOptions:
     """Without reasoning where the turn that goes on began without it, and the endpoint takes no such turn."""
     rules = flags.reasoning
     if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in mode:
         return asked
-    index = replay.lacking(turns, model)
+    index = replay.reasoning_gap(turns, model)
     said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
     if index is None or not ledger.of("reasoning").may_change("reasoning-missing", "reasoning.if_missing", said, did):
         return asked
@@ -339,7 +343,7 @@ def _routed(
     return msgspec.structs.replace(plan, notes=[*plan.notes, note])
 
 
-def _by_mode(asked: Asked, late: Asked) -> Asked:
+def _by_mode(asked: RequestOptions, late: RequestOptions) -> RequestOptions:
     """With the defaults of the call's own mode, but for those that decide the mode: these were taken before it."""
     return msgspec.structs.replace(
         asked,
@@ -354,9 +358,9 @@ def _by_mode(asked: Asked, late: Asked) -> Asked:
     )
 
 
-def _mode(asked: Asked, pictured: bool, model: Model, stream: bool) -> frozenset[str]:
+def _mode(asked: RequestOptions, pictured: bool, model: Model, stream: bool) -> frozenset[str]:
     return conditions(
-        reasoning=thinking.is_on(asked.reasoning, model.flags.reasoning),
+        reasoning=thinking.is_reasoning(asked.reasoning, model.flags.reasoning),
         tools=bool(asked.tools),
         stream=stream,
         schema=asked.schema is not None,
@@ -393,27 +397,27 @@ def _streams(stream: bool, tools: bool, flags: Flags, ledger: Ledger) -> bool:
 
 def _patch(
     body: dict[str, Any],
-    thought: thinking.Thinking,
+    thought: thinking.ReasoningPlan,
     flags: Flags,
-    asked: Asked,
+    asked: RequestOptions,
     fitted: list[Message],
     ledger: Ledger,
 ) -> None:
     """The endpoint's standing patches, then those for reasoning."""
     if flags.body is not None:
-        blend(body, flags.body.set or {})
+        merge_patch(body, flags.body.set or {})
         for path in flags.body.drop or ():
-            cut(body, path)
+            remove(body, path)
     reasoning = flags.reasoning
     patches = list(thought.patches)
     if reasoning is not None and reasoning.keep is not None and _replays(fitted):
         patches.append(reasoning.keep)
     for patch in patches:
-        blend(body, patch.set or {})
+        merge_patch(body, patch.set or {})
         for path in patch.drop or ():
-            cut(body, path)
+            remove(body, path)
     for path, value in thought.puts:
-        put(body, path, value)
+        set_value(body, path, value)
     budget = thought.budget or _standing(body, patches, reasoning)
     if budget is not None:
         _budget(body, budget, flags, ledger.of("reasoning"))
@@ -422,7 +426,7 @@ def _patch(
 def _standing(body: dict[str, Any], patches: list[Patch], reasoning: ReasoningFlags | None) -> tuple[str, int] | None:
     """A budget that a patch brings along."""
     where = reasoning.budget.at if reasoning is not None and reasoning.budget is not None else None
-    tokens = at(body, where) if patches and where else None
+    tokens = get(body, where) if patches and where else None
     return (where, tokens) if where is not None and type(tokens) is int else None
 
 
@@ -446,9 +450,9 @@ def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger:
             if least is not None and fitted < least and flags.reasoning and flags.reasoning.off is not None:
                 did = f"off: {under} leaves no room for the {least} tokens that it takes at least"
                 if ledger.may_change("reasoning-budget", "reasoning.budget.min", tokens, did):
-                    cut(body, path)
-                    blend(body, flags.reasoning.off.set or {})
+                    remove(body, path)
+                    merge_patch(body, flags.reasoning.off.set or {})
                     return
             elif ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
                 tokens = fitted
-    put(body, path, tokens)
+    set_value(body, path, tokens)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.engine.options import Asked, Function
+from cnllm.engine.options import Function, RequestOptions
 
 __all__ = ["CallRules", "Exclusion", "call_rules"]
 
@@ -65,7 +65,7 @@ class CallRules(Struct, frozen=True, kw_only=True):
 
 
 def call_rules(
-    asked: Asked,
+    asked: RequestOptions,
     offered: Sequence[Function],
     patch: Mapping[str, Any],
     *,

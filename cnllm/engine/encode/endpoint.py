@@ -8,19 +8,19 @@ from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.options import Asked
+from cnllm.engine.options import RequestOptions
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import checks
 
-__all__ = ["address_ok", "basic", "headers", "url"]
+__all__ = ["basic_auth", "endpoint_url", "is_http_address", "request_headers"]
 
 
-def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
+def endpoint_url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, str]:
     """The address, and the name and password that stood in it, which are no part of what is shown."""
     if not flags.base_url:
         ledger.refuse("no-base-url", "base_url", model.name, "the registry does not know where it is: give a base URL")
-    if not address_ok(flags.base_url or ""):
+    if not is_http_address(flags.base_url or ""):
         ledger.refuse("bad-base-url", "base_url", (flags.base_url or "").rpartition("@")[2], "it is no http address")
     path = (flags.stream_path if stream else None) or flags.path or ""
     if "{model}" in path and (why := checks.unfit_id(model.id)) is not None:
@@ -28,7 +28,7 @@ def url(model: Model, flags: Flags, stream: bool, ledger: Ledger) -> tuple[str, 
     whole, userinfo = _address(flags.base_url or "", path, model.id)
     if path and not _fits(flags.base_url or "", path):
         ledger.refuse("bad-path", "path", path, "it would change the host or port of the address: begin it with /")
-    if not address_ok(whole):
+    if not is_http_address(whole):
         ledger.refuse("bad-path", "path", path, "with it the address is no http address: it begins with /")
     return whole, userinfo
 
@@ -39,7 +39,7 @@ def _fits(base: str, path: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def address_ok(base: str) -> bool:
+def is_http_address(base: str) -> bool:
     """Whether an address is one of HTTP's, with a host that a name server or a socket takes."""
     if _UNFIT.search(base):
         return False
@@ -96,7 +96,7 @@ def _address(base: str, path: str, id: str) -> tuple[str, str]:
     return f"{scheme}://{host}{rest[end:]}", userinfo
 
 
-def basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
+def basic_auth(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
     """What goes into `authorization` for a name and password in the address; a key goes before it there."""
     if not userinfo:
         return None
@@ -111,7 +111,7 @@ def basic(userinfo: str, flags: Flags, ledger: Ledger) -> str | None:
     return f"Basic {base64.b64encode(f'{unquote(name)}:{unquote(password)}'.encode()).decode()}"
 
 
-def headers(flags: Flags, asked: Asked, stream: bool, basic: str | None) -> dict[str, str]:
+def request_headers(flags: Flags, asked: RequestOptions, stream: bool, basic: str | None) -> dict[str, str]:
     """The endpoint's headers, with `{key}` where the key goes, then the caller's; names in lower case."""
     found = {
         "content-type": "application/json",

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.jsonpath import at, put
+from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import Flags, Param
 
-__all__ = ["apply", "note_verbatim"]
+__all__ = ["apply_params", "note_extra_body"]
 
 
-def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
+def apply_params(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Put each parameter where the endpoint takes it. One it is not known to refuse is sent under its own name."""
     rules = flags.params or {}
     for name, value in asked.items():
         _one(body, name, value, rules.get(name, name), flags, ledger.of(name))
     for name, rule in rules.items():
         if type(rule) is Param and name not in asked and (default := _default(rule.default, flags)) is not None:
-            put(body, rule.as_ or name, default)
+            set_value(body, rule.as_ or name, default)
             ledger.note(
                 "param-default",
                 f"params.{name}.default",
@@ -27,7 +27,7 @@ def apply(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Led
             )
 
 
-def note_verbatim(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
+def note_extra_body(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Note what stands in `extra_body` and has no effect, or is refused: it goes out all the same."""
     if ledger.policy == "send":
         return
@@ -36,7 +36,7 @@ def note_verbatim(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
             did = "sent as it is: extra_body goes out verbatim, though the endpoint does not take it"
             ledger.note("param-verbatim", f"params.{name}", f"{name}={extra[name]}", did)
         elif type(rule) is Param and rule.fixed is not None:
-            value = at(extra, rule.as_ or name)
+            value = get(extra, rule.as_ or name)
             if value is not None and value != rule.fixed:
                 did = f"sent as it is: extra_body goes out verbatim, though it is fixed at {rule.fixed}"
                 ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
@@ -76,7 +76,7 @@ def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, 
         if value is None:
             return
         rule = rule.as_ or name
-    put(body, str(rule), value)
+    set_value(body, str(rule), value)
 
 
 def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> Any:

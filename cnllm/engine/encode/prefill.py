@@ -11,17 +11,17 @@ from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
 
-__all__ = ["applied", "beginning", "joined", "rules"]
+__all__ = ["apply_prefill", "join_replies", "prefill_rules", "prefill_turn"]
 
 
-def rules(flags: Flags) -> Prefill | None:
+def prefill_rules(flags: Flags) -> Prefill | None:
     """Return how the endpoint takes the beginning of a reply; None where it is not known to."""
     return None if flags.messages is None else flags.messages.prefill
 
 
-def applied(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
+def apply_prefill(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
     """Mark the last turn as the beginning of the reply, and return the flags by which such a request goes out."""
-    how = rules(flags)
+    how = prefill_rules(flags)
     if how is None or not turns or turns[-1].get("role") != "assistant":
         said, why = "a reply that goes on from a text", "the endpoint is not known to take one"
         ledger.refuse("prefill", "messages.prefill", said, why)
@@ -32,7 +32,7 @@ def applied(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
     return flags
 
 
-def beginning(reply: Reply | None) -> Message | None:
+def prefill_turn(reply: Reply | None) -> Message | None:
     """Return the turn that a cut reply is continued from; None where it cannot be.
 
     Only plain text can: no call that was begun, no reasoning, nothing that was taken out of the text.
@@ -46,7 +46,7 @@ def beginning(reply: Reply | None) -> Message | None:
     return Message("assistant", (Text(reply.text),), by=reply.message.by)
 
 
-def joined(old: Reply, new: Reply) -> Reply:
+def join_replies(old: Reply, new: Reply) -> Reply:
     """Return both halves of a reply as one. Both requests were paid for: usage and cost are their sums."""
     text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]

@@ -9,10 +9,10 @@ from msgspec import Struct
 from cnllm.engine.adjustments import Ledger
 from cnllm.registry.flags import LEVELS, Budget, Effort, Patch, Reasoning
 
-__all__ = ["Thinking", "is_on", "planned"]
+__all__ = ["ReasoningPlan", "is_reasoning", "plan_reasoning"]
 
 
-class Thinking(Struct, frozen=True):
+class ReasoningPlan(Struct, frozen=True):
     """What goes into the body: patches, then values at paths; `budget` is the path and tokens of a token budget."""
 
     patches: tuple[Patch, ...] = ()
@@ -20,10 +20,10 @@ class Thinking(Struct, frozen=True):
     budget: tuple[str, int] | None = None
 
 
-_NOTHING = Thinking()
+_NOTHING = ReasoningPlan()
 
 
-def is_on(asked: str | int | None, reasoning: Reasoning | None) -> bool | None:
+def is_reasoning(asked: str | int | None, reasoning: Reasoning | None) -> bool | None:
     """Will the model think? None when nobody can tell."""
     mode = reasoning.mode if reasoning else None
     if mode in ("always", "never"):
@@ -34,7 +34,7 @@ def is_on(asked: str | int | None, reasoning: Reasoning | None) -> bool | None:
     return asked not in ("off", 0)
 
 
-def planned(asked: str | int | None, reasoning: Reasoning | None, ledger: Ledger) -> Thinking:
+def plan_reasoning(asked: str | int | None, reasoning: Reasoning | None, ledger: Ledger) -> ReasoningPlan:
     """The patches for what was asked, each lossy step noted. Raises `CannotSend` where the caller forbade adjusting."""
     flags = reasoning or Reasoning()
     if asked is None:
@@ -52,48 +52,48 @@ def planned(asked: str | int | None, reasoning: Reasoning | None, ledger: Ledger
     return _asked_on(asked, flags, ledger)
 
 
-def _off(flags: Reasoning, ledger: Ledger) -> Thinking:
+def _off(flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
     if flags.mode == "always" and ledger.may_change(
         "reasoning-always", "reasoning.mode", "off", "left on: it cannot be turned off"
     ):
         return _NOTHING
     if flags.off is not None:
-        return Thinking((flags.off,))
+        return ReasoningPlan((flags.off,))
     if flags.default != "off":
         ledger.may_change("reasoning-unknown", "reasoning.off", "off", "left as it is: no way to turn it off is known")
     return _NOTHING
 
 
-def _asked_on(asked: str | int, flags: Reasoning, ledger: Ledger) -> Thinking:
+def _asked_on(asked: str | int, flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
     patches = (flags.on,) if flags.on is not None else ()
     known = flags.on is not None or flags.mode == "always" or flags.default == "on"
     if asked == "on":
         if not known and flags.effort is None and flags.budget is None:
             ledger.may_change("reasoning-unknown", "reasoning.on", "on", "left as it is: no way to turn it on is known")
         if flags.on is None and flags.default != "on" and flags.mode != "always" and flags.effort is not None:
-            return Thinking(patches, _level("medium", flags.effort, ledger, note=False))
-        return Thinking(patches)
+            return ReasoningPlan(patches, _level("medium", flags.effort, ledger, note=False))
+        return ReasoningPlan(patches)
     if type(asked) is int:
         if flags.budget is not None and flags.budget.at:
-            return Thinking(patches, budget=(flags.budget.at, _within(asked, flags.budget, ledger)))
+            return ReasoningPlan(patches, budget=(flags.budget.at, _within(asked, flags.budget, ledger)))
         level = _nearest_level(asked, flags, flags.effort)
         if level is not None and flags.effort is not None:
             did = f"{level}: it takes levels, not tokens"
             if not ledger.may_change("reasoning-level", "reasoning.effort", f"{asked} tokens", did):
-                return Thinking(patches, ((flags.effort.at, asked),) if flags.effort.at else ())
-            return Thinking(patches, _level(level, flags.effort, ledger, note=False))
+                return ReasoningPlan(patches, ((flags.effort.at, asked),) if flags.effort.at else ())
+            return ReasoningPlan(patches, _level(level, flags.effort, ledger, note=False))
     elif flags.effort is not None and flags.effort.at:
-        return Thinking(patches, _level(str(asked), flags.effort, ledger))
+        return ReasoningPlan(patches, _level(str(asked), flags.effort, ledger))
     elif flags.budget is not None and flags.budget.at and flags.scale:
         tokens = flags.scale.get(str(asked))
         if tokens is not None:
-            return Thinking(patches, budget=(flags.budget.at, _within(tokens, flags.budget, ledger, quiet=True)))
+            return ReasoningPlan(patches, budget=(flags.budget.at, _within(tokens, flags.budget, ledger, quiet=True)))
     if known:
         switch = "reasoning.on" if flags.on is not None else "reasoning.mode"
         ledger.may_change("reasoning-level", switch, asked, "on: no levels are known")
     else:
         ledger.may_change("reasoning-unknown", "reasoning.effort", asked, "left out: how it is asked for is unknown")
-    return Thinking(patches)
+    return ReasoningPlan(patches)
 
 
 def _level(level: str, effort: Effort, ledger: Ledger, *, note: bool = True) -> tuple[tuple[str, Any], ...]:

@@ -8,11 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.options import Asked, Function
+from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags, Tools
-from cnllm.schemas.simplify import strictened
+from cnllm.schemas.simplify import make_strict
 
-__all__ = ["formed"]
+__all__ = ["apply_strict"]
 
 Schema = dict[str, Any]
 _OPEN = ("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties")
@@ -20,7 +20,7 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAPS = ("properties", "$defs", "definitions")
 
 
-def formed(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, dict[str, Schema]]:
+def apply_strict(asked: RequestOptions, flags: Flags, ledger: Ledger) -> tuple[RequestOptions, dict[str, Schema]]:
     """Return the call with its strict tools in strict form, and what the caller had written of those that changed.
 
     A tool whose parameters have no such form goes without `strict`. Where the endpoint takes all tools strict or none,
@@ -65,7 +65,7 @@ def _formed(tool: Function, forms: dict[str, Schema], ledger: Ledger) -> Functio
     if not tool.strict:
         ledger.may_change("strict-added", "tools.strict_all", tool.name, "strict: the endpoint takes all tools or none")
     given = tool.parameters or {}
-    form: Schema = strictened({**given, "type": "object", "properties": given.get("properties") or {}})
+    form: Schema = make_strict({**given, "type": "object", "properties": given.get("properties") or {}})
     if form == tool.parameters:
         return tool if tool.strict else replace(tool, strict=True)
     if tool.parameters:  # of none there is nothing to tell

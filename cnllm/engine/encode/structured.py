@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
-from cnllm.engine.options import Asked, Function
+from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags
-from cnllm.schemas.validate import checked
+from cnllm.schemas.validate import check_schema
 from cnllm.types import Message
 
-__all__ = ["WRAPPED", "Answer", "instructed", "offered", "planned"]
+__all__ = ["WRAPPED", "OutputMethod", "add_answer_tool", "add_instruction", "choose_method"]
 
 WRAPPED = "answer"
 """The key under which an answer goes that is no object itself."""
@@ -23,7 +23,7 @@ WRAPPED = "answer"
 _FORCED: tuple[Literal["named", "required"], ...] = ("named", "required")
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class OutputMethod(Struct, frozen=True, kw_only=True):
     """How an answer by a schema is asked for.
 
     `schema` is the caller's, `sent` what goes over the wire: the same, or an object around it (`wrapped`). `kind` is
@@ -46,9 +46,13 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self.method != "json_schema"
 
 
-def planned(
-    asked: Asked, flags: Flags, ledger: Ledger, under: Callable[[Asked], Flags], beside: str | None = None
-) -> Answer | None:
+def choose_method(
+    asked: RequestOptions,
+    flags: Flags,
+    ledger: Ledger,
+    under: Callable[[RequestOptions], Flags],
+    beside: str | None = None,
+) -> OutputMethod | None:
     """The first declared method that this call can have; None where no schema is asked for.
 
     `under` gives the flags of the mode that a changed call is in; `beside` is the flag by which tools are called in the
@@ -60,7 +64,7 @@ def planned(
         _demand_schema(asked.schema)
     method = "prompt" if beside is not None else _method(asked, flags, ledger)
     sent, wrapped = (asked.schema, False) if method == "prompt" else _rooted(asked.schema)
-    answer = Answer(
+    answer = OutputMethod(
         method=method,
         schema=asked.schema,
         sent=sent,
@@ -83,7 +87,7 @@ def planned(
 def _demand_schema(schema: dict[str, Any]) -> None:
     """Raise `ValueError` for what is no JSON Schema."""
     try:
-        checked(schema)
+        check_schema(schema)
     except UnicodeError as error:
         raise ValueError("schema holds half of a character; text that UTF-8 can hold is expected") from error
     except TypeError as error:
@@ -92,7 +96,9 @@ def _demand_schema(schema: dict[str, Any]) -> None:
         ) from error
 
 
-def _method(asked: Asked, flags: Flags, ledger: Ledger) -> Literal["json_schema", "json_object", "tool", "prompt"]:
+def _method(
+    asked: RequestOptions, flags: Flags, ledger: Ledger
+) -> Literal["json_schema", "json_object", "tool", "prompt"]:
     for method in (flags.schema.methods if flags.schema else None) or ["json_schema"]:
         if method != "tool":
             return method
@@ -105,12 +111,14 @@ def _method(asked: Asked, flags: Flags, ledger: Ledger) -> Literal["json_schema"
     return "prompt"
 
 
-def _chosen(answer: Answer, asked: Asked, ledger: Ledger, under: Callable[[Asked], Flags]) -> Answer:
+def _chosen(
+    answer: OutputMethod, asked: RequestOptions, ledger: Ledger, under: Callable[[RequestOptions], Flags]
+) -> OutputMethod:
     """Force the tool where the endpoint allows it in that mode; reasoning is never given up for it."""
     tool = f"the parameters of a tool, {answer.name}"
     refused = ""
     for choice in _FORCED:
-        rules = under(offered(asked, msgspec.structs.replace(answer, choice=choice))).tool_choice
+        rules = under(add_answer_tool(asked, msgspec.structs.replace(answer, choice=choice))).tool_choice
         allowed = rules.allowed if rules else None
         if allowed is None or choice in allowed:
             ledger.note("schema-as-tool", "schema.methods", "a JSON Schema", f"{tool}, which must be called ({choice})")
@@ -121,7 +129,7 @@ def _chosen(answer: Answer, asked: Asked, ledger: Ledger, under: Callable[[Asked
     return msgspec.structs.replace(answer, choice="auto" if "auto" in refused.split(", ") else None)
 
 
-def offered(asked: Asked, answer: Answer) -> Asked:
+def add_answer_tool(asked: RequestOptions, answer: OutputMethod) -> RequestOptions:
     """The call with the tool whose arguments are to be the answer."""
     description = "Gives the answer. Call it once, with all of it."
     return msgspec.structs.replace(
@@ -132,7 +140,7 @@ def offered(asked: Asked, answer: Answer) -> Asked:
     )
 
 
-def instructed(turns: list[Message], answer: Answer) -> list[Message]:
+def add_instruction(turns: list[Message], answer: OutputMethod) -> list[Message]:
     """What has to be said in words, as a system message or at the end of the leading one."""
     match answer.method:
         case "tool" if answer.choice not in _FORCED:
@@ -146,7 +154,7 @@ def instructed(turns: list[Message], answer: Answer) -> list[Message]:
             )
         case _:
             return turns
-    return prompted_tools.instructed(turns, text)
+    return prompted_tools.add_instruction(turns, text)
 
 
 def _rooted(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -6,25 +6,27 @@ import msgspec
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history import prompted_tools
-from cnllm.engine.options import Asked, Function
+from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags, Tools
 from cnllm.schemas import adapt
 
-__all__ = ["chosen", "offered", "possible", "shortened", "takes_parallel"]
+__all__ = ["adapt_tools", "drop_unsupported", "resolve_tool_choice", "shorten_names", "takes_parallel"]
 
 
-def possible(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, prompted_tools.Prompted | None]:
+def drop_unsupported(
+    asked: RequestOptions, flags: Flags, ledger: Ledger
+) -> tuple[RequestOptions, prompted_tools.PromptedTools | None]:
     """No tools where the model takes none, but what is said of them instead; no choice where there are no tools."""
     if asked.tools and flags.tools is not None and flags.tools.supported is False:
         if prompted_tools.is_prompted(flags, ledger.of("tools").policy):
-            return prompted_tools.taken_off(_chosen_among(asked, ledger), ledger)
+            return prompted_tools.remove_tools(_chosen_among(asked, ledger), ledger)
         said = f"{len(asked.tools)} tools"
         if ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
             return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None), None
     return _chosen_among(asked, ledger), None
 
 
-def _chosen_among(asked: Asked, ledger: Ledger) -> Asked:
+def _chosen_among(asked: RequestOptions, ledger: Ledger) -> RequestOptions:
     """A choice that means something: there are tools, and the named one is among them."""
     if asked.choice is None:
         return asked
@@ -44,7 +46,9 @@ def _chosen_among(asked: Asked, ledger: Ledger) -> Asked:
     return asked
 
 
-def chosen(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, tuple[Function, ...]]:
+def resolve_tool_choice(
+    asked: RequestOptions, flags: Flags, ledger: Ledger
+) -> tuple[RequestOptions, tuple[Function, ...]]:
     """The choice the endpoint takes, and the tools to offer with it."""
     rules = flags.tool_choice
     allowed = rules.allowed if rules else None
@@ -84,7 +88,7 @@ def chosen(asked: Asked, flags: Flags, ledger: Ledger) -> tuple[Asked, tuple[Fun
     return msgspec.structs.replace(asked, choice="auto" if "auto" in allowed else None, chosen=None), tools
 
 
-def takes_parallel(asked: Asked, flags: Flags, ledger: Ledger) -> bool:
+def takes_parallel(asked: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
     """May the request say whether calls may be parallel?"""
     if flags.tools is None or flags.tools.parallel is not False:
         return True
@@ -92,7 +96,7 @@ def takes_parallel(asked: Asked, flags: Flags, ledger: Ledger) -> bool:
     return not ledger.of("parallel_tool_calls").may_change("param-dropped", "tools.parallel", said, did)
 
 
-def shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
+def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
     """Names the endpoint finds too long: name on the wire → the caller's. The same each time, so that caches hit."""
     longest = flags.tools.names_max if flags.tools else None
     out: dict[str, str] = {}
@@ -107,7 +111,7 @@ def shortened(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict
     return out
 
 
-def offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
+def adapt_tools(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[Function, ...]:
     """The tools without `strict` where that is refused, their schemas in the subset the endpoint takes."""
     rules = flags.tools
     if rules is None:
@@ -126,7 +130,7 @@ def offered(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> tuple[
 def _in_dialect(tool: Function, rules: Tools, ledger: Ledger) -> Function:
     if not tool.parameters:
         return tool
-    schema = adapt.changed(tool.parameters, rules.schema or (), rules.schema_drop or ())
+    schema = adapt.adapt_schema_if_needed(tool.parameters, rules.schema or (), rules.schema_drop or ())
     if schema is None:
         return tool
     did = "put into the subset of JSON Schema that the endpoint takes"

@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.tools.encoded import decoded, unwrapped
+from cnllm.tools.encoded import decode_values, unwrap_object
 from cnllm.types import ToolCall
 from cnllm.types.arguments import decode_arguments
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 
-__all__ = ["repaired"]
+__all__ = ["repair_arguments"]
 
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BAD = (msgspec.DecodeError, RecursionError)
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # of a tool, as every endpo
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
+def repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
     """A call with legal arguments; `index` is its message's, `schema` its tool's parameters where they are known."""
     told = f"messages[{index}]: the arguments of {call.name}"
     mended = _mended(call)
@@ -33,7 +33,7 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
     if call.excluded:  # nobody executes it, and what the model wrote goes back as it came
         call = _renamed(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
     if call.arguments is None:
-        inner = unwrapped(call.raw)
+        inner = unwrap_object(call.raw)
         if inner is None:
             ledger.note("arguments-emptied", "messages", f"{told} are no JSON object: {call.raw[:80]}", "{}")
             return replace(call, arguments={}, raw="{}", problem=None)
@@ -42,7 +42,7 @@ def repaired(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
     elif call.raw and not _is_object(call.raw):
         call = replace(call, raw="")  # what is decoded counts
     assert call.arguments is not None
-    made = decoded(call.arguments, schema)
+    made = decode_values(call.arguments, schema)
     if made is call.arguments:
         return call
     names = [name for name, value in call.arguments.items() if made[name] is not value]
@@ -63,12 +63,12 @@ def _renamed(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledge
 
 def _mended(call: ToolCall) -> ToolCall:
     """The call without halves of surrogate pairs: they are in no UTF-8, so nothing could read or write it."""
-    raw = str(whole(call.raw))
+    raw = str(replace_surrogates(call.raw))
     if raw != call.raw:
         return replace(call, raw=raw, arguments=decode_arguments(raw)[0])
     if call.arguments is None or (raw and _is_object(raw)):
         return call
-    arguments = whole(call.arguments)
+    arguments = replace_surrogates(call.arguments)
     return replace(call, arguments=arguments) if type(arguments) is dict and arguments != call.arguments else call
 
 

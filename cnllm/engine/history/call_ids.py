@@ -11,10 +11,10 @@ from cnllm.engine.history.repair import Turn
 from cnllm.protocols.call_ids import UniqueIds
 from cnllm.types import ToolCall, ToolResult
 
-__all__ = ["renamed"]
+__all__ = ["rename_ids"]
 
 
-def renamed(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
+def rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
     """The turns with ids that fit; each turn with calls is followed by a message for each result, in order.
 
     A new id is made from the old one and from what came before it, so that it is the same each time, and stays the

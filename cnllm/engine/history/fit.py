@@ -40,12 +40,12 @@ def fit(
     else:
         turns = _repaired(messages, model, flags, tools, ledger, pictured)
     if rules.system in ("first", "user"):
-        turns = roles.gathered(turns, rules.system, ledger)
+        turns = roles.gather_system(turns, rules.system, ledger)
     if rules.runs == "join":
-        turns = roles.joined(turns, ledger)
+        turns = roles.join_neighbours(turns, ledger)
     beside = rules.system in spoken_by.apart and all(message.role in ("system", "developer") for _, message in turns)
     if rules.first_user or beside:  # a request needs a turn
-        turns = roles.first_user(turns, ledger)
+        turns = roles.ensure_first_user(turns, ledger)
     return [message for _, message in turns]
 
 
@@ -79,27 +79,27 @@ def _repaired(
     spoken_by = wire(model.protocol)
     rules = flags.messages or Messages()
     calling = flags.tools or Tools()
-    turns = repair.apart(list(enumerate(messages)), ledger)
+    turns = repair.separate_results(list(enumerate(messages)), ledger)
     spoken = {message.role for message in messages}
     if "developer" in spoken and not rules.developer:
-        turns = roles.as_system(turns, ledger)
+        turns = roles.rename_developer(turns, ledger)
     if pictured:
-        turns = media.readable(turns, flags, spoken_by, ledger)
+        turns = media.drop_unreadable(turns, flags, spoken_by, ledger)
     if calling.supported is False and ledger.policy != "send":
         words = prompted_tools.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
-        turns = repair.as_text(repair.paired(turns, None, True, ledger), words, ledger)
+        turns = repair.calls_to_text(repair.pair_calls(turns, None, True, ledger), words, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
-        turns = repair.paired(turns, schemas, False, ledger)
-    turns = repair.heard(reasoning.unsealed(turns, model, ledger), ledger)
-    turns = reasoning.replayed(turns, model, flags.reasoning or Reasoning(), ledger)
-    turns = repair.full(turns, ledger)
+        turns = repair.pair_calls(turns, schemas, False, ledger)
+    turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
+    turns = reasoning.replay_reasoning(turns, model, flags.reasoning or Reasoning(), ledger)
+    turns = repair.drop_empty(turns, ledger)
     if spoken_by.ordered:
-        turns = repair.calls_last(turns, ledger)
+        turns = repair.move_calls_last(turns, ledger)
     if not turns:
         said = f"{len(messages)} messages that say nothing"
         ledger.note("nothing-left", "messages", said, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
     if pictured and not calling.result_media:
-        turns = media.moved(turns, ledger)
-    return call_ids.renamed(turns, calling.ids, ledger)
+        turns = media.move_result_media(turns, ledger)
+    return call_ids.rename_ids(turns, calling.ids, ledger)

@@ -13,10 +13,10 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.types.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
 
-__all__ = ["left_out", "moved", "readable", "shown"]
+__all__ = ["drop_unreadable", "has_media", "move_result_media", "placeholder_text"]
 
 
-def shown(messages: Sequence[Message]) -> bool:
+def has_media(messages: Sequence[Message]) -> bool:
     """Is there a picture or a sound in any of them, in a result too?"""
     for message in messages:
         for part in message.parts:
@@ -27,12 +27,12 @@ def shown(messages: Sequence[Message]) -> bool:
     return False
 
 
-def left_out(media: Media) -> str:
+def placeholder_text(media: Media) -> str:
     """The words in its place."""
     return f"[{media_kind(media)} left out]"
 
 
-def readable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) -> list[Turn]:
+def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) -> list[Turn]:
     """The turns without what the model does not read; words stand in its place."""
     reader = _Reader(flags, wire, ledger)
     out: list[Turn] = []
@@ -40,13 +40,13 @@ def readable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) ->
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media:
-                parts.append(part if reader.takes(part, index) else Text(left_out(part)))
+                parts.append(part if reader.takes(part, index) else Text(placeholder_text(part)))
             elif type(part) is Opaque and _is_file(part):
                 parts.append(reader.unwrapped(part, index))
             elif type(part) is ToolResult and part.media:
                 read = [reader.takes(m, index) for m in part.media]
                 kept = tuple(m for m, takes in zip(part.media, read, strict=True) if takes)
-                gone = [left_out(m) for m, takes in zip(part.media, read, strict=True) if not takes]
+                gone = [placeholder_text(m) for m, takes in zip(part.media, read, strict=True) if not takes]
                 parts.append(
                     replace(part, media=kept, text=" ".join(filter(None, [part.text, *gone]))) if gone else part
                 )
@@ -92,7 +92,7 @@ class _Reader:
         """A content part of some wire as a medium; one that names a file which the endpoint keeps stays as it is."""
         media = as_media(part.data)
         if media is not None:
-            return media if self.takes(media, index) else Text(left_out(media))
+            return media if self.takes(media, index) else Text(placeholder_text(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
         why = self._refusal(kind)
         if why is None and part.data["type"] not in self._wire.parts:
@@ -109,7 +109,7 @@ def _is_file(part: Opaque) -> bool:
     return part.seal is None and is_file_part(part.data)
 
 
-def moved(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def move_result_media(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Pictures in results as a turn of the user's after the results: the only place where every endpoint takes them."""
     out: list[Turn] = []
     held: list[Part] = []

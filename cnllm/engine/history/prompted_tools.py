@@ -13,20 +13,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.repair import Words
-from cnllm.engine.options import Asked, Function
+from cnllm.engine.history.repair import TextForm
+from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, Text, ToolCall, ToolResult
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 
-__all__ = ["FLAG", "WORDS", "Prompted", "described", "instructed", "is_prompted", "rules", "taken_off"]
+__all__ = [
+    "FLAG",
+    "WORDS",
+    "PromptedTools",
+    "add_instruction",
+    "describe_tools",
+    "is_prompted",
+    "markup_rules",
+    "remove_tools",
+]
 
 FLAG = "tools.otherwise"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _RULE = Leak(open=[_OPEN], close=[_CLOSE], format=["json"])
 
 
-class Prompted(Struct, frozen=True):
+class PromptedTools(Struct, frozen=True):
     """The tools to describe. `must` is the name of the one to call, "" for any of them, None where it is free."""
 
     tools: tuple[Function, ...]
@@ -40,7 +49,7 @@ def is_prompted(flags: Flags, policy: str) -> bool:
     return rules is not None and rules.supported is False and rules.otherwise == "prompt" and policy != "send"
 
 
-def taken_off(asked: Asked, ledger: Ledger) -> tuple[Asked, Prompted | None]:
+def remove_tools(asked: RequestOptions, ledger: Ledger) -> tuple[RequestOptions, PromptedTools | None]:
     """The call without its tools, and what is said of them instead. What is no function cannot be described."""
     bare = replace(asked, tools=(), choice=None, chosen=None, parallel_tool_calls=None)
     functions = tuple(tool for tool in asked.tools if tool.definition is None)
@@ -53,13 +62,13 @@ def taken_off(asked: Asked, ledger: Ledger) -> tuple[Asked, Prompted | None]:
     did = "described in the prompt, and calls read from the text"
     ledger.may_change("tools-prompted", FLAG, f"{len(functions)} tools", did)
     must = {"named": asked.chosen, "required": ""}.get(asked.choice or "")
-    return bare, Prompted(functions, must, asked.parallel_tool_calls is False)
+    return bare, PromptedTools(functions, must, asked.parallel_tool_calls is False)
 
 
 # ── the prompt ───────────────────────────────────────────────────────────────
 
 
-def described(prompted: Prompted) -> str:
+def describe_tools(prompted: PromptedTools) -> str:
     """The tools, and how one is called. The same tools give the same text, so that caches hit."""
     lines = ["You can call tools. Each line describes one, `parameters` being the JSON Schema of its arguments:"]
     for tool in prompted.tools:
@@ -82,7 +91,7 @@ def described(prompted: Prompted) -> str:
     return "\n".join(lines)
 
 
-def instructed(turns: Sequence[Message], text: str) -> list[Message]:
+def add_instruction(turns: Sequence[Message], text: str) -> list[Message]:
     """An instruction at the end of the leading system message, or as one of its own."""
     if turns and turns[0].role in ("system", "developer"):
         head = turns[0]
@@ -107,17 +116,17 @@ def _block(name: str, arguments: object) -> str:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(whole(value)).decode()
+    return msgspec.json.encode(replace_surrogates(value)).decode()
 
 
-WORDS = Words(_call, _result, "calls-as-text", FLAG, "written as text")
+WORDS = TextForm(_call, _result, "calls-as-text", FLAG, "written as text")
 """Earlier calls as the blocks they would be here, their results as messages of the user."""
 
 
 # ── the reply ────────────────────────────────────────────────────────────────
 
 
-def rules(declared: Sequence[Leak]) -> list[Leak]:
+def markup_rules(declared: Sequence[Leak]) -> list[Leak]:
     """What is looked for in the reply: the block that was asked for, and what the model is known to write."""
     out = [replace(rule, then="recover") if _OPEN in rule.open and "json" in rule.format else rule for rule in declared]
     return out if any(_OPEN in rule.open and "json" in rule.format for rule in out) else [_RULE, *out]

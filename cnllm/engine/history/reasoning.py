@@ -8,20 +8,20 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.media import left_out
-from cnllm.engine.history.repair import Turn, says
+from cnllm.engine.history.media import placeholder_text
+from cnllm.engine.history.repair import Turn, has_content
 from cnllm.registry.flags import Patch
 from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
-__all__ = ["lacking", "replayed", "unsealed"]
+__all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
 
 _SEAL = attrgetter("seal")
 _FILLERS = {"empty": "", "space": " "}
 
 
-def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
+def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
     """The turns, each of the assistant's with just the reasoning, seals and blocks that this endpoint is to see."""
     since = _last_user([message for _, message in turns]) if rules.replay == "since-user" else -1
     owned: dict[str | None, bool] = {}
@@ -37,7 +37,7 @@ def replayed(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) 
     return out
 
 
-def unsealed(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
+def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
     """The turns without what another origin sealed in what others than the assistant say: blocks go, seals come off."""
     out: list[Turn] = []
     for index, message in turns:
@@ -74,7 +74,7 @@ def _block_left_out(index: int, ledger: Ledger) -> None:
     ledger.note("block-foreign", "messages", f"messages[{index}]: a block of another endpoint's", "left out")
 
 
-def lacking(messages: Sequence[Message], model: Model) -> int | None:
+def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
     """Where the running turn begins, if it begins with calls and without sealed reasoning that may go back."""
     for index in range(_last_user(messages) + 1, len(messages)):
         message = messages[index]
@@ -112,7 +112,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         elif type(kept) is Media and not own:
             said, did = f"messages[{index}]: a picture that another model made", "words in its place"
             ledger.note("media-foreign", "messages", said, did)
-            kept = Text(left_out(kept))  # wires take pictures from users
+            kept = Text(placeholder_text(kept))  # wires take pictures from users
         elif type(part) is Opaque and (kept is None or (part.seal is None and not own)):
             kept = None
             _block_left_out(index, ledger)
@@ -124,7 +124,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
     if isinstance(rules.if_missing, Patch):
         if carries and calls and all(p.seal is None for p in parts if type(p) is ToolCall):
             parts, changed = _stood_in(parts, index, rules.if_missing, model, ledger), True
-    elif carries and not has and (rules.replay != "since-user" or calls) and any(map(says, parts)):
+    elif carries and not has and (rules.replay != "since-user" or calls) and any(map(has_content, parts)):
         # An answer ends a turn: where only the running turn counts, nothing is missing in it. Nor is it in a turn that
         # says nothing, which does not go out.
         filler = _filler(index, rules, ledger)

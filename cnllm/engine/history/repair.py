@@ -15,23 +15,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.arguments import repaired
+from cnllm.engine.history.arguments import repair_arguments
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.lenient_json import whole
+from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = [
     "INTERRUPTED",
     "IN_WORDS",
+    "TextForm",
     "Turn",
-    "Words",
-    "apart",
-    "as_text",
-    "calls_last",
-    "full",
-    "heard",
-    "paired",
-    "says",
-    "settled",
+    "calls_to_text",
+    "drop_empty",
+    "drop_unheard",
+    "has_content",
+    "move_calls_last",
+    "pair_calls",
+    "separate_results",
+    "settle_calls",
 ]
 
 Turn = tuple[int, Message]
@@ -121,7 +121,7 @@ def _first_free(slots: deque[_Slot]) -> _Slot | None:
     return slots[0] if slots else None
 
 
-def settled(messages: Sequence[Message]) -> tuple[list[Message], int]:
+def settle_calls(messages: Sequence[Message]) -> tuple[list[Message], int]:
     """The messages with a result for every call, and how many had to be made up: they say that it was interrupted.
 
     What stands there stays as it is: this is for a history that goes on, not for the wire.
@@ -154,7 +154,7 @@ def _interrupted(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, INTERRUPTED, call.name, True)
 
 
-def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def separate_results(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Results in messages of their own, and nothing else in these: what stood beside them is the user's, after them."""
     out: list[Turn] = []
     beside: list[Turn] = []
@@ -172,7 +172,7 @@ def apart(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
             message = replace(message, parts=_but(message, Reasoning))
         if role == "tool":
             more = _but(message, ToolResult)
-            if any(map(says, more)):
+            if any(map(has_content, more)):
                 said = f"messages[{index}] by tool holds more than results"
                 ledger.note("result-beside", "messages", said, "sent as the user's, after the results")
                 beside.append((index, Message("user", more)))
@@ -204,7 +204,7 @@ def _but(message: Message, kind: type) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if type(part) is not kind)
 
 
-def paired(
+def pair_calls(
     turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, orphans: bool, ledger: Ledger
 ) -> list[Turn]:
     """The turns with each call answered, in order, right after it; results of no call stay only if `orphans` may.
@@ -252,7 +252,7 @@ def _with_calls(
                 ledger.note("call-nameless", "messages", f"messages[{index}] calls a tool without a name", "left out")
                 changed = True
                 continue
-            call = part if schemas is None else repaired(part, index, schemas.get(part.name), ledger)
+            call = part if schemas is None else repair_arguments(part, index, schemas.get(part.name), ledger)
             changed = changed or call is not part
             slots.append(_Slot(call, index, len(slots)))
             parts.append(call)
@@ -309,7 +309,7 @@ def _laid_out(kept: Sequence[_Kept], ledger: Ledger) -> list[Turn]:
 # ── where no tools are taken ─────────────────────────────────────────────────
 
 
-class Words(Struct, frozen=True):
+class TextForm(Struct, frozen=True):
     """How calls and results are told to a model that knows neither, and the note that says so."""
 
     call: Callable[[ToolCall], str]
@@ -320,7 +320,7 @@ class Words(Struct, frozen=True):
 
 
 def _called(call: ToolCall) -> str:
-    raw = call.raw.strip() or msgspec.json.encode(whole(call.arguments or {})).decode()
+    raw = call.raw.strip() or msgspec.json.encode(replace_surrogates(call.arguments or {})).decode()
     return f"[called {call.name} with {raw}]"
 
 
@@ -328,11 +328,11 @@ def _resulted(result: ToolResult) -> str:
     return f"[result{f' of {result.name}' if result.name else ''}: {result.text}]"
 
 
-IN_WORDS = Words(_called, _resulted, "tools-as-text", "tools.supported", "told in words")
+IN_WORDS = TextForm(_called, _resulted, "tools-as-text", "tools.supported", "told in words")
 """For a model that is told of no tools."""
 
 
-def as_text(turns: Sequence[Turn], words: Words, ledger: Ledger) -> list[Turn]:
+def calls_to_text(turns: Sequence[Turn], words: TextForm, ledger: Ledger) -> list[Turn]:
     """Calls as text of their turn, and results, those that stand together, as a message of the user's."""
     out: list[Turn] = []
     told: list[int] = []
@@ -369,7 +369,7 @@ def as_text(turns: Sequence[Turn], words: Words, ledger: Ledger) -> list[Turn]:
     return out
 
 
-def _written(parts: Sequence[Part], words: Words) -> list[Part]:
+def _written(parts: Sequence[Part], words: TextForm) -> list[Part]:
     """An assistant's parts, each call on a line of its own."""
     out: list[Part] = []
     for part in parts:
@@ -383,11 +383,11 @@ def _written(parts: Sequence[Part], words: Words) -> list[Part]:
 # ── turns that say nothing ───────────────────────────────────────────────────
 
 
-def heard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def drop_unheard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Without what others than the model say and is empty; where it is to answer that, an ellipsis is said."""
     out: list[Turn] = []
     for place, (index, message) in enumerate(turns):
-        if message.role in ("assistant", "tool") or any(map(says, message.parts)):
+        if message.role in ("assistant", "tool") or any(map(has_content, message.parts)):
             out.append((index, message))
             continue
         said, did = f"messages[{index}] by {message.role} is empty", "left out"
@@ -398,25 +398,25 @@ def heard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     return out
 
 
-def full(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def drop_empty(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Without the assistant's turns that neither say nor call anything."""
     out: list[Turn] = []
     for index, message in turns:
-        if message.role == "assistant" and not any(map(says, message.parts)):
+        if message.role == "assistant" and not any(map(has_content, message.parts)):
             ledger.note("turn-empty", "messages", f"messages[{index}] by assistant is empty", "left out")
         else:
             out.append((index, message))
     return out
 
 
-def says(part: Part) -> bool:
+def has_content(part: Part) -> bool:
     """Does a part of a turn say anything that an endpoint takes? Thinking alone is refused by many."""
     if type(part) is Text:
         return bool(part.text) and not part.text.isspace()
     return type(part) is not Reasoning
 
 
-def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def move_calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """What a turn says after its calls is put before them: results are to follow at once.
 
     What is sealed stays where the endpoint itself put it.
@@ -426,7 +426,7 @@ def calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
         if message.role == "assistant" and ToolCall in map(type, message.parts):
             first = next(i for i, p in enumerate(message.parts) if type(p) is ToolCall)
             after = message.parts[first:]
-            late = [p for p in after if type(p) in (Text, Media) and p.seal is None and says(p)]
+            late = [p for p in after if type(p) in (Text, Media) and p.seal is None and has_content(p)]
             if late:
                 said = f"messages[{index}] says something after its calls"
                 ledger.note("calls-last", "messages", said, "put before them: the results follow at once")

@@ -10,12 +10,12 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Reasoning, Text, ToolCall
 
-__all__ = ["as_system", "first_user", "gathered", "joined"]
+__all__ = ["ensure_first_user", "gather_system", "join_neighbours", "rename_developer"]
 
 _SYSTEM = ("system", "developer")
 
 
-def as_system(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def rename_developer(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """`developer` is OpenAI's word for system; elsewhere, and where nobody knows, system it is."""
     out: list[Turn] = []
     for index, message in turns:
@@ -27,7 +27,7 @@ def as_system(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     return out
 
 
-def gathered(turns: list[Turn], place: str, ledger: Ledger) -> list[Turn]:
+def gather_system(turns: list[Turn], place: str, ledger: Ledger) -> list[Turn]:
     """All system text in one leading message, or, where the endpoint knows no such role, before the first user's."""
     systems = [t for t in turns if t[1].role in _SYSTEM]
     if not systems or (place == "first" and len(systems) == 1 and turns[0] is systems[0]):
@@ -46,7 +46,7 @@ def gathered(turns: list[Turn], place: str, ledger: Ledger) -> list[Turn]:
     return [(index, Message("user", (Text(text),))), *rest]
 
 
-def joined(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
+def join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Neighbours of one role (user, assistant, system) as one message."""
     out: list[Turn] = []
     run: list[Message] = []
@@ -91,7 +91,7 @@ def _one(run: Sequence[Message]) -> tuple[Part, ...]:
     return (*thoughts, *said, *calls)
 
 
-def first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
+def ensure_first_user(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     """A conversation that the user begins."""
     start = next((i for i, (_, m) in enumerate(turns) if m.role not in _SYSTEM), None)
     if start is None:

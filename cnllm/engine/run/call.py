@@ -28,8 +28,8 @@ from cnllm.engine.decode.parser import StreamParser
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.run import corrections
-from cnllm.engine.run.continuation import continuing
-from cnllm.engine.run.endings import ending, is_verdict, told_anew
+from cnllm.engine.run.continuation import remaining_events
+from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
 from cnllm.types import (
     BlockEnd,
@@ -45,7 +45,7 @@ from cnllm.types import (
 )
 from cnllm.types.policy import Retry, Timeouts
 
-__all__ = ["Call", "Drain", "Hurry", "Last", "ReadAll", "Saw", "Send", "Sleep"]
+__all__ = ["Call", "DrainBody", "FinalEvents", "Observed", "ReadBody", "Send", "SetReadDeadline", "Sleep"]
 
 _LATE = 2.0  # seconds in which usage may follow a finish
 _AGAIN = 3  # whole calls after a cut stream, where the registry says nothing
@@ -60,19 +60,19 @@ class Send(Struct, frozen=True):
     plan: Plan
 
 
-class ReadAll(Struct, frozen=True):
+class ReadBody(Struct, frozen=True):
     """Read the rest of the body, and no more than a piece beyond `most` bytes of it: the parser tells that."""
 
     most: int
 
 
-class Hurry(Struct, frozen=True):
+class SetReadDeadline(Struct, frozen=True):
     """Let reading end, as if the stream did, after so many seconds."""
 
     seconds: float
 
 
-class Drain(Struct, frozen=True):
+class DrainBody(Struct, frozen=True):
     """Read what is left of the body, if it is there."""
 
 
@@ -83,14 +83,14 @@ class Sleep(Struct, frozen=True):
     why: CnllmError | None = None
 
 
-class Saw(Struct, frozen=True):
+class Observed(Struct, frozen=True):
     """Something happened that is worth knowing."""
 
     what: Literal["cut", "recovered"]
     why: str = ""
 
 
-class Last(list[Event]):
+class FinalEvents(list[Event]):
     """Events to deliver without reading on."""
 
 
@@ -140,7 +140,7 @@ class Call:
                     effect = steps.send(sent)
                 except StopIteration as stop:
                     return stop.value  # type: ignore[no-any-return]
-                sent = yield [] if type(effect) is list else Last() if type(effect) is Last else effect
+                sent = yield [] if type(effect) is list else FinalEvents() if type(effect) is FinalEvents else effect
         tries = 0
         while True:
             tries += 1
@@ -160,7 +160,7 @@ class Call:
     def _rest(self, status: int) -> Generator[Effect, Any, bytes]:
         """The rest of a body. A refusal stands though its words broke off; silence in the middle is told as such."""
         body: bytes
-        body, broken = yield ReadAll(self.plan.limits.reply)
+        body, broken = yield ReadBody(self.plan.limits.reply)
         if broken is not None and (status < 300 or isinstance(broken, IdleTimeout)):
             broken.began = True
             raise broken
@@ -205,9 +205,9 @@ class Call:
             sent = yield effect
         corrected = yield from self._corrected(reply)
         if corrected is reply:
-            yield Last(held)
+            yield FinalEvents(held)
         else:
-            yield Last(told_anew(reply, corrected, held))
+            yield FinalEvents(corrected_events(reply, corrected, held))
         return corrected
 
     def _stream(self) -> Steps:
@@ -240,10 +240,10 @@ class Call:
         except EndpointError as error:
             if status < 300 and not error.retryable:
                 self._delivered = True
-                yield Last(events)
+                yield FinalEvents(events)
             raise
         self._delivered = True
-        yield Last(events)
+        yield FinalEvents(events)
         return reply
 
     def _read(self, status: int, headers: Mapping[str, str]) -> Steps:
@@ -278,7 +278,7 @@ class Call:
                 break
             if parser.finished and not hurried:
                 hurried = True
-                yield Hurry(_LATE)
+                yield SetReadDeadline(_LATE)
         last = [*events, *parser.end()] if parser.done else parser.end()
         return (yield from self._close(parser, last, broken))
 
@@ -291,11 +291,11 @@ class Call:
             if isinstance(broken, IdleTimeout):
                 broken.reply = cut.reply
             if self.plan.if_cut != "error":
-                yield Saw("cut", str(broken or cut))
+                yield Observed("cut", str(broken or cut))
             if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
                 return (yield from self._once_more(parser, last, cut, broken))
             self._delivered = True
-            yield Last(last)
+            yield FinalEvents(last)
             if self.plan.if_cut == "keep" and cut.reply is not None:
                 return cut.reply
             if isinstance(broken, IdleTimeout):
@@ -304,12 +304,12 @@ class Call:
         except EndpointError as error:
             if self._delivered or not error.retryable:
                 self._delivered = True
-                yield Last(last)
+                yield FinalEvents(last)
             raise
         self._delivered = True
-        yield Last(last)
+        yield FinalEvents(last)
         if parser.done and broken is None:
-            yield Drain()
+            yield DrainBody()
         return reply
 
     # ── corrections ──────────────────────────────────────────────────────────
@@ -321,17 +321,17 @@ class Call:
         turns: list[Message] = []
         most = self.plan.corrections
         for nth in range(1, most + 1):
-            words = corrections.fault(reply)
+            words = corrections.validation_error(reply)
             if words is None:
                 break
-            turns += corrections.request(self.plan, reply, words)
+            turns += corrections.correction_turns(self.plan, reply, words)
             try:
                 found = yield from self._inner(self._retry, *turns).whole()
             except CnllmError as error:  # what came before is whole, and paid for
-                return corrections.gave_up(reply, words, str(error))
+                return corrections.correction_failed(reply, words, str(error))
             if found.finish not in ("stop", "tool_calls"):
-                return corrections.gave_up(reply, words, f"it ended with {found.finish}")
-            reply = corrections.together(reply, found, words, nth, most)
+                return corrections.correction_failed(reply, words, f"it ended with {found.finish}")
+            reply = corrections.add_usage(reply, found, words, nth, most)
         return reply
 
     def _inner(self, retry: Retry, *more: Message) -> Call:
@@ -357,7 +357,7 @@ class Call:
         """The call once more, whole; what was delivered is not delivered again if the new reply continues it."""
         before = [e for e in last if not isinstance(e, BlockEnd | ToolCallEnd | Finished)]
         self._delivered = True
-        yield Last(before)
+        yield FinalEvents(before)
         assert cut.reply is not None
         once = replace(self._retry, attempts=1)
         failed: CnllmError = cut
@@ -377,14 +377,14 @@ class Call:
                 return (yield from self._continued(cut.reply, inner.parser.close()))
             if tries < most:
                 yield Sleep(self._pause(tries), failed)
-        yield Last([e for e in last if e not in before])
+        yield FinalEvents([e for e in last if e not in before])
         raise cut from failed
 
     def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
         """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
         if self.plan.prefill is None or self.plan.recovery.streams == 0:
             return None
-        if (turn := prefill.beginning(old)) is None:
+        if (turn := prefill.prefill_turn(old)) is None:
             return None
         try:
             plan = replace(self._again(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
@@ -394,7 +394,7 @@ class Call:
             more = yield from inner.whole()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
-        reply = prefill.joined(old, more)
+        reply = prefill.join_replies(old, more)
         note = Note(
             "reply-continued",
             "messages.prefill",
@@ -406,8 +406,8 @@ class Call:
         events: list[Event] = [NoteAdded(note)]
         events += [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
         events += [TextDelta(rest)] if (rest := reply.text[len(old.text) :]) else []
-        yield Saw("recovered")
-        yield Last([*events, *ending(reply)])
+        yield Observed("recovered")
+        yield FinalEvents([*events, *final_events(reply)])
         return reply
 
     def _continued(self, old: Reply, new: Reply) -> Steps:
@@ -419,10 +419,10 @@ class Call:
             self.plan.model.where("stream.if_cut"),
         )
         events: list[Event] = [NoteAdded(note)]
-        events += continuing(old.reasoning, old.text, bool(old.incomplete), new)
+        events += remaining_events(old.reasoning, old.text, bool(old.incomplete), new)
         reply = replace(new, notes=[*new.notes, note])
-        yield Saw("recovered")
-        yield Last([*events, *ending(reply)])
+        yield Observed("recovered")
+        yield FinalEvents([*events, *final_events(reply)])
         return reply
 
 

@@ -25,17 +25,17 @@ from cnllm.types import (
 )
 
 __all__ = [
-    "continuing",
-    "failed",
-    "hopeless",
-    "joined",
-    "lost",
-    "repeated",
+    "failed_result_text",
+    "has_lost_calls",
+    "is_repeating",
+    "join_replies",
+    "needs_continuation",
+    "remaining_events",
     "result_turn",
+    "retry_reason",
     "total_cost",
     "total_usage",
-    "unique",
-    "wrong",
+    "unique_call_ids",
 ]
 
 # ── history ──────────────────────────────────────────────────────────────────
@@ -46,12 +46,12 @@ def result_turn(result: ToolResult) -> Message:
     return Message("tool", (result,))
 
 
-def failed(call: ToolCall, why: str) -> ToolResult:
+def failed_result_text(call: ToolCall, why: str) -> ToolResult:
     """What the model is told of a call that gave nothing."""
     return ToolResult(call.id, why, call.name, error=True)
 
 
-def unique(reply: Reply, used: set[str]) -> Reply:
+def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
     """The reply with ids that no earlier call has: endpoints that send none get the same few in every reply."""
     new: dict[int, ToolCall] = {}
     numbers: dict[str, int] = {}  # up to which an id was tried
@@ -78,7 +78,7 @@ id_of = id
 # ── a step ───────────────────────────────────────────────────────────────────
 
 
-def lost(reply: Reply) -> bool:
+def has_lost_calls(reply: Reply) -> bool:
     """Does the endpoint say that calls came, and none can be executed?"""
     if reply.tool_calls:
         return False
@@ -96,10 +96,10 @@ def _broken(error: BaseException) -> bool:
     return isinstance(error, TransportError) and error.began and not isinstance(error, Timeout)
 
 
-def wrong(got: Reply | CnllmError, tries: int) -> str | None:
+def retry_reason(got: Reply | CnllmError, tries: int) -> str | None:
     """Why a step is to be taken again; a cut stream has been asked for again before it gets here."""
     if isinstance(got, Reply):
-        if not lost(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
+        if not has_lost_calls(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
             return None
         return "calls were announced and none came"
     if isinstance(got, EmptyReply):
@@ -107,10 +107,10 @@ def wrong(got: Reply | CnllmError, tries: int) -> str | None:
     return "the reply broke off" if _broken(got) else None
 
 
-def hopeless(got: Reply | CnllmError) -> bool:
+def needs_continuation(got: Reply | CnllmError) -> bool:
     """Is asking the model to go on all that is left?"""
     if isinstance(got, Reply):
-        return lost(got) and not got.text.strip()
+        return has_lost_calls(got) and not got.text.strip()
     if isinstance(got, ReplyTooLarge):
         return False
     return isinstance(got, EmptyReply) or (
@@ -118,7 +118,7 @@ def hopeless(got: Reply | CnllmError) -> bool:
     )
 
 
-def continuing(thought: str, text: str, begun: bool, reply: Reply) -> list[Event]:
+def remaining_events(thought: str, text: str, begun: bool, reply: Reply) -> list[Event]:
     """What a reply has that was not delivered yet; a `Restarted` and everything where it does not go on from that.
 
     `begun`: a call was begun, which cannot be gone on with.
@@ -135,7 +135,7 @@ def continuing(thought: str, text: str, begun: bool, reply: Reply) -> list[Event
     return events
 
 
-def joined(thought: str, text: str, reply: Reply) -> Reply:
+def join_replies(thought: str, text: str, reply: Reply) -> Reply:
     """A reply that goes on from a text, and from the thinking before it, as one."""
     whole = text + reply.text.removeprefix(text)  # some begin again from the start
     parts: list[Part] = [p for p in reply.message.parts if type(p) is not Text]
@@ -149,7 +149,9 @@ def joined(thought: str, text: str, reply: Reply) -> Reply:
 # ── circles ──────────────────────────────────────────────────────────────────
 
 
-def repeated(steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult] | None]], times: int, cycle: int) -> bool:
+def is_repeating(
+    steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult] | None]], times: int, cycle: int
+) -> bool:
     """Whether the last steps were the same calls with the same results, so many times.
 
     Circles of up to `cycle` steps count too. Of steps without results the calls alone are compared.

@@ -8,12 +8,12 @@ from cnllm.engine.encode.build import Plan
 from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.types import Message, Note, Reply, Text
 
-__all__ = ["fault", "gave_up", "request", "together"]
+__all__ = ["add_usage", "correction_failed", "correction_turns", "validation_error"]
 
 _INVALID = "answer-invalid"
 
 
-def fault(reply: Reply) -> str | None:
+def validation_error(reply: Reply) -> str | None:
     """What is wrong with the answer, in the validator's words; None where nothing is that asking again could mend.
 
     Only a whole answer is ever corrected: one that was cut off, withheld or is a call is not invalid but missing.
@@ -23,7 +23,7 @@ def fault(reply: Reply) -> str | None:
     return next((note.said for note in reply.notes if note.code == _INVALID), None)
 
 
-def request(plan: Plan, reply: Reply, words: str) -> list[Message]:
+def correction_turns(plan: Plan, reply: Reply, words: str) -> list[Message]:
     """The turns that ask for another answer: the one that was not valid, and why."""
     again = "Answer again, with the corrected JSON and nothing else."
     if plan.answer is not None and plan.answer.method == "tool":
@@ -32,7 +32,7 @@ def request(plan: Plan, reply: Reply, words: str) -> list[Message]:
     return [reply.message, said] if reply.text.strip() else [said]
 
 
-def together(first: Reply, last: Reply, words: str, nth: int, most: int) -> Reply:
+def add_usage(first: Reply, last: Reply, words: str, nth: int, most: int) -> Reply:
     """The last reply, with the tokens and the price of both: both were paid for."""
     did = f"sent back, and asked again ({nth} of {most}); usage and cost are of all requests"
     note = Note("answer-corrected", "corrections", words, did)
@@ -43,7 +43,7 @@ def together(first: Reply, last: Reply, words: str, nth: int, most: int) -> Repl
     return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
 
 
-def gave_up(reply: Reply, words: str, why: str) -> Reply:
+def correction_failed(reply: Reply, words: str, why: str) -> Reply:
     """The reply, where no correction of it came."""
     note = Note("correction-failed", "corrections", words, f"sent back, but no other answer came: {why}")
     return replace(reply, notes=[*reply.notes, note])

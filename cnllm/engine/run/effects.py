@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cnllm.types import Message, Note, Reply, RunSummary, ToolCall, ToolResult
 
-__all__ = ["Approve", "Ask", "Execute", "Report", "Step", "Stopped"]
+__all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep", "Step", "Stopped"]
 
 Stopped = Literal[
     "done",
@@ -55,7 +55,7 @@ class Step(Struct, frozen=True, kw_only=True):
         return f"step {self.number}: {self.called} calls, {self.returned} returned, {self.seconds:.1f} s"
 
 
-class Ask(Struct, frozen=True):
+class CallModel(Struct, frozen=True):
     """Call the model; `free`: a choice of tools that forces a call is not to be sent any more."""
 
     messages: list[Message]
@@ -63,20 +63,20 @@ class Ask(Struct, frozen=True):
     free: bool
 
 
-class Approve(Struct, frozen=True):
+class ApproveCalls(Struct, frozen=True):
     """Ask whether a call may be executed."""
 
     call: ToolCall
 
 
-class Execute(Struct, frozen=True):
+class ExecuteCalls(Struct, frozen=True):
     """Execute calls side by side."""
 
     calls: list[ToolCall]
     results: list[ToolResult | None]
 
 
-class Report(Struct, frozen=True):
+class ReportStep(Struct, frozen=True):
     """Tell of a step."""
 
     step: Step

@@ -18,15 +18,15 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["blocks", "ending", "is_verdict", "told_anew"]
+__all__ = ["closing_events", "corrected_events", "final_events", "is_verdict"]
 
 
-def ending(reply: Reply) -> list[Event]:
+def final_events(reply: Reply) -> list[Event]:
     """The closing events of a reply that was read elsewhere."""
-    return [*blocks(reply), Finished(reply.finish, reply.raw_finish)]
+    return [*closing_events(reply), Finished(reply.finish, reply.raw_finish)]
 
 
-def blocks(reply: Reply) -> list[Event]:
+def closing_events(reply: Reply) -> list[Event]:
     """The same but for `Finished`."""
     out: list[Event] = []
     calls = reply.tool_calls
@@ -45,7 +45,7 @@ def is_verdict(event: Event) -> bool:
     return type(event) is Finished or (type(event) is NoteAdded and event.note.code == "answer-invalid")
 
 
-def told_anew(old: Reply, new: Reply, held: list[Event]) -> list[Event]:
+def corrected_events(old: Reply, new: Reply, held: list[Event]) -> list[Event]:
     """The events of a reply that came of corrections; of the same one, where all that came was a note."""
     notes: list[Event] = [NoteAdded(n) for n in new.notes if n not in old.notes or n.code == "answer-invalid"]
     if not any(note.code == "answer-corrected" for note in new.notes):
@@ -53,4 +53,4 @@ def told_anew(old: Reply, new: Reply, held: list[Event]) -> list[Event]:
     out: list[Event] = [*notes, Restarted()]
     out += [ReasoningDelta(new.reasoning)] if new.reasoning else []
     out += [TextDelta(new.text)] if new.text else []
-    return [*out, *ending(new)]
+    return [*out, *final_events(new)]

@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
-from cnllm.engine.run.effects import Approve, Ask, Execute, Report, Step, Stopped
-from cnllm.engine.run.endings import blocks
+from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep, Step, Stopped
+from cnllm.engine.run.endings import closing_events
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
@@ -81,7 +81,7 @@ class Loop:
         again: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.history, self._made_up = repair.settled(messages)
+        self.history, self._made_up = repair.settle_calls(messages)
         self.steps: list[Step] = []
         self.reply: Reply | None = None
         self.stopped: Stopped | None = None
@@ -106,7 +106,7 @@ class Loop:
     @property
     def messages(self) -> list[Message]:
         """The conversation, at any time with a result for every call."""
-        return repair.settled(self.history)[0]
+        return repair.settle_calls(self.history)[0]
 
     @property
     def recovery(self) -> Recovery:
@@ -190,7 +190,7 @@ class Loop:
         return "".join(self._said[ReasoningDelta]), "".join(self._said[TextDelta])
 
     def _keep(self, turn: Message) -> None:
-        if any(map(repair.says, turn.parts)):
+        if any(map(repair.has_content, turn.parts)):
             self.history.append(turn)
 
     # ── a step ───────────────────────────────────────────────────────────────
@@ -206,7 +206,7 @@ class Loop:
         if reply is None:
             return
         self._forget()
-        reply = self.reply = continuation.unique(reply, self._used)
+        reply = self.reply = continuation.unique_call_ids(reply, self._used)
         self._keep(reply.message)
         late = self._may_be_last(reply)
         if self._stream and not late:
@@ -229,7 +229,7 @@ class Loop:
                 step = self.steps[-1] = replace(step, run=self._summary(self.stopped))
             if self._stream and late:
                 yield [Finished(reply.finish, reply.raw_finish, UNSET if step.run is None else step.run)]
-        yield Report(step)
+        yield ReportStep(step)
 
     def _may_be_last(self, reply: Reply) -> bool:
         """Whether the run may end with this step: its `Finished` then waits for the results, for it sums them up."""
@@ -238,7 +238,7 @@ class Loop:
         if not self._max_repeats:
             return False
         steps = [(step.calls, None) for step in self.steps]
-        return continuation.repeated([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
+        return continuation.is_repeating([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
 
     def _verdict(self, reply: Reply) -> Stopped | None:
         """Why it ends here, if it does."""
@@ -247,9 +247,9 @@ class Loop:
         if not reply.tool_calls:
             if reply.finish == "length":
                 return "length"
-            return "incomplete" if continuation.lost(reply) and not reply.text.strip() else "done"
+            return "incomplete" if continuation.has_lost_calls(reply) and not reply.text.strip() else "done"
         made = [(step.calls, step.results) for step in self.steps]
-        if self._max_repeats and continuation.repeated(made, self._max_repeats, self._cycle):
+        if self._max_repeats and continuation.is_repeating(made, self._max_repeats, self._cycle):
             return "repeated"
         return "max_steps" if len(self.steps) >= self._max_steps else None
 
@@ -269,16 +269,18 @@ class Loop:
         kept: Reply | None = None
         tries = 0
         most = (self.recovery.steps or 0) if self._again else 0
-        while got is not None and tries < most and (why := continuation.wrong(got, tries)) is not None:
+        while got is not None and tries < most and (why := continuation.retry_reason(got, tries)) is not None:
             tries += 1
             kept = got if kept is None and isinstance(got, Reply) else kept
             self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
             got = yield self._ask(self.history, stream=False)
         if got is None or self.cancelled:
             return None
-        if kept is not None and kept.text.strip() and continuation.hopeless(got):  # what said something stands
+        if (
+            kept is not None and kept.text.strip() and continuation.needs_continuation(got)
+        ):  # what said something stands
             got = kept
-        if self._again and continuation.hopeless(got):
+        if self._again and continuation.needs_continuation(got):
             more = yield from self._continued(got)
             if self.cancelled:
                 return None
@@ -291,11 +293,11 @@ class Loop:
                 raise got from got.__cause__
             got = kept
         if self._stream and got is not first:
-            yield [*continuation.continuing(*self._delivered(), self._begun, got), *blocks(got)]
+            yield [*continuation.remaining_events(*self._delivered(), self._begun, got), *closing_events(got)]
         return got
 
-    def _ask(self, messages: list[Message], *, stream: bool) -> Ask:
-        return Ask(list(messages), stream, bool(self._forced and self.steps))
+    def _ask(self, messages: list[Message], *, stream: bool) -> CallModel:
+        return CallModel(list(messages), stream, bool(self._forced and self.steps))
 
     def _continued(self, got: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
         """The last resort: what came, and the words the registry has for asking a model to go on."""
@@ -308,19 +310,19 @@ class Loop:
         thought, text = (came.reasoning, came.text) if came is not None else ("", "")
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
         more = yield self._ask([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
-        if not isinstance(more, Reply) or continuation.lost(more):
+        if not isinstance(more, Reply) or continuation.has_lost_calls(more):
             return None
         self._resumed = True
         self._note("continued", "resume", "the reply broke off again and again", "the model was asked to go on")
-        whole = continuation.joined(thought, text, more)
+        whole = continuation.join_replies(thought, text, more)
         if not self._stream:
             return whole
         if self._begun or self._delivered() != (thought, text):
-            yield [*continuation.continuing("", "", True, whole), *blocks(whole)]
+            yield [*continuation.remaining_events("", "", True, whole), *closing_events(whole)]
             return whole
         rest = whole.text[len(text) :]
         new = [*([ReasoningDelta(more.reasoning)] if more.reasoning else []), *([TextDelta(rest)] if rest else [])]
-        yield [*new, *blocks(whole)]
+        yield [*new, *closing_events(whole)]
         return whole
 
     # ── the tools' part ──────────────────────────────────────────────────────
@@ -337,7 +339,7 @@ class Loop:
         """A result for every call of a reply, in order, into the history too, whatever happens meanwhile."""
         calls = [self._as_meant(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
-        execute = Execute([], [])
+        execute = ExecuteCalls([], [])
         places: list[int] = []
         try:
             for place, call in enumerate(calls):
@@ -348,21 +350,21 @@ class Loop:
                 for said in self._unjudged(call) if why is None else ():
                     self._note("pattern-unjudged", "tools", f"{call.name}: {said}", "the call is checked but for this")
                 if why is None and self._approves and not self.cancelled:
-                    why = _refusal((yield Approve(call)))
+                    why = _refusal((yield ApproveCalls(call)))
                 if self.cancelled:
                     break
                 if why is None:
                     places.append(place)
                 else:
-                    results[place] = continuation.failed(call, why)
+                    results[place] = continuation.failed_result_text(call, why)
             if places and not self.cancelled:
-                execute = Execute([calls[place] for place in places], [None] * len(places))
+                execute = ExecuteCalls([calls[place] for place in places], [None] * len(places))
                 yield execute
         finally:
             for place, result in zip(places, execute.results, strict=False):
                 results[place] = result
             why = CANCELLED if self.cancelled else repair.INTERRUPTED
-            told = [r or continuation.failed(call, why) for call, r in zip(calls, results, strict=True)]
+            told = [r or continuation.failed_result_text(call, why) for call, r in zip(calls, results, strict=True)]
             self.history += map(continuation.result_turn, told)
         return tuple(told)
 

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
-from cnllm.leaks.grammars.base import Block, NotOffered, Unreadable, Written
+from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 
-__all__ = ["NotOffered", "Unreadable", "Written", "inside", "read", "viable"]
+__all__ = ["NotACall", "NotOffered", "ParsedCall", "inside", "read", "viable"]
 
 _WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 
 
 def read(
     leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]
-) -> tuple[list[Written], list[str]]:
+) -> tuple[list[ParsedCall], list[str]]:
     """(calls, text of what in it is no call) of a complete block, from its opener to its closer, both included.
 
     `opener` is as written; `tools`: name → JSON Schema of the parameters, empty or None where it is not known. The
@@ -34,7 +34,7 @@ def read(
     others: NotOffered | None = None
     for format in leak.format:
         body = text[len(opener) : len(text) - len(closer)]
-        whole = Block(opener, body, closer, _parts(leak, format), tools, leak.strict)
+        whole = MarkupBlock(opener, body, closer, _parts(leak, format), tools, leak.strict)
         if _viable(leak, format, opener, whole.body + closer) is False:
             reason = reason or "it does not begin as a call does"
             continue
@@ -42,9 +42,9 @@ def read(
             return _read(format, whole)
         except NotOffered as error:
             others = others or error
-        except Unreadable as error:
+        except NotACall as error:
             reason = str(error)
-    raise others or Unreadable(reason)
+    raise others or NotACall(reason)
 
 
 def inside(leak: Leak, block: str) -> bool:
@@ -91,7 +91,7 @@ def _viable(leak: Leak, format: str, opener: str, body: str) -> bool | None:
     return sections.viable(opener, body, parts) if format == "sections" else elements.viable(opener, body)
 
 
-def _read(format: str, block: Block) -> tuple[list[Written], list[str]]:
+def _read(format: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     if format == "json":
         return objects.read(block)
     if format in tagged.WORDS:
@@ -118,4 +118,4 @@ def _closer(leak: Leak, opener: str, text: str) -> str:
         if found[1] == len(text):
             return text[found[0] :]
         at = found[0] + 1
-    raise Unreadable("it is not complete")
+    raise NotACall("it is not complete")

@@ -11,11 +11,11 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, Block, NotOffered, Unreadable, Written, named, own_lines
-from cnllm.leaks.grammars.tags import prefix_of
-from cnllm.schemas.coerce import decoded, item_schema, kinds, property_schema, typed
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, NotOffered, ParsedCall, read_name, strip_own_lines
+from cnllm.leaks.grammars.tags import opener_prefix
+from cnllm.schemas.coerce import allowed_types, coerce, decode_json, item_schema, property_schema
 
-__all__ = ["arguments", "inside", "read", "unclosed", "viable"]
+__all__ = ["inside", "is_unclosed", "read", "read_arguments", "viable"]
 
 _KEY = r"[\w.:-]{1,128}"
 _ITEM = "item"
@@ -33,22 +33,22 @@ def _pattern(prefix: str) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(prefix)}<(/?)({_KEY})\s{{0,2}}>")
 
 
-def read(block: Block) -> tuple[list[Written], list[str]]:
+def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """The call of a block whose opener names the tool, or the calls in a wrapper. The tools must have been offered."""
-    prefix = prefix_of(block.opener)
+    prefix = opener_prefix(block.opener)
     opening = _pattern(prefix).match(block.opener.lstrip())
     if opening is not None and opening[2] in block.tools:
-        return [Written(opening[2], arguments(block.body, block.tools[opening[2]], prefix))], []
+        return [ParsedCall(opening[2], read_arguments(block.body, block.tools[opening[2]], prefix))], []
     children = _split(block.body, prefix) or []
     said = dict(children)
     if len(said) == len(children) and "name" in said and len(said) <= 2 and set(said) <= {"name", *_ARGUMENTS}:
-        name = named(said.pop("name"), block.tools)
-        return [Written(name, _given(next(iter(said.values()), ""), block.tools.get(name), prefix))], []
-    calls: list[Written] = []
+        name = read_name(said.pop("name"), block.tools)
+        return [ParsedCall(name, _given(next(iter(said.values()), ""), block.tools.get(name), prefix))], []
+    calls: list[ParsedCall] = []
     others: list[str] = []
     for name, inner in children:
         if name in block.tools:
-            calls.append(Written(name, arguments(inner, block.tools[name], prefix)))
+            calls.append(ParsedCall(name, read_arguments(inner, block.tools[name], prefix)))
         else:
             others.append(f"{prefix}<{name}>{inner}{prefix}</{name}>")
     if not calls:
@@ -57,8 +57,8 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
 
 
 def _unknown(
-    opening: re.Match[str] | None, children: list[tuple[str, str]], block: Block, prefix: str
-) -> list[Written]:
+    opening: re.Match[str] | None, children: list[tuple[str, str]], block: MarkupBlock, prefix: str
+) -> list[ParsedCall]:
     """The call of a tool that nobody knows, as well as it can be told: the one element that holds others is it."""
     outer = opening[2] if opening is not None and opening[2] not in _AROUND else ""
     name, body = children[0] if len(children) == 1 else ("", "")
@@ -69,9 +69,9 @@ def _unknown(
     if not name:
         return []
     try:
-        return [Written(name, arguments(body, None, prefix))]
-    except Unreadable:
-        return [Written(name, {})]
+        return [ParsedCall(name, read_arguments(body, None, prefix))]
+    except NotACall:
+        return [ParsedCall(name, {})]
 
 
 def _given(text: str, schema: Any, prefix: str) -> dict[str, Any]:
@@ -80,19 +80,19 @@ def _given(text: str, schema: Any, prefix: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        value, end = decoded(text)
+        value, end = decode_json(text)
     except ValueError:
-        return arguments(text, schema, prefix)
+        return read_arguments(text, schema, prefix)
     if type(value) is not dict or text[end:].strip():
-        raise Unreadable("its arguments are not an object")
+        raise NotACall("its arguments are not an object")
     return value
 
 
-def arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
+def read_arguments(text: str, schema: Any, prefix: str) -> dict[str, Any]:
     """The arguments of a call that has an element for each."""
     children = _split(text, prefix)
     if children is None:
-        raise Unreadable("its arguments are neither parameters nor elements")
+        raise NotACall("its arguments are neither parameters nor elements")
     return _object(children, schema, schema, prefix, 0)
 
 
@@ -150,13 +150,13 @@ def _object(children: list[tuple[str, str]], schema: Any, root: Any, prefix: str
 def _value(text: str, schema: Any, root: Any, prefix: str, depth: int) -> Any:
     """What an element holds: an object, an array, or text."""
     if depth > _DEEP:
-        raise Unreadable("it is too deeply nested")
-    allowed = kinds(schema, root)
+        raise NotACall("it is too deeply nested")
+    allowed = allowed_types(schema, root)
     children: list[tuple[str, str]] | None = None
     if allowed & {"object", "array"} or (prefix and not allowed):
         children = _split(text, prefix)
     if not children:
-        return typed(own_lines(text), schema, root)
+        return coerce(strip_own_lines(text), schema, root)
     names = {name for name, _ in children}
     if "object" not in allowed and ("array" in allowed or names == {_ITEM}):
         each = item_schema(schema, root)
@@ -164,7 +164,7 @@ def _value(text: str, schema: Any, root: Any, prefix: str, depth: int) -> Any:
     return _object(children, schema, root, prefix, depth)
 
 
-def unclosed(text: str, prefix: str) -> bool:
+def is_unclosed(text: str, prefix: str) -> bool:
     """Is the last element of a text still open?"""
     at = 0
     while (start := _SPACE.match(text, at)) and (opening := _pattern(prefix).match(text, start.end())):
@@ -180,7 +180,7 @@ def unclosed(text: str, prefix: str) -> bool:
 
 def inside(opener: str, body: str) -> bool:
     """Does the body end where a closer is not one?"""
-    return unclosed(body, prefix_of(opener))
+    return is_unclosed(body, opener_prefix(opener))
 
 
 def viable(opener: str, body: str) -> bool | None:

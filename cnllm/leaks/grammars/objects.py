@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named
-from cnllm.schemas.coerce import decoded
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name
+from cnllm.schemas.coerce import decode_json
 
-__all__ = ["inside", "quoted", "read", "unfenced", "viable"]
+__all__ = ["ends_in_string", "inside", "read", "strip_fence", "viable"]
 
 _FENCE = "```"
 _MOST = 10_000  # objects of a block that are read: what has more was not written for a tool
@@ -20,27 +20,27 @@ _BEGINS = re.compile(r"(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?\{\s*[\"}]")
 _MAY_BEGIN = re.compile(r"(?:`{1,3}\Z|`{3}[a-z]{0,16}\s{0,8}\Z)|(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?(?:\{\s*)?\Z")
 
 
-def read(block: Block) -> tuple[list[Written], list[str]]:
+def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """The calls of a block, and the text of what is none."""
-    calls: list[Written] = []
+    calls: list[ParsedCall] = []
     others: list[str] = []
     reason = "there is no call in it"
-    for number, (text, value, problem) in enumerate(_values(unfenced(block.body))):
+    for number, (text, value, problem) in enumerate(_values(strip_fence(block.body))):
         if number == _MOST:
-            raise Unreadable(f"it has more than {_MOST} objects")
+            raise NotACall(f"it has more than {_MOST} objects")
         try:
             if problem:
-                raise Unreadable(problem)
+                raise NotACall(problem)
             calls += _calls(value, block)
-        except Unreadable as error:
+        except NotACall as error:
             others.append(text)
             reason = str(error)
     if not calls:
-        raise Unreadable(reason)
+        raise NotACall(reason)
     return calls, others
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """A text without the code fence around it."""
     text = text.strip()
     if not text.startswith(_FENCE):
@@ -56,7 +56,7 @@ def _values(text: str) -> Iterator[tuple[str, Any, str]]:
     at = _end(text, 0)
     while at < len(text):
         try:
-            value, end = decoded(text, at)
+            value, end = decode_json(text, at)
         except ValueError as error:
             yield text[at:], None, f"it is not JSON: {error}"
             return
@@ -70,38 +70,38 @@ def _end(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _calls(value: Any, block: Block) -> list[Written]:
+def _calls(value: Any, block: MarkupBlock) -> list[ParsedCall]:
     if type(value) is dict and list(value) == ["tool_calls"] and type(value["tool_calls"]) is list:
         return [_call(one, block) for one in value["tool_calls"]]
     return [_call(value, block)]
 
 
-def _call(value: Any, block: Block) -> Written:
+def _call(value: Any, block: MarkupBlock) -> ParsedCall:
     if type(value) is not dict:
-        raise Unreadable("it is not an object")
+        raise NotACall("it is not an object")
     function = value.get("function")
     if type(function) is dict:
         if set(value) - _BESIDE:
-            raise Unreadable("it has members that no call has")
+            raise NotACall("it has members that no call has")
         value = function
     name = value.get("name")
     if name is None and type(function) is str:
         name = function
     if type(name) is not str:
-        raise Unreadable("it names no tool")
-    name = named(name, block.tools)
+        raise NotACall("it names no tool")
+    name = read_name(name, block.tools)
     if block.strict and _describes(value):
-        raise Unreadable("it describes a tool and calls none")
+        raise NotACall("it describes a tool and calls none")
     given = next((value[key] for key in _ARGUMENTS if key in value), None)
     if not any(key in value for key in _ARGUMENTS) and set(value) - _BESIDE:
-        raise Unreadable("it has no arguments, and members that no call has")
+        raise NotACall("it has no arguments, and members that no call has")
     if given is None:
-        return Written(name, {})
+        return ParsedCall(name, {})
     if type(given) is str:
         given = _decoded(given)
     if type(given) is not dict:
-        raise Unreadable("its arguments are not an object")
-    return Written(name, given)
+        raise NotACall("its arguments are not an object")
+    return ParsedCall(name, given)
 
 
 def _describes(value: dict[str, Any]) -> bool:
@@ -117,13 +117,13 @@ def _decoded(text: str) -> Any:
     if text in ("", "null"):
         return {}
     try:
-        value, end = decoded(text)
+        value, end = decode_json(text)
     except ValueError:
         return None
     return None if text[end:].strip() else value
 
 
-def quoted(text: str) -> bool:
+def ends_in_string(text: str) -> bool:
     """Does a text of JSON end inside a string? Only counted, so that it costs next to nothing."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")
@@ -132,7 +132,7 @@ def quoted(text: str) -> bool:
 
 def inside(opener: str, body: str) -> bool:
     """Does the body end where a closer is not one?"""
-    return quoted(body) or (opener.startswith(_FENCE) and not body.strip())
+    return ends_in_string(body) or (opener.startswith(_FENCE) and not body.strip())
 
 
 def viable(body: str) -> bool | None:

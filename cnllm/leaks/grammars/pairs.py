@@ -12,8 +12,17 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, own_lines
-from cnllm.schemas.coerce import property_schema, typed
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    NAME,
+    MarkupBlock,
+    NotACall,
+    NotOffered,
+    ParsedCall,
+    read_name,
+    strip_own_lines,
+)
+from cnllm.schemas.coerce import coerce, property_schema
 
 __all__ = ["WORDS", "inside", "read", "viable"]
 
@@ -45,11 +54,11 @@ def _tags(words: tuple[str, ...]) -> _Tags:
     return _Tags(*words)
 
 
-def read(block: Block) -> tuple[list[Written], list[str]]:
+def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """The calls of a block, and the text of what is none."""
     tags = _tags(block.parts)
     text = block.body
-    calls: list[Written] = []
+    calls: list[ParsedCall] = []
     others: list[str] = []
     problem = "there is no call in it"
     unknown: NotOffered | None = None
@@ -63,7 +72,7 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
             at = wrapper.end()
         name = tags.name.match(text, at)
         if name is None:
-            raise Unreadable("it does not begin with a name")
+            raise NotACall("it does not begin with a name")
         found, at, counting = _pairs(text, name.end(), tags, counting)
         while around and (close := tags.close.match(text, at)) and close[1] == around[-1]:
             around.pop()
@@ -73,13 +82,13 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
         except NotOffered as error:
             unknown = error
             others.append(text[start:at].strip())
-        except Unreadable as error:
+        except NotACall as error:
             problem = str(error)
             others.append(text[start:at].strip())
     if around:
-        raise Unreadable("a tag around a call is not closed")
+        raise NotACall("a tag around a call is not closed")
     if not calls:
-        raise unknown or Unreadable(problem)
+        raise unknown or NotACall(problem)
     return calls, others
 
 
@@ -89,7 +98,7 @@ def _pairs(text: str, at: int, tags: _Tags, counting: bool) -> tuple[list[tuple[
     while opening := tags.open_key.match(text, at):
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
-            raise Unreadable("a key has no value")
+            raise NotACall("a key has no value")
         end, at, counting = _value(text, middle.end(), tags, counting)
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
     return out, at, counting
@@ -113,22 +122,22 @@ def _value(text: str, start: int, tags: _Tags, counting: bool) -> tuple[int, int
         flat = flat or (tag.span() if goes_on else None)
         depth -= depth > 1
     if flat is None:
-        raise Unreadable("a value is not closed")
+        raise NotACall("a value is not closed")
     return *flat, False
 
 
-def _call(name: str, pairs: list[tuple[str, str]], block: Block) -> Written:
-    name = named(name, block.tools)
+def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> ParsedCall:
+    name = read_name(name, block.tools)
     if not pairs and block.tools and name not in block.tools:
-        raise NotOffered(f"no tool is called {name}", [Written(name, {})])
+        raise NotOffered(f"no tool is called {name}", [ParsedCall(name, {})])
     schema: Any = block.tools.get(name)
     arguments: dict[str, Any] = {}
     for key, value in pairs:
         one = property_schema(schema, key, schema)
         if one is None and ("<" in key or "\n" in key or not key):
-            raise Unreadable("what stands for a key is no key")
-        arguments[key] = typed(own_lines(value), one, schema)
-    return Written(name, arguments)
+            raise NotACall("what stands for a key is no key")
+        arguments[key] = coerce(strip_own_lines(value), one, schema)
+    return ParsedCall(name, arguments)
 
 
 def inside(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:

@@ -11,11 +11,20 @@ from __future__ import annotations
 import re
 
 from cnllm.leaks.grammars import tagged
-from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, plausible
-from cnllm.leaks.grammars.objects import quoted, unfenced
-from cnllm.leaks.grammars.tags import head
+from cnllm.leaks.grammars.base import (
+    ENOUGH,
+    NAME,
+    MarkupBlock,
+    NotACall,
+    NotOffered,
+    ParsedCall,
+    is_plausible_name,
+    read_name,
+)
+from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
+from cnllm.leaks.grammars.tags import head_end
 from cnllm.leaks.markers import BARS, Markers
-from cnllm.schemas.coerce import decoded
+from cnllm.schemas.coerce import decode_json
 
 __all__ = ["inside", "read", "viable"]
 
@@ -44,14 +53,14 @@ def _at(markers: Markers, text: str, at: int) -> int | None:
     return at + found[1] if found is not None and not text[at : at + found[0]].strip() else None
 
 
-def read(block: Block) -> tuple[list[Written], list[str]]:
+def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """The calls of a block, and the text of what is none. A call whose arguments are not JSON keeps them as written."""
     begin, separator, end = _markers(block.parts)
     text = block.text
     body = len(block.opener) + len(block.body)
     stop = len(text) if _at(end, block.closer, 0) is not None else body
-    calls: list[Written] = []
-    unknown: list[Written] = []
+    calls: list[ParsedCall] = []
+    unknown: list[ParsedCall] = []
     others: list[str] = []
     problem = "there is no call in it"
     first = begin.find(text)
@@ -68,17 +77,17 @@ def read(block: Block) -> tuple[list[Written], list[str]]:
             at = opening[0]
             break
         if sum(call.arguments is None for call in calls[-_BROKEN:]) == _BROKEN:
-            raise Unreadable("too much of it is not JSON")
+            raise NotACall("too much of it is not JSON")
         content, at = _content(text, start, stop, begin, separator, end)
         try:
             calls += _calls(name, content, block, others)
-        except Unreadable as error:
+        except NotACall as error:
             problem = str(error)
             unknown += error.calls if isinstance(error, NotOffered) else []
             others.append(text[opening[0] : at].strip())
     _left(text[at:stop], others)
     if not calls:
-        raise NotOffered(problem, unknown) if unknown else Unreadable(problem)
+        raise NotOffered(problem, unknown) if unknown else NotACall(problem)
     return calls, others
 
 
@@ -86,7 +95,7 @@ def _invoked(text: str, at: int) -> int | None:
     """Where an invoke begins that stands at a place, or behind a name there."""
     line = _LINE.match(text, at)
     at = line.end() if line else at
-    return at if head(text[at : at + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
+    return at if head_end(text[at : at + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
 
 
 def _left(text: str, others: list[str]) -> None:
@@ -99,7 +108,7 @@ def _content(text: str, start: int, stop: int, begin: Markers, separator: Marker
     opening = text.find("{", start, start + ENOUGH)
     if opening >= 0 and end.find(text[start:opening]) is None:
         try:
-            _, over = decoded(text, opening)
+            _, over = decode_json(text, opening)
         except ValueError:
             over = -1
         if 0 <= over <= stop:
@@ -117,41 +126,41 @@ def _content(text: str, start: int, stop: int, begin: Markers, separator: Marker
         if (parted := _at(separator, text, found[1])) is not None and _at(begin, text, parted) is not None:
             return text[start : found[0]], found[1]
         at = found[1]
-    raise Unreadable("a call is not closed")
+    raise NotACall("a call is not closed")
 
 
-def _calls(name: str, content: str, block: Block, others: list[str]) -> list[Written]:
+def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> list[ParsedCall]:
     if name == _ANY:
         if (start := _invoked(content, 0)) is not None:
-            part = Block("", content[start:], "", tagged.WORDS["invoke"], block.tools)
+            part = MarkupBlock("", content[start:], "", tagged.WORDS["invoke"], block.tools)
             calls, rest = tagged.read(part, lenient=False)
             others += rest
             return calls
         later = _LATER.match(content)
         if later is None:
-            raise Unreadable("it names no tool")
-        return [_call(named(later[1], block.tools), content[later.end() :])]
+            raise NotACall("it names no tool")
+        return [_call(read_name(later[1], block.tools), content[later.end() :])]
     bare = name.removeprefix("functions.")
     name = bare if bare in block.tools else name
     told = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
     if name not in block.tools and told is None:
-        if name.startswith("functions.") and plausible(bare):
+        if name.startswith("functions.") and is_plausible_name(bare):
             raise NotOffered(f"no tool is called {bare}", [_call(bare, content)])
-        raise Unreadable("what stands for the name is no name")
-    return [_call(name if name in block.tools else named(told[1] if told else name, block.tools), content)]
+        raise NotACall("what stands for the name is no name")
+    return [_call(name if name in block.tools else read_name(told[1] if told else name, block.tools), content)]
 
 
-def _call(name: str, content: str) -> Written:
-    raw = unfenced(content)
+def _call(name: str, content: str) -> ParsedCall:
+    raw = strip_fence(content)
     if raw in ("", "null"):
-        return Written(name, {})
+        return ParsedCall(name, {})
     try:
-        value, end = decoded(raw)
+        value, end = decode_json(raw)
     except ValueError:
-        return Written(name, None, raw)
+        return ParsedCall(name, None, raw)
     if type(value) is not dict or raw[end:].strip():
-        return Written(name, None, raw)
-    return Written(name, value)
+        return ParsedCall(name, None, raw)
+    return ParsedCall(name, value)
 
 
 def inside(block: str, parts: tuple[str, ...]) -> bool:
@@ -162,7 +171,7 @@ def inside(block: str, parts: tuple[str, ...]) -> bool:
     if opening is None and parted is None:
         return False
     if not any(_invoked(block, place[1]) is not None for place in (opening, parted) if place):
-        return quoted(block)
+        return ends_in_string(block)
     last, at = None, 0
     while (found := end.find(block, at)) is not None:
         last, at = found, found[1]

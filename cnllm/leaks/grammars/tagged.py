@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.leaks.grammars.base import ENOUGH, Block, Unreadable, Written, named, own_lines
-from cnllm.leaks.grammars.elements import arguments, unclosed
-from cnllm.leaks.grammars.objects import quoted, unfenced
-from cnllm.leaks.grammars.tags import Tag, found, gaps, head, may_be_head, prefix_of, tail
-from cnllm.schemas.coerce import decoded, kinds, property_schema, typed
+from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name, strip_own_lines
+from cnllm.leaks.grammars.elements import is_unclosed, read_arguments
+from cnllm.leaks.grammars.objects import ends_in_string, strip_fence
+from cnllm.leaks.grammars.tags import Tag, adjacency, find_tags, head_end, is_tail, may_be_head, opener_prefix
+from cnllm.schemas.coerce import allowed_types, coerce, decode_json, property_schema
 
 __all__ = ["WORDS", "inside", "read", "viable"]
 
@@ -32,14 +32,14 @@ class _Uneven(Exception):
     """The tags inside a value do not come out even."""
 
 
-def read(block: Block, *, lenient: bool) -> tuple[list[Written], list[str]]:
+def read(block: MarkupBlock, *, lenient: bool) -> tuple[list[ParsedCall], list[str]]:
     """The calls of a block, and the text of what is none. `lenient`: a parameter may lack its closing tag."""
-    problem = Unreadable()
+    problem = NotACall()
     for mixed in (False, True):
         for counting in (True, False):
             try:
                 return _Reading(block, lenient=lenient and not counting, counting=counting, mixed=mixed).all()
-            except Unreadable as error:
+            except NotACall as error:
                 problem = problem if problem.args else error
                 break
             except _Uneven:
@@ -50,39 +50,39 @@ def read(block: Block, *, lenient: bool) -> tuple[list[Written], list[str]]:
 class _Reading:
     """One reading of a block: its tags in order, and where in it a call may end."""
 
-    def __init__(self, block: Block, *, lenient: bool, counting: bool, mixed: bool) -> None:
+    def __init__(self, block: MarkupBlock, *, lenient: bool, counting: bool, mixed: bool) -> None:
         self.block = block
         self.text = block.text
-        self.prefix = prefix_of(block.opener)
+        self.prefix = opener_prefix(block.opener)
         self.lenient = lenient
         self.counting = counting
-        self.tags = found(self.text, block.parts, self.prefix, mixed=mixed)
+        self.tags = find_tags(self.text, block.parts, self.prefix, mixed=mixed)
         behind = len(block.opener) + len(block.body)
         last = self.tags[-1] if self.tags else None
         # Where the block's own closer ends a call, it is one of the tags; else it stands behind them.
         self.stop = len(self.text) if last is not None and last.end > behind else behind
-        self.clear = gaps(self.text, self.tags, self.stop)
+        self.clear = adjacency(self.text, self.tags, self.stop)
 
-    def all(self) -> tuple[list[Written], list[str]]:
+    def all(self) -> tuple[list[ParsedCall], list[str]]:
         at = next((at for at, tag in enumerate(self.tags) if tag.which == 0 and not tag.closes), None)
         if at is None:
-            raise Unreadable("it calls nothing")
+            raise NotACall("it calls nothing")
         before = self.text[: self.tags[at].start]
         others = [junk] if (junk := before[len(self.block.opener) :].strip()) else []
-        calls: list[Written] = []
+        calls: list[ParsedCall] = []
         problem = ""
         while at < len(self.tags):
             start = at
             if self.tags[at].which or self.tags[at].closes:
-                raise Unreadable("its tags are out of order")
+                raise NotACall("its tags are out of order")
             call, at = self._call(at)
             try:
                 calls.append(self._written(*call))
-            except Unreadable as error:
+            except NotACall as error:
                 problem = str(error)
                 others.append(self.text[self.tags[start].start : self.tags[at - 1].end])
         if not calls:
-            raise Unreadable(problem)
+            raise NotACall(problem)
         return calls, others
 
     def _call(self, at: int) -> tuple[tuple[Tag, list[tuple[Tag, str]], str], int]:
@@ -90,7 +90,7 @@ class _Reading:
         opening = self.tags[at]
         if opening.empty:
             if not self.clear[at]:
-                raise Unreadable("there is text between the calls")
+                raise NotACall("there is text between the calls")
             return (opening, [], ""), at + 1
         at += 1
         if at < len(self.tags) and self.clear[at - 1] and self._opens(at):
@@ -100,11 +100,11 @@ class _Reading:
                 parameters.append((self.tags[at], value))
                 at = end
             if not self._ends(at):
-                raise Unreadable("a call is not closed")
+                raise NotACall("a call is not closed")
             return (opening, parameters, ""), at + 1
         close = next((place for place in range(at, len(self.tags)) if self._ends(place)), None)
         if close is None:
-            raise Unreadable("a call is not closed")
+            raise NotACall("a call is not closed")
         return (opening, [], self.text[opening.end : self.tags[close].start]), close + 1
 
     def _value(self, at: int, call: Tag) -> tuple[str, int]:
@@ -113,7 +113,7 @@ class _Reading:
         if self.tags[at].empty:
             if self.clear[at]:
                 return "", at + 1
-            raise Unreadable("there is text between the parameters")
+            raise NotACall("there is text between the parameters")
         depth = 1
         lenient = self.lenient
         for place in range(at + 1, len(self.tags)):
@@ -131,7 +131,7 @@ class _Reading:
                 return self.text[start : tag.start], place
         if self.counting:
             raise _Uneven
-        raise Unreadable("a parameter is not closed")
+        raise NotACall("a parameter is not closed")
 
     def _opens(self, at: int) -> bool:
         return at < len(self.tags) and self.tags[at].which == 1 and not self.tags[at].closes
@@ -156,32 +156,32 @@ class _Reading:
             and "\n" in (self.text[max(0, tag.start - 64) : tag.start])
         )
 
-    def _written(self, opening: Tag, parameters: list[tuple[Tag, str]], rest: str) -> Written:
-        name = named(opening.name, self.block.tools)
+    def _written(self, opening: Tag, parameters: list[tuple[Tag, str]], rest: str) -> ParsedCall:
+        name = read_name(opening.name, self.block.tools)
         schema = self.block.tools.get(name)
         if not parameters:
-            return Written(name, self._bare(rest, schema))
+            return ParsedCall(name, self._bare(rest, schema))
         if len(parameters) == 1 and (every := _wrapped(*parameters[0], schema)) is not None:
-            return Written(name, every)
-        return Written(name, {tag.name: _typed(tag, value, schema) for tag, value in parameters})
+            return ParsedCall(name, every)
+        return ParsedCall(name, {tag.name: _typed(tag, value, schema) for tag, value in parameters})
 
     def _bare(self, text: str, schema: Any) -> dict[str, Any]:
         """Arguments that are no parameters: an object of JSON, or one element for each."""
-        text = unfenced(text)
+        text = strip_fence(text)
         if not text:
             return {}
         if text.startswith("{"):
             return _object(text)
-        return arguments(text, schema, self.prefix)
+        return read_arguments(text, schema, self.prefix)
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value, end = decoded(text)
+        value, end = decode_json(text)
     except ValueError as error:
-        raise Unreadable(f"its arguments are not JSON: {error}") from None
+        raise NotACall(f"its arguments are not JSON: {error}") from None
     if type(value) is not dict or text[end:].strip():
-        raise Unreadable("its arguments are not an object")
+        raise NotACall("its arguments are not an object")
     return value
 
 
@@ -191,23 +191,23 @@ def _wrapped(tag: Tag, text: str, schema: Any) -> dict[str, Any] | None:
         return None
     try:
         return _object(text.strip())
-    except Unreadable:
+    except NotACall:
         return None
 
 
 def _typed(tag: Tag, text: str, schema: Any) -> Any:
     """The value of a parameter. Its tag may say whether it is text or JSON; what the schema says counts for more."""
-    value = own_lines(text)
+    value = strip_own_lines(text)
     schema_of = property_schema(schema, tag.name, schema)
-    allowed = kinds(schema_of, schema)
+    allowed = allowed_types(schema_of, schema)
     if tag.says.get("string") == "false" and (not allowed or value.strip()[:1] == '"'):
         try:
-            given, end = decoded(value.strip())
+            given, end = decode_json(value.strip())
         except ValueError:
-            return typed(value, schema_of, schema)
+            return coerce(value, schema_of, schema)
         if not value.strip()[end:]:
             return given
-    return typed(value, schema_of, schema)
+    return coerce(value, schema_of, schema)
 
 
 def inside(opener: str, block: str, words: tuple[str, ...]) -> bool:
@@ -216,10 +216,10 @@ def inside(opener: str, block: str, words: tuple[str, ...]) -> bool:
     Behind the end of a call a closer is one, unless more calls were opened than ended and more parameters too: then
     the call that ended stands in a value.
     """
-    prefix = prefix_of(opener)
+    prefix = opener_prefix(opener)
     try:
-        return all(_within(block, found(block, words, prefix, mixed=mixed), opener) for mixed in (False, True))
-    except Unreadable:
+        return all(_within(block, find_tags(block, words, prefix, mixed=mixed), opener) for mixed in (False, True))
+    except NotACall:
         return False  # nobody reads it: it may as well end here
 
 
@@ -235,16 +235,16 @@ def _within(block: str, tags: list[Tag], opener: str) -> bool:
         return True
     start = next((tag.end for tag in reversed(calls) if not tag.closes), len(block))
     rest = block[start:].lstrip()
-    return quoted(rest) if rest.startswith("{") else unclosed(rest, prefix_of(opener))
+    return ends_in_string(rest) if rest.startswith("{") else is_unclosed(rest, opener_prefix(opener))
 
 
 def viable(opener: str, body: str, words: tuple[str, ...]) -> bool | None:
     """Does a call begin here? An opener may be the beginning of its tag."""
-    prefix = prefix_of(opener)
+    prefix = opener_prefix(opener)
     text = body[:ENOUGH]
-    if head(opener, words[0], prefix) is not None:
+    if head_end(opener, words[0], prefix) is not None:
         text, begun = opener + text, True
     else:
-        begun = head(text, words[0], prefix) is not None
-    told = tail(text, words[0], prefix) if begun else None if may_be_head(text, prefix) else False
+        begun = head_end(text, words[0], prefix) is not None
+    told = is_tail(text, words[0], prefix) if begun else None if may_be_head(text, prefix) else False
     return False if told is None and len(body) >= ENOUGH else told

@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from cnllm.leaks.grammars.base import Unreadable
-from cnllm.leaks.markers import BARS, loose
+from cnllm.leaks.grammars.base import NotACall
+from cnllm.leaks.markers import BARS, spelling_pattern
 
-__all__ = ["Tag", "found", "gaps", "head", "may_be_head", "prefix_of", "tail"]
+__all__ = ["Tag", "adjacency", "find_tags", "head_end", "is_tail", "may_be_head", "opener_prefix"]
 
-_BAR = loose(BARS[0])
+_BAR = spelling_pattern(BARS[0])
 _DECORATION = rf"(?P<decoration>{_BAR}\w{{1,32}}{_BAR}|[\w.-]{{1,64}}:\s{{0,2}})?"
 _VALUE = r"(?:\"[^\"]{0,512}+\"|'[^']{0,512}+')"
 _ATTRIBUTE = rf"\s{{0,4}}[\w:.-]{{1,64}}\s{{0,2}}=\s{{0,2}}{_VALUE}"
@@ -62,13 +62,13 @@ def _head(word: str, prefix: str) -> re.Pattern[str]:
     return re.compile(rf"\s*{re.escape(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}")
 
 
-def prefix_of(opener: str) -> str:
+def opener_prefix(opener: str) -> str:
     """What the opener has before its tag. A line or a tag before it is no prefix."""
     prefix = opener[: max(opener.rfind("<"), 0)].lstrip()
     return "" if prefix[:1] in ("<", "`") or "\n" in prefix else prefix
 
 
-def found(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False) -> list[Tag]:
+def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False) -> list[Tag]:
     """The tags of these words in a text. An opening tag that names nothing is none.
 
     With `mixed` any decoration will do: models forget it in some of the tags of a block. Raises Unreadable for a block
@@ -86,7 +86,7 @@ def found(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False
             decoration = this
         if (mixed or this == decoration) and (closes or name):
             if len(out) == _MOST:
-                raise Unreadable(f"it has more than {_MOST} tags")
+                raise NotACall(f"it has more than {_MOST} tags")
             which = words.index(match["word"])
             out.append(Tag(match.start(), match.end(), which, closes, match["empty"] is not None, name, says))
     return out
@@ -101,15 +101,15 @@ def _unescaped(value: str) -> str:
     return html.unescape(value)
 
 
-def head(text: str, word: str, prefix: str) -> int | None:
+def head_end(text: str, word: str, prefix: str) -> int | None:
     """Where an opening tag that a text begins with has said its word; None when it does not begin with one."""
     match = _head(word, prefix).match(text)
     return match.end() if match else None
 
 
-def tail(text: str, word: str, prefix: str) -> bool | None:
+def is_tail(text: str, word: str, prefix: str) -> bool | None:
     """Is the rest of an opening tag whole (True), begun (None) or something else (False)? `text` begins with it."""
-    at = head(text, word, prefix)
+    at = head_end(text, word, prefix)
     if at is None:
         return False
     whole = _pattern((word,), prefix).match(text.lstrip())
@@ -126,7 +126,7 @@ def may_be_head(text: str, prefix: str) -> bool:
     return text.startswith(prefix) and _HEADLESS.match(text, len(prefix)) is not None
 
 
-def gaps(text: str, tags: Sequence[Tag], stop: int) -> list[bool]:
+def adjacency(text: str, tags: Sequence[Tag], stop: int) -> list[bool]:
     """For each tag: is there nothing but space between it and the next one, or the end?"""
     ends = [*(tag.start for tag in tags[1:]), stop][: len(tags)]
     return [not text[tag.end : end].strip() for tag, end in zip(tags, ends, strict=True)]

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnllm.jsonpath import at, first
+from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
-from cnllm.protocols.decode_sink import REPEATABLE, Sink
-from cnllm.protocols.fast_decode import quick as decoder
+from cnllm.protocols.decode_sink import REPEATABLE, EventSink
+from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
 from cnllm.protocols.reported import names_status, reported
-from cnllm.protocols.usage import counts
+from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["chunk", "quick"]
+__all__ = ["decode_chunk", "fast_decoder"]
 
 
-def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
+def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
     """One decoded chunk, or with `whole` one body: its events, and what it leaves in `sink`."""
     if sink.id is None and type(data.get("id")) is str:
         sink.id = data["id"] or None
@@ -32,9 +32,9 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
     if fault is not None and sink.fault is None:
         sink.fault = fault
     out: list[Event] = []
-    usage = first(data, flags.usage.at if flags.usage else None)
+    usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.count(counts(usage, flags))
+        out += sink.count(read_counts(usage, flags))
     choices = data.get("choices")
     if type(choices) is not list:
         return out
@@ -47,7 +47,7 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
     return out
 
 
-def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[Event]:
+def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
     out: list[Event] = []
     sink.answered = True
     for key in ("delta", "message") if not whole else ("message", "delta"):
@@ -71,7 +71,7 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> li
     return out
 
 
-def _legacy(choice: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _legacy(choice: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """The text field of the older API. It counts only while no message has content: hosts send both."""
     if _CONTENT in sink.state:
         return []
@@ -85,7 +85,7 @@ def _legacy(choice: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return sink.text(text)
 
 
-def _answer(text: str, sink: Sink) -> list[Event]:
+def _answer(text: str, sink: EventSink) -> list[Event]:
     """Content of a message, without what the older field has said already."""
     sink.state[_CONTENT] = True
     if REPEATABLE in sink.state:
@@ -100,7 +100,7 @@ _CONTENT = "content"
 """What is remembered: content has come."""
 
 
-def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool, again: bool = False) -> list[Event]:
+def _delta(said: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, again: bool = False) -> list[Event]:
     """A delta or a message; `again`: a message beside a delta, which may repeat what came."""
     out: list[Event] = []
     reasoning = flags.reasoning
@@ -134,7 +134,7 @@ def _delta(said: dict[str, Any], flags: Flags, sink: Sink, whole: bool, again: b
     return out
 
 
-def _parts(parts: list[Any], flags: Flags, sink: Sink) -> list[Event]:
+def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
     """Content as a list: text parts, parts that hold reasoning, and others, kept whole."""
     out: list[Event] = []
     thinks = flags.reasoning.part if flags.reasoning else None
@@ -171,24 +171,24 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
     """The error that hides in a body or chunk, or None. An object that gives 0 as its code reports success."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():
-        found = at(data, path)
+        found = get(data, path)
         if not found:
             continue
         if type(found) is dict:
-            code = first(found, paths.code if paths else None)
-            said = first(found, paths.message if paths else None)
+            code = get_first(found, paths.code if paths else None)
+            said = get_first(found, paths.message if paths else None)
             if code not in (0, "0") and (said or code or names_status(found)):
                 return found
         elif not data.get("choices"):  # a plain sentence; beside an answer it is no failure
             return data
     if not data.get("choices") and paths is not None:  # the error object may be the body itself
-        code = first(data, paths.code)
-        if code not in (None, 0, "0") and type(first(data, paths.message)) is str:
+        code = get_first(data, paths.code)
+        if code not in (None, 0, "0") and type(get_first(data, paths.message)) is str:
             return data
     return None if data.get("choices") else reported(data)
 
 
-def quick(flags: Flags) -> Quick:
+def fast_decoder(flags: Flags) -> Quick:
     """The fast way: it heeds the fields of thinking, and falls back for what is rare in a delta, a choice, a chunk."""
     thoughts = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
     at = [

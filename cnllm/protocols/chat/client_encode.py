@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import content_part
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
 
-__all__ = ["takes", "write"]
+__all__ = ["encode_body", "takes_medium"]
 
 _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
 _MARKS = ("cache_control",)
 
 
-def write(ask: Ask, flags: Flags) -> dict[str, Any]:
+def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
     """The body but for parameters and patches."""
     body: dict[str, Any] = {"model": ask.model, "messages": _messages(ask.messages, flags, ask.names)}
     if ask.tools:
@@ -117,7 +117,7 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
     return [_part(p, message.role, rules) for p in parts]
 
 
-def takes(media: Media, flags: Flags) -> bool:
+def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire; of sounds and files this depends on the endpoint."""
     rules = flags.messages or Messages()
     match media_kind(media):
@@ -186,7 +186,7 @@ def _with_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict
     return wire
 
 
-def _tools(functions: Sequence[Offered], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+def _tools(functions: Sequence[OfferedTool], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
     """Tool definitions; an endpoint's own kind of tool goes as it is."""
     out: list[dict[str, Any]] = []
     for function in functions:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import Spoken, Stamp
+from cnllm.protocols import ServerCodec, Stamp
 from cnllm.types import (
     Event,
     Finished,
@@ -151,7 +151,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-class _Stream:
+class StreamEncoder:
     """Chunks of one reply."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
@@ -198,6 +198,6 @@ class _Stream:
         return [(None, write_error(status, message, code))]
 
 
-SPOKEN = Spoken(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=_Stream, result_names=True
+SPOKEN = ServerCodec(
+    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
 )

@@ -13,16 +13,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from cnllm.jsonpath import at, first
+from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
-from cnllm.protocols.decode_sink import Sink
-from cnllm.protocols.gemini.partial_args import begun, closed, grown, member
+from cnllm.protocols.decode_sink import EventSink
+from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
 from cnllm.protocols.reported import reported
-from cnllm.protocols.usage import counts
+from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["chunk", "quick"]
+__all__ = ["decode_chunk", "fast_decoder"]
 
 _THOUGHT = "thought"
 _CALL = ("id", "name", "args", "partialArgs", "willContinue")
@@ -34,7 +34,7 @@ _OWN = (
 _UNSPOKEN = "FINISH_REASON_UNSPECIFIED"
 
 
-def chunk(data: Any, flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
+def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
     """One decoded chunk, or with `whole` one body: its events, and what it leaves in `sink`."""
     if type(data) is not dict:
         return []
@@ -45,9 +45,9 @@ def chunk(data: Any, flags: Flags, sink: Sink, *, whole: bool = False) -> list[E
     if sink.fault is None:
         sink.fault = _fault(data, flags)
     out: list[Event] = []
-    usage = first(data, flags.usage.at if flags.usage else None)
+    usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.count(counts(_counted(usage, sink), flags))
+        out += sink.count(read_counts(_counted(usage, sink), flags))
     candidates = data.get("candidates")
     for place, candidate in enumerate(candidates if type(candidates) is list else ()):
         if type(candidate) is dict and candidate.get("index") in ((None, 0) if place == 0 else (0,)):
@@ -58,7 +58,7 @@ def chunk(data: Any, flags: Flags, sink: Sink, *, whole: bool = False) -> list[E
     return out + _blocked(data.get("promptFeedback"), sink)
 
 
-def _candidate(candidate: dict[str, Any], flags: Flags, sink: Sink, whole: bool) -> list[Event]:
+def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
     out: list[Event] = []
     sink.answered = True
     content = candidate.get("content")
@@ -77,7 +77,7 @@ def _candidate(candidate: dict[str, Any], flags: Flags, sink: Sink, whole: bool)
     return out
 
 
-def _blocked(feedback: Any, sink: Sink) -> list[Event]:
+def _blocked(feedback: Any, sink: EventSink) -> list[Event]:
     """A prompt that was not let through: there are no candidates then, but a reason."""
     reason = feedback.get("blockReason") if type(feedback) is dict else None
     if type(reason) is not str or not reason:
@@ -91,7 +91,7 @@ def _blocked(feedback: Any, sink: Sink) -> list[Event]:
 # ── parts ────────────────────────────────────────────────────────────────────
 
 
-def _part(part: Any, sink: Sink, whole: bool) -> list[Event]:
+def _part(part: Any, sink: EventSink, whole: bool) -> list[Event]:
     if type(part) is not dict:
         return sink.opaque(part) if part else []
     part = {key: value for key, value in part.items() if value is not None}
@@ -113,7 +113,7 @@ def _part(part: Any, sink: Sink, whole: bool) -> list[Event]:
     return out
 
 
-def _other(part: dict[str, Any], thought: bool, sink: Sink) -> list[Event]:
+def _other(part: dict[str, Any], thought: bool, sink: EventSink) -> list[Event]:
     """A picture or a sound of the answer; anything else is kept whole."""
     if not thought:
         for key, place in (("inlineData", "data"), ("fileData", "fileUri")):
@@ -130,7 +130,7 @@ def _other(part: dict[str, Any], thought: bool, sink: Sink) -> list[Event]:
     return sink.opaque(part) if part.keys() - {_THOUGHT} else []
 
 
-def _call(call: dict[str, Any], part: dict[str, Any], sink: Sink) -> list[Event]:
+def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[Event]:
     """A call, whole or in pieces: one that goes on says so, and is over with the first piece that does not."""
     name = call["name"] if type(call.get("name")) is str else ""
     pieces = call.get("partialArgs")
@@ -150,17 +150,17 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: Sink) -> list[Event]
             function["arguments"] = {} if args is None else args
             sink.state["call"] = None
             return sink.call_pieces([item], True)
-        state, first_text = begun()
+        state, first_text = begin_arguments()
         open_call = sink.state["call"] = (place, state)
     else:
         item = {**beside, "index": open_call[0], "id": call.get("id"), "function": (function := {})}
         state, first_text = open_call[1], ""
     args = call.get("args")
     texts = [first_text]
-    texts += [member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
-    texts += [grown(state, piece) for piece in (pieces if type(pieces) is list else ())]
+    texts += [append_member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
+    texts += [append_value(state, piece) for piece in (pieces if type(pieces) is list else ())]
     if not goes_on:
-        texts.append(closed(state))
+        texts.append(end_arguments(state))
         sink.state["call"] = None
     function["arguments"] = "".join(texts)
     return sink.call_pieces([item], False)
@@ -169,7 +169,7 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: Sink) -> list[Event]
 # ── beside the answer ────────────────────────────────────────────────────────
 
 
-def _counted(usage: dict[str, Any], sink: Sink) -> dict[str, Any]:
+def _counted(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
     """All counts that have come. A later one replaces; a later nothing does not. Nought is left out on this wire, so
     what is missing of the total is what the answer took."""
     known: dict[str, Any] = sink.state.setdefault("usage", {})
@@ -192,7 +192,7 @@ def _counted(usage: dict[str, Any], sink: Sink) -> dict[str, Any]:
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
     """The error in a body or chunk, or None."""
     for path in (flags.error.at if flags.error else None) or ():
-        found = at(data, path)
+        found = get(data, path)
         if type(found) is dict and found:
             return found
         if type(found) is str and found and not data.get("candidates"):
@@ -221,7 +221,7 @@ class _Candidate(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
     token_count: Raw | None = None
 
 
-def quick(flags: Flags) -> Quick:
+def fast_decoder(flags: Flags) -> Quick:
     """The fast way: one candidate with one part of text or thinking and nothing else. Counts are left to the chunk that
     says why the reply ended."""
     return _quick(tuple(sorted({path.split(".")[0] for path in (flags.error.at if flags.error else None) or ()})))

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec import DecodeError, json
 
-from cnllm.jsonpath import at, blend
-from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.jsonpath import get, merge_patch
+from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 
-__all__ = ["write"]
+__all__ = ["encode_body"]
 
 _PROTOCOL = "gemini"
 _INVENTED = re.compile(r"call_\d+(_\d+)*")
@@ -26,7 +26,7 @@ _INVENTED = re.compile(r"call_\d+(_\d+)*")
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 
 
-def write(ask: Ask, flags: Flags) -> dict[str, Any]:
+def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
     """The body but for parameters and patches."""
     body: dict[str, Any] = {}
     system = [part for m in ask.messages if m.role in ("system", "developer") for part in _parts(m, ask.names)]
@@ -66,7 +66,7 @@ def _parts(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:
     for part in message.parts:
         wire = _part(part, names)
         if wire is not None:
-            blend(wire, _sealed(part))
+            merge_patch(wire, _sealed(part))
             out.append(wire)
     return out
 
@@ -106,7 +106,7 @@ def _media(media: Media) -> dict[str, Any]:
 
 def _file(data: Any) -> dict[str, Any] | None:
     """A file as chat completions have it, its content in the part; None for anything else."""
-    url = at(data, "file.file_data")
+    url = get(data, "file.file_data")
     head, comma, content = url.partition(",") if type(url) is str else ("", "", "")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None
@@ -154,14 +154,14 @@ _WRAPS = ("output", "error")
 # ── tools ────────────────────────────────────────────────────────────────────
 
 
-def _tools(functions: Sequence[Offered], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def _tools(functions: Sequence[OfferedTool], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """One table of declarations, then the endpoint's own kinds of tool as they are."""
     declared = [_declared(f, names) for f in functions if f.definition is None]
     own = [f.definition for f in functions if f.definition is not None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
 
 
-def _declared(function: Offered, names: Mapping[str, str]) -> dict[str, Any]:
+def _declared(function: OfferedTool, names: Mapping[str, str]) -> dict[str, Any]:
     wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
     if function.description is not None:
         wire["description"] = function.description
@@ -170,7 +170,7 @@ def _declared(function: Offered, names: Mapping[str, str]) -> dict[str, Any]:
     return wire
 
 
-def _calling(ask: Ask) -> dict[str, Any] | None:
+def _calling(ask: EncodeInput) -> dict[str, Any] | None:
     """The wire's choice. Strict tools are a mode of the whole request: the model may call, and sticks to schemas."""
     if ask.choice in (None, "auto") and any(tool.strict for tool in ask.tools):
         return {"mode": "VALIDATED"}

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-__all__ = ["begun", "closed", "grown", "member"]
+__all__ = ["append_member", "append_value", "begin_arguments", "end_arguments"]
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""")
 
@@ -19,12 +19,12 @@ State = dict[str, Any]
 the path of a string that goes on, `odd` says that the text is no JSON any more."""
 
 
-def begun() -> tuple[State, str]:
+def begin_arguments() -> tuple[State, str]:
     """A call's arguments begin: what has to be remembered, and the first text."""
     return {"open": [(None, {}, False)], "at": None, "odd": False}, "{"
 
 
-def grown(state: State, piece: Any) -> str:
+def append_value(state: State, piece: Any) -> str:
     """The text that one value adds."""
     steps = _steps(piece.get("jsonPath")) if type(piece) is dict else None
     if not steps or state["odd"]:
@@ -46,12 +46,12 @@ def grown(state: State, piece: Any) -> str:
     return ""  # a value that is only announced
 
 
-def member(state: State, name: str, value: Any) -> str:
+def append_member(state: State, name: str, value: Any) -> str:
     """The text that a whole argument adds."""
     return _placed(state, [name], json.dumps(value, ensure_ascii=False))
 
 
-def closed(state: State) -> str:
+def end_arguments(state: State) -> str:
     """The text that ends the arguments."""
     out = _unquoted(state)
     while state["open"]:

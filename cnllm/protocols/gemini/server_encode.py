@@ -27,7 +27,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["Stream", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "gemini"
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
@@ -123,7 +123,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     return {"error": error}
 
 
-class Stream:
+class StreamEncoder:
     """Chunks of one reply. A call is sent when it is whole: the protocol knows no pieces of one."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:

@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.jsonpath import at, first
+from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
-from cnllm.protocols.decode_sink import Sink
+from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import names_status, reported
-from cnllm.protocols.usage import counts, lay
+from cnllm.protocols.usage import merge_counts, read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["chunk", "quick"]
+__all__ = ["decode_chunk", "fast_decoder"]
 
 _TEXT, _THOUGHT, _HIDDEN, _CALL = "text", "thinking", "redacted_thinking", "tool_use"
 _OPEN = "block"  # what is remembered: the block that is open,
@@ -27,7 +27,7 @@ _COUNTS = "usage"  # and the counts so far
 _ENDS = ("message_delta", "message_stop")
 
 
-def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
+def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
     """One decoded event of a stream, or with `whole` one body: its events, and what it leaves in `sink`."""
     fault = _fault(data, flags)
     if fault is not None and sink.fault is None:
@@ -61,28 +61,28 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
     return out + _count(data, flags, sink)
 
 
-def _head(message: dict[str, Any], sink: Sink) -> None:
+def _head(message: dict[str, Any], sink: EventSink) -> None:
     if sink.id is None and type(message.get("id")) is str:
         sink.id = message["id"] or None
     if sink.model is None and type(message.get("model")) is str:
         sink.model = message["model"] or None
 
 
-def _reason(said: dict[str, Any], sink: Sink) -> None:
+def _reason(said: dict[str, Any], sink: EventSink) -> None:
     reason = said.get("stop_reason")
     if type(reason) is str and reason:
         sink.raw_finish = reason
         sink.finished = sink.answered = True
 
 
-def _count(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """Counts come in parts: each event's are laid over those before, but nothing known is lost to a zero."""
-    usage = first(data, flags.usage.at if flags.usage else None)
+    usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is not dict:
         return []
     known = sink.state.setdefault(_COUNTS, {})
-    lay(known, usage)
-    return sink.count(counts(known, flags))
+    merge_counts(known, usage)
+    return sink.count(read_counts(known, flags))
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────
@@ -152,7 +152,7 @@ class _Block:
         return whole if any(whole.values()) else None
 
 
-def _blocks(content: Any, sink: Sink) -> list[Event]:
+def _blocks(content: Any, sink: EventSink) -> list[Event]:
     """The blocks of a whole body."""
     if type(content) is not list:
         if type(content) is str:
@@ -167,7 +167,7 @@ def _blocks(content: Any, sink: Sink) -> list[Event]:
     return out
 
 
-def _begun(block: Any, place: Any, sink: Sink) -> list[Event]:
+def _begun(block: Any, place: Any, sink: EventSink) -> list[Event]:
     """A block, or its beginning."""
     if type(block) is not dict:
         return sink.opaque(block) if block else []
@@ -196,7 +196,7 @@ def _begun(block: Any, place: Any, sink: Sink) -> list[Event]:
     return sink.opaque(block)
 
 
-def _added(delta: dict[str, Any], place: Any, sink: Sink) -> list[Event]:
+def _added(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
     """More of the block that is open; one that was never opened begins with it."""
     kind = delta.get("type")
     opened: _Block | None = sink.state.get(_OPEN)
@@ -223,20 +223,20 @@ def _added(delta: dict[str, Any], place: Any, sink: Sink) -> list[Event]:
     return []
 
 
-def _said(opened: _Block, text: Any, sink: Sink) -> list[Event]:
+def _said(opened: _Block, text: Any, sink: EventSink) -> list[Event]:
     if type(text) is not str or not text:
         return []
     return sink.text(text) if opened.kind == _TEXT else sink.think(text, _THOUGHT)
 
 
-def _sealed(opened: _Block, sink: Sink) -> None:
+def _sealed(opened: _Block, sink: EventSink) -> None:
     """Tell the part that was begun last where to find what stands beside it."""
     if opened.beside and opened.sealed != sink.begun:
         opened.sealed = sink.begun
         sink.seal(opened.seal)
 
 
-def _close(sink: Sink) -> list[Event]:
+def _close(sink: EventSink) -> list[Event]:
     """The block that is open is over: an input that came with it and in no pieces is all there is."""
     opened: _Block | None = sink.state.pop(_OPEN, None)
     if opened is None:
@@ -277,10 +277,10 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
     """The error that a body or an event reports, or None. An object with 0 as its code reports success."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():
-        found = at(data, path)
+        found = get(data, path)
         if type(found) is dict:
-            code = first(found, paths.code if paths else None)
-            said = first(found, paths.message if paths else None)
+            code = get_first(found, paths.code if paths else None)
+            said = get_first(found, paths.message if paths else None)
             if code not in (0, "0") and (said or code or names_status(found)):
                 return found
         elif type(found) is str and found:
@@ -312,7 +312,7 @@ def _decoder() -> msgspec.json.Decoder[_Delta]:
     return msgspec.json.Decoder(_Delta)
 
 
-def quick(flags: Flags) -> Quick:
+def fast_decoder(flags: Flags) -> Quick:
     """The fast way: one piece of text or of thinking, and nothing beside it."""
     decode = _decoder().decode
 

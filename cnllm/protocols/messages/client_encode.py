@@ -10,14 +10,14 @@ import base64
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import result_text
 from cnllm.types.media import file_name, media_kind
 
-__all__ = ["write"]
+__all__ = ["encode_body"]
 
 _SYSTEM = ("system", "developer")
 _MARKS = ("cache_control", "citations")
@@ -26,7 +26,7 @@ _MARKS = ("cache_control", "citations")
 Block = dict[str, Any]
 
 
-def write(ask: Ask, flags: Flags) -> dict[str, Any]:
+def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
     """The body but for parameters and patches."""
     body: dict[str, Any] = {"model": ask.model}
     start = next((i for i, m in enumerate(ask.messages) if m.role not in _SYSTEM), len(ask.messages))
@@ -117,7 +117,7 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
     return {"type": "thinking", "thinking": thought.text, **(seal or {"signature": ""})}
 
 
-def takes(media: Media, flags: Flags) -> bool:
+def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire: pictures, and PDFs and plain texts as documents."""
     kind = media_kind(media)
     return kind == "image" or (
@@ -184,7 +184,7 @@ def _told(content: Any) -> str:
     )
 
 
-def _tool(tool: Offered, names: dict[str, str]) -> dict[str, Any]:
+def _tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
     """A tool; an endpoint's own kind goes as it is."""
     if tool.definition is not None:
         return tool.definition
@@ -197,7 +197,7 @@ def _tool(tool: Offered, names: dict[str, str]) -> dict[str, Any]:
     return {**(tool.extra or {}), **wire}
 
 
-def _choice(ask: Ask) -> dict[str, Any] | None:
+def _choice(ask: EncodeInput) -> dict[str, Any] | None:
     """The choice, with the wish for one call at a time inside it."""
     words = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
     choice: dict[str, Any] = {} if ask.choice is None else {"type": words[ask.choice]}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from cnllm.protocols import Spoken
+from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request
-from cnllm.protocols.messages.server_encode import Stream, write_error, write_reply
+from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
 
 __all__ = ["SPOKEN"]
 
-SPOKEN = Spoken(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=Stream, bearer=True)
+SPOKEN = ServerCodec(
+    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, bearer=True
+)

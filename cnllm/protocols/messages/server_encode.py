@@ -27,7 +27,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["Stream", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "anthropic-messages"
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
@@ -115,7 +115,7 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 # ── streams ──────────────────────────────────────────────────────────────────
 
 
-class Stream:
+class StreamEncoder:
     """Events of one reply: one block is open at a time, each closed before the next begins."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:

@@ -1,19 +1,19 @@
 """OpenAI Responses."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.responses.client_decode import chunk, quick
-from cnllm.protocols.responses.client_encode import takes, write
+from cnllm.protocols.responses.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.responses.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
 _PARTS = frozenset(["file", "input_file"])
 WIRE = Wire(
-    write=write,
-    chunk=chunk,
+    write=encode_body,
+    chunk=decode_chunk,
     turns="input",
-    quick=quick,
+    quick=fast_decoder,
     apart=("first",),
-    takes=takes,
+    takes=takes_medium,
     parts=_PARTS,
     tells_length=False,
 )

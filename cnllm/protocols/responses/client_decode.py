@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnllm.jsonpath import at, first
+from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
-from cnllm.protocols.decode_sink import Sink
+from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import reported
-from cnllm.protocols.usage import counts, lay
+from cnllm.protocols.usage import merge_counts, read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
-__all__ = ["chunk", "quick"]
+__all__ = ["decode_chunk", "fast_decoder"]
 
 
 class Item:
@@ -77,7 +77,7 @@ _AGAIN = 8  # times that an item which was done is looked at again
 _MARKS = ("id", "status", "phase")  # of a message: what a later part of it needs where it goes back alone
 
 
-def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False) -> list[Event]:
+def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
     """One decoded event, or with `whole` one body: its events, and what it leaves in `sink`."""
     kind = data.get("type")
     read = _EVENTS.get(kind) if type(kind) is str and not whole else None
@@ -93,7 +93,7 @@ def chunk(data: dict[str, Any], flags: Flags, sink: Sink, *, whole: bool = False
 # ── the reply as a whole ─────────────────────────────────────────────────────
 
 
-def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> list[Event]:
+def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, over: bool) -> list[Event]:
     """The reply as one object; `over`: this is its last word."""
     if sink.id is None and type(data.get("id")) is str:
         sink.id = data["id"] or None
@@ -113,16 +113,16 @@ def _response(data: dict[str, Any], flags: Flags, sink: Sink, *, over: bool) -> 
                 if type(item) is dict:
                     record = known.of(item) or _new(_kind(item), item, sink)
                     out += _complete(item, record, flags, sink)
-    usage = first(data, flags.usage.at if flags.usage else None)
+    usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
         state = _state(sink)
-        lay(state.usage, usage)
-        out += sink.count(counts(state.usage, flags))
+        merge_counts(state.usage, usage)
+        out += sink.count(read_counts(state.usage, flags))
     status = data.get("status")
     if over and type(status) is str and status:
         sink.raw_finish = status
         sink.finished = True
-    why = at(data, "incomplete_details.reason")
+    why = get(data, "incomplete_details.reason")
     if over and type(why) is str and (flags.finish or {}).get(why) == "content_filter":
         sink.refused = True
     return out
@@ -159,12 +159,12 @@ class _Matches:
         return records[place] if place < len(records) else None
 
 
-def _started(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _started(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     response = data.get("response")
     return _response(response, flags, sink, over=False) if type(response) is dict else []
 
 
-def _ended(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _ended(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     response = data.get("response")
     out: list[Event] = []
     if type(response) is dict:
@@ -175,7 +175,7 @@ def _ended(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return out
 
 
-def _failed(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _failed(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """An event that is an error, as an object of its own or beside the event's own keys."""
     if sink.fault is None:
         inner = data.get("error")
@@ -187,7 +187,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
     """The error that hides in an object, or None."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():
-        found = at(data, path)
+        found = get(data, path)
         if type(found) is dict and found:
             return found
         if found and type(data.get("output")) is not list:  # a plain sentence, or a list of them; no reply beside it
@@ -198,7 +198,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
 # ── items ────────────────────────────────────────────────────────────────────
 
 
-def _state(sink: Sink) -> State:
+def _state(sink: EventSink) -> State:
     found = sink.state.get("items")
     if found is None:
         found = sink.state["items"] = State()
@@ -217,7 +217,7 @@ def _kind(item: dict[str, Any]) -> str:
     return "message" if "content" in item else ""
 
 
-def _new(kind: str, item: dict[str, Any], sink: Sink, place: Any = None, key: str = "id") -> Item:
+def _new(kind: str, item: dict[str, Any], sink: EventSink, place: Any = None, key: str = "id") -> Item:
     state = _state(sink)
     made = Item(len(state.all), kind, _id(item, key))
     state.all.append(made)
@@ -229,7 +229,7 @@ def _new(kind: str, item: dict[str, Any], sink: Sink, place: Any = None, key: st
     return made
 
 
-def _record(kind: str, data: dict[str, Any], sink: Sink, key: str = "item_id") -> Item:
+def _record(kind: str, data: dict[str, Any], sink: EventSink, key: str = "item_id") -> Item:
     """The record that an event of this kind is about; its place counts before its id, which some change as they go."""
     state = _state(sink)
     id = _id(data, key)
@@ -245,7 +245,7 @@ def _record(kind: str, data: dict[str, Any], sink: Sink, key: str = "item_id") -
     return _new(kind, data, sink, place, key)
 
 
-def _added(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _added(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """An item begins. A call is announced with what is known of it; of all else the pieces tell."""
     item = data.get("item")
     if type(item) is not dict:
@@ -255,7 +255,7 @@ def _added(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return _call(item, record, sink, "") if record.kind == "function_call" else []
 
 
-def _done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """An item as a whole."""
     item = data.get("item")
     if type(item) is not dict:
@@ -272,7 +272,7 @@ def _done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return out
 
 
-def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> list[Event]:
+def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: EventSink) -> list[Event]:
     """What of a whole item has not come yet, and what it goes back with.
 
     What was said of it when it was done stays; the reply as a whole adds what was left out there.
@@ -300,7 +300,7 @@ def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> l
     return sink.opaque(item)
 
 
-def _message(item: dict[str, Any], record: Item, sink: Sink) -> list[Event]:
+def _message(item: dict[str, Any], record: Item, sink: EventSink) -> list[Event]:
     out: list[Event] = []
     content = item.get("content")
     parts = content if type(content) is list else [content]
@@ -334,7 +334,7 @@ def _message(item: dict[str, Any], record: Item, sink: Sink) -> list[Event]:
     return out
 
 
-def _thought(item: dict[str, Any], record: Item, flags: Flags, sink: Sink) -> list[Event]:
+def _thought(item: dict[str, Any], record: Item, flags: Flags, sink: EventSink) -> list[Event]:
     out: list[Event] = []
     if 0 not in record.parts:
         text, field = _thinking(item, flags)
@@ -360,7 +360,7 @@ def _thinking(item: dict[str, Any], flags: Flags) -> tuple[str, str]:
     return "", "" if not fields else fields[0]
 
 
-def _call(item: dict[str, Any], record: Item, sink: Sink, arguments: Any) -> list[Event]:
+def _call(item: dict[str, Any], record: Item, sink: EventSink, arguments: Any) -> list[Event]:
     """A call that begins, goes on, or is whole; `arguments` are all of them, as far as they are known."""
     if type(arguments) is str:  # pieces are joined only where there is as much to compare them with
         goes_on = len(arguments) > record.size and arguments.startswith("".join(record.raw))
@@ -378,7 +378,7 @@ def _call(item: dict[str, Any], record: Item, sink: Sink, arguments: Any) -> lis
     return out
 
 
-def _call_piece(record: Item, piece: Any, sink: Sink, name: Any = None, id: Any = None) -> list[Event]:
+def _call_piece(record: Item, piece: Any, sink: EventSink, name: Any = None, id: Any = None) -> list[Event]:
     begun = sink.begun
     function = {"name": name, "arguments": piece}
     out = sink.call_pieces([{"index": record.number, "id": id, "function": function}], False)
@@ -393,7 +393,7 @@ def _call_piece(record: Item, piece: Any, sink: Sink, name: Any = None, id: Any 
 
 
 def _begin(
-    record: Item, index: int, kind: Literal["text", "thought"], sink: Sink, *, anew: bool = False
+    record: Item, index: int, kind: Literal["text", "thought"], sink: EventSink, *, anew: bool = False
 ) -> list[Event]:
     """What comes next belongs to this part of this item: a part of the reply begins, unless it is being written."""
     state = _state(sink)
@@ -405,7 +405,7 @@ def _begin(
     return out
 
 
-def _write(record: Item, index: int, text: str, sink: Sink) -> list[Event]:
+def _write(record: Item, index: int, text: str, sink: EventSink) -> list[Event]:
     return [*_begin(record, index, "text", sink), *sink.text(text)]
 
 
@@ -414,7 +414,7 @@ def _index(data: dict[str, Any]) -> int:
     return index if type(index) is int and index > 0 else 0
 
 
-def _text_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _text_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     text = data.get("delta")
     if type(text) is not str or not text:
         return []
@@ -422,12 +422,12 @@ def _text_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return _write(_record("message", data, sink), _index(data), text, sink)
 
 
-def _refusal_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _refusal_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     sink.refused = True
     return _text_delta(data, flags, sink)
 
 
-def _text_done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _text_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     """A part of a message as a whole: heard already, unless it was not sent in pieces."""
     part = data.get("part")
     said = part if type(part) is dict else data
@@ -443,13 +443,13 @@ def _text_done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
     return [] if index in record.parts else _write(record, index, text, sink)
 
 
-def _think(text: str, field: str, sink: Sink) -> list[Event]:
+def _think(text: str, field: str, sink: EventSink) -> list[Event]:
     """Thinking of an item, in the one field of it that counts. Another item may have it in the other."""
     sink.source = field
     return sink.think(text, field)
 
 
-def _thought_delta(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -> list[Event]:
+def _thought_delta(data: dict[str, Any], flags: Flags, sink: EventSink, field: str) -> list[Event]:
     text = data.get("delta")
     if type(text) is not str or not text:
         return []
@@ -459,7 +459,7 @@ def _thought_delta(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -
     return [*_begin(record, 0, "thought", sink), *_think(text, field, sink)] if record.field == field else []
 
 
-def _thought_done(data: dict[str, Any], flags: Flags, sink: Sink, field: str) -> list[Event]:
+def _thought_done(data: dict[str, Any], flags: Flags, sink: EventSink, field: str) -> list[Event]:
     """Thinking as a whole: only where none of it came in pieces, and there may be more than one such part."""
     record = _record("reasoning", data, sink)
     if record.field is None and 0 not in record.parts:
@@ -477,7 +477,7 @@ def _thought_done(data: dict[str, Any], flags: Flags, sink: Sink, field: str) ->
     return [*_begin(record, 0, "thought", sink), *_think(text, field, sink)]
 
 
-def _arguments_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _arguments_delta(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     piece = data.get("delta")
     if type(piece) is not str or not piece:
         return []
@@ -488,7 +488,7 @@ def _arguments_delta(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Eve
     return _call_piece(record, piece, sink)
 
 
-def _arguments_done(data: dict[str, Any], flags: Flags, sink: Sink) -> list[Event]:
+def _arguments_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     if type(data.get("arguments")) is not str:
         return []
     sink.answered = True
@@ -500,7 +500,7 @@ def _of(field: str, read: Callable[..., list[Event]]) -> Callable[..., list[Even
     return lambda data, flags, sink: read(data, flags, sink, field)
 
 
-_EVENTS: dict[str, Callable[[dict[str, Any], Flags, Sink], list[Event]]] = {
+_EVENTS: dict[str, Callable[[dict[str, Any], Flags, EventSink], list[Event]]] = {
     "error": _failed,
     "response.created": _started,
     "response.queued": _started,
@@ -552,7 +552,7 @@ class Delta(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(Delta).decode
 
 
-def quick(flags: Flags) -> Quick:
+def fast_decoder(flags: Flags) -> Quick:
     """The fast way: deltas that go on with what the last one was about; where another part begins, it steps aside."""
     last: tuple[Any, ...] | None = None
     fresh = True

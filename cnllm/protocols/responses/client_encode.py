@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols.encode_input import Ask, Offered
+from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.media import data_url, media_kind, upload_name
 
-__all__ = ["write"]
+__all__ = ["encode_body"]
 
 
-def write(ask: Ask, flags: Flags) -> dict[str, Any]:
+def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
     """The body but for parameters and patches."""
     body: dict[str, Any] = {"model": ask.model}
     messages = list(ask.messages)
@@ -220,7 +220,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {"type": "input_text", "text": str(getattr(part, "data", ""))}
 
 
-def takes(media: Media, flags: Flags) -> bool:
+def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire: everything but a sound by URL."""
     return media.data is not None or media_kind(media) != "audio"
 
@@ -241,7 +241,7 @@ def _media(media: Media) -> dict[str, Any]:
 # ── tools ────────────────────────────────────────────────────────────────────
 
 
-def _tool(tool: Offered, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
+def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
     """A tool in the flat shape. What is not said of `strict` would mean that it is wanted."""
     if tool.definition is not None:
         return tool.definition

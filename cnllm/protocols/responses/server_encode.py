@@ -28,7 +28,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["Stream", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 NAME = "openai-responses"
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -163,7 +163,7 @@ class _Open:
         self.done = False
 
 
-class Stream:
+class StreamEncoder:
     """The events of one reply. An item is over when the reader's events say so, which may be after the next began."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:

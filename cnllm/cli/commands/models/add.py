@@ -56,7 +56,7 @@ def add(file: str | None, **given: Any) -> None:
     in_use = [str(path) for path in overlay_paths()]
     path = Path(file).expanduser() if file is not None else _usual(in_use)
     there = [*in_use, *([] if _among(path, in_use) else [str(path)])]
-    documents = sources.documents([name for name in there if Path(name).exists()])
+    documents = sources.load_documents([name for name in there if Path(name).exists()])
     registry = Registry(documents)
     addition = _asked(registry, given)
     _demand_new(registry, documents, addition)
@@ -87,7 +87,7 @@ def _asked(registry: Registry, given: dict[str, Any]) -> Addition:
     if not new:
         for option in ("base_url", "key_env"):
             if given[option] is not None:
-                raise errors.Wrong(
+                raise errors.UsageError(
                     f"{provider} is described already, {_option(option)} and all",
                     f"leave {_option(option)} out, or name a new provider",
                 )
@@ -129,7 +129,7 @@ class _Questions:
         if self._given[name] is not None:
             return read(self._given[name])
         if not self._talk:
-            raise errors.Wrong(f"{_option(name)} is missing", "cnllm models add --help shows what is needed")
+            raise errors.UsageError(f"{_option(name)} is missing", "cnllm models add --help shows what is needed")
         return self._ask(question, read)
 
     def optional(self, name: str, question: str, read: Callable[[str], Any]) -> Any:
@@ -143,14 +143,14 @@ class _Questions:
     def _ask(self, question: str, read: Callable[[str], Any]) -> Any:
         """Asks on stderr, since stdout has what was added and nothing else. The end of stdin is `click.Abort`."""
         while True:
-            stdio.tell(f"{question}: ")
+            stdio.write_text(f"{question}: ")
             line = sys.stdin.readline()
             if not line:
                 raise click.Abort
             try:
                 return read(line.strip())
-            except errors.Wrong as error:
-                errors.say(error.message, error.hint)
+            except errors.UsageError as error:
+                errors.print_error(error.message, error.hint)
 
 
 def _option(name: str) -> str:
@@ -164,7 +164,7 @@ def _provider(text: str) -> str:
 
 def _id(text: str) -> str:
     if not text or any(c.isspace() or not c.isprintable() for c in text):
-        raise errors.Wrong(f"--id {text!r} is no id", "it is what goes into the request as model")
+        raise errors.UsageError(f"--id {text!r} is no id", "it is what goes into the request as model")
     return text
 
 
@@ -174,32 +174,34 @@ def _url(text: str) -> str:
 
 def _variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):  # not shown: it may be the key itself
-        raise errors.Wrong("--key-env is no name of a variable", "name the variable; the key itself goes nowhere here")
+        raise errors.UsageError(
+            "--key-env is no name of a variable", "name the variable; the key itself goes nowhere here"
+        )
     return text
 
 
 def _count(text: str) -> int:
     plain = text.replace("_", "").replace(",", "")
     if not (plain.isascii() and plain.isdigit() and int(plain)):
-        raise errors.Wrong(f"{text!r} is no number of tokens", "digits, as in 131072")
+        raise errors.UsageError(f"{text!r} is no number of tokens", "digits, as in 131072")
     return int(plain)
 
 
 def _mode(text: str) -> str:
     if text not in MODES:
-        raise errors.Wrong(f"{text!r} is not known", f"it is one of {', '.join(MODES)}")
+        raise errors.UsageError(f"{text!r} is not known", f"it is one of {', '.join(MODES)}")
     return text
 
 
 def _alias(text: str) -> str:
     if not text or "/" in text or any(c.isspace() or not c.isprintable() for c in text):
-        raise errors.Wrong(f"--alias {text!r} is no short name", "one word without a slash")
+        raise errors.UsageError(f"--alias {text!r} is no short name", "one word without a slash")
     return text
 
 
 def _matching(pattern: re.Pattern[str], text: str, option: str, form: str) -> str:
     if not pattern.fullmatch(text):
-        raise errors.Wrong(f"{option} {text!r} will not do", f"it is {form}")
+        raise errors.UsageError(f"{option} {text!r} will not do", f"it is {form}")
     return text
 
 
@@ -208,13 +210,13 @@ def _demand_new(registry: Registry, documents: list[Document], addition: Additio
     """Raises `errors.Wrong` where the name or the short name is taken."""
     for name in registry.names():
         if name.casefold() == addition.name.casefold():
-            raise errors.Wrong(
+            raise errors.UsageError(
                 f"{name} is described already, at {_places(documents, name)}",
                 "to change what is said, edit your own file: cnllm registry path",
             )
     for alias, target in registry.aliases.items():
         if addition.alias is not None and alias.casefold() == addition.alias.casefold():
-            raise errors.Wrong(f"the short name {alias} is taken by {target}", "take another --alias")
+            raise errors.UsageError(f"the short name {alias} is taken by {target}", "take another --alias")
 
 
 def _places(documents: list[Document], name: str) -> str:
@@ -224,17 +226,17 @@ def _places(documents: list[Document], name: str) -> str:
 
 
 def _write(path: Path, before: Document | None, addition: Addition, in_use: list[str]) -> None:
-    from cnllm.registry.edit import extended, replace
+    from cnllm.registry.edit import add_model, replace_file
 
     try:
-        done = extended(before.text.decode() if before else "", addition, str(path))
-        replace(path, done.text, in_use)
+        done = add_model(before.text.decode() if before else "", addition, str(path))
+        replace_file(path, done.text, in_use)
     except OSError as error:
-        raise errors.Wrong(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
-    answer.emit(terminal.escape(done.added.rstrip("\n")))
-    stdio.say(terminal.escape(f"added {addition.name} to {path}:{done.line}"))
+        raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
+    answer.print_line(terminal.escape(done.added.rstrip("\n")))
+    stdio.print_line(terminal.escape(f"added {addition.name} to {path}:{done.line}"))
     for line in _advice(path, before, addition):
-        stdio.say(terminal.escape(f"  {line}"))
+        stdio.print_line(terminal.escape(f"  {line}"))
 
 
 def _advice(path: Path, before: Document | None, addition: Addition) -> list[str]:
@@ -242,7 +244,7 @@ def _advice(path: Path, before: Document | None, addition: Addition) -> list[str
     from cnllm.registry import Registry
     from cnllm.registry.documents import overlay_paths
     from cnllm.registry.registry import origin_of
-    from cnllm.registry.trusted_files import trusted
+    from cnllm.registry.trusted_files import is_trusted
 
     if not _among(path, [str(name) for name in overlay_paths()]):
         return ["this file is not in use: CNLLM_PROVIDERS says which are"]
@@ -250,6 +252,6 @@ def _advice(path: Path, before: Document | None, addition: Addition) -> list[str
     base_url, keys = model.flags.base_url or "", model.flags.keys or []
     if any(not model.trusts(env, origin_of(base_url)) for env in keys):
         return [f"its key stays here until: cnllm registry trust {path}"]
-    if before is not None and trusted(path, before.digest):
+    if before is not None and is_trusted(path, before.digest):
         return [f"the file was trusted as it was; trust it anew: cnllm registry trust {path}"]
     return [f'try it: cnllm call --model {addition.alias or addition.name} "Say hi"']

@@ -9,7 +9,7 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, columns, stdio, terminal
 from cnllm.cli.output import format as rows
-from cnllm.cli.output.flag_table import files, place, shortly
+from cnllm.cli.output.flag_table import file_letters, short_value, source_place
 
 if TYPE_CHECKING:
     from cnllm.registry.diff import Difference
@@ -26,8 +26,8 @@ NOTHING = "–"
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
-@click.argument("a", shell_complete=completion.models)
-@click.argument("b", shell_complete=completion.models)
+@click.argument("a", shell_complete=completion.complete_models)
+@click.argument("b", shell_complete=completion.complete_models)
 @options.as_json("an array")
 def diff(a: str, b: str, as_json: bool) -> None:
     """Show what differs between two models, or two hosts of one model.
@@ -41,12 +41,12 @@ def diff(a: str, b: str, as_json: bool) -> None:
     one, other = registry.resolve(a), registry.resolve(b)
     found = differences(one, other)
     if as_json:
-        answer.dump([_json(difference) for difference in found])
+        answer.print_json([_json(difference) for difference in found])
     elif found:
-        answer.emit(_table(one.name, other.name, found))
+        answer.print_line(_table(one.name, other.name, found))
     if not as_json:
         names = f"{terminal.escape(one.name)} and {terminal.escape(other.name)}"
-        stdio.say(
+        stdio.print_line(
             f"{names} differ in {len(found)} flag{'s' if len(found) > 1 else ''}" if found else f"{names} do not differ"
         )
 
@@ -59,7 +59,7 @@ def _said(fact: Fact | None) -> dict[str, Any] | None:
     if fact is None:
         return None
     return {
-        "value": rows.builtin(fact.value),
+        "value": rows.to_plain(fact.value),
         "layer": fact.layer,
         "where": fact.where,
         "source": fact.source,
@@ -69,13 +69,13 @@ def _said(fact: Fact | None) -> dict[str, Any] | None:
 
 
 def _table(a: str, b: str, found: list[Difference]) -> str:
-    marks = files([fact for difference in found for fact in (difference.a, difference.b) if fact is not None])
+    marks = file_letters([fact for difference in found for fact in (difference.a, difference.b) if fact is not None])
     heads = ("FLAG", a, "SET BY", b, "SET BY")
     cells = [(d.flag, *_pair(d.a, marks), *_pair(d.b, marks)) for d in found]
     legend = [f"{mark}: {terminal.escape(file)}" for file, mark in marks.items()]
-    text = columns.fitted(heads, cells, give={0: 26, 1: 12, 3: 12}, middles=frozenset({0}))
+    text = columns.fit_columns(heads, cells, give={0: 26, 1: 12, 3: 12}, middles=frozenset({0}))
     return "\n".join([*legend, text])
 
 
 def _pair(fact: Fact | None, marks: dict[str, str]) -> tuple[str, str]:
-    return (NOTHING, "") if fact is None else (shortly(fact.value), place(fact, marks))
+    return (NOTHING, "") if fact is None else (short_value(fact.value), source_place(fact, marks))

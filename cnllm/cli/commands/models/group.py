@@ -19,7 +19,7 @@ COMMANDS = {
 }
 
 
-class Lazy(options.Group):
+class LazyGroup(options.Group):
     """A group that imports a command when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -34,6 +34,6 @@ class Lazy(options.Group):
         return command
 
 
-@click.group(cls=Lazy)
+@click.group(cls=LazyGroup)
 def models() -> None:
     """What models there are, and what is known of each."""

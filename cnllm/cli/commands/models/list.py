@@ -27,7 +27,7 @@ EXAMPLES = options.examples(
 HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (IN / OUT)")
 
 
-class Described(options.Command):
+class ListCommand(options.Command):
     """A command whose help says what each capability means."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -56,7 +56,7 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
         return []
 
 
-@click.command("list", cls=Described, epilog=EXAMPLES)
+@click.command("list", cls=ListCommand, epilog=EXAMPLES)
 @click.argument("part", required=False)
 @click.option(
     "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Of P. Repeatable."
@@ -83,24 +83,24 @@ def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
 
     known = summary.listing()
     short = summary.short_names(known.aliases)
-    asked = _Asked(known, **filters)
+    asked = _Filters(known, **filters)
     part_ = (part or "").casefold()
     names = [n for n in known.models if any(part_ in x.casefold() for x in (n, *short.get(n, ())))]
     judged = [(row, asked.fits(row)) for row in map(known.row, names) if asked.is_of(row)]
     chosen = [row for row, fits in judged if fits or (fits is None and asked.maybe)]
     unknown = 0 if asked.maybe else sum(fits is None for _, fits in judged)
     if as_json:
-        stdout.dump(chosen)
+        stdout.print_json(chosen)
     elif chosen:
         from cnllm.cli.output.table import table
 
         heads = (*HEADS, *(word.upper() for word in asked.wanted))
-        stdout.emit(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
+        stdout.print_line(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
     elif not asked.filters:
-        stdio.say(f"no model is called anything like {terminal.escape(part or '')}")
+        stdio.print_line(f"no model is called anything like {terminal.escape(part or '')}")
     if asked.filters:
         more = f"; of {unknown} more it is not known: --maybe" if unknown else ""
-        stdio.say(f"{len(chosen)} of {len(names)} models{more}")
+        stdio.print_line(f"{len(chosen)} of {len(names)} models{more}")
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class _Asked:
+class _Filters:
     """The filters of one call. Raises `errors.Wrong` for a word that means nothing."""
 
     def __init__(
@@ -175,7 +175,7 @@ def _one_of(word: str, known: list[str], what: str, hint: str) -> str:
         from difflib import get_close_matches
 
         close = get_close_matches(word, known, n=1)
-        raise errors.Wrong(f"there is no {what} {word}", f"did you mean {close[0]}?" if close else hint)
+        raise errors.UsageError(f"there is no {what} {word}", f"did you mean {close[0]}?" if close else hint)
     return found
 
 
@@ -187,10 +187,10 @@ def _cells(row: dict[str, Any], wanted: tuple[str, ...]) -> tuple[str, ...]:
     return (
         row["name"] + (" (retired)" if row["status"] == "retired" else ""),
         ", ".join(row["short"]),
-        rows.count(row["context"]),
-        rows.count(row["output"]),
+        rows.format_count(row["context"]),
+        rows.format_count(row["output"]),
         ", ".join(row["input"] or [rows.UNKNOWN]),
         row["reasoning"] or rows.UNKNOWN,
-        rows.price(row["price"]),
-        *(rows.state(value) for value in _states(row, wanted)),
+        rows.format_price(row["price"]),
+        *(rows.state_word(value) for value in _states(row, wanted)),
     )

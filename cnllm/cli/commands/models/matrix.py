@@ -24,20 +24,20 @@ def matrix(file: str) -> None:
 
     The page needs nothing else. It is searched, filtered and sorted in the browser, and tells the source of each cell.
     """
-    from cnllm.cli.commands.models.matrix_page import page
+    from cnllm.cli.commands.models.matrix_page import render_page
     from cnllm.registry import Registry
     from cnllm.registry.summary import short_names
 
     registry = Registry.load()
     names = registry.names()
-    text = page([registry.resolve(name) for name in names], short_names(registry.aliases))
+    text = render_page([registry.resolve(name) for name in names], short_names(registry.aliases))
     if file == "-":
-        answer.emit(text)
+        answer.print_line(text)
         return
     try:
         Path(file).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        raise errors.Wrong(
+        raise errors.UsageError(
             f"{file} cannot be written: {error.strerror}", "name a file in a folder that exists"
         ) from error
-    stdio.say(terminal.escape(f"{len(names)} models are in {file}"))
+    stdio.print_line(terminal.escape(f"{len(names)} models are in {file}"))

@@ -16,13 +16,13 @@ from cnllm.cli.commands.models.matrix_script import SCRIPT
 from cnllm.cli.commands.models.matrix_style import STYLE
 from cnllm.cli.output import format as rows
 from cnllm.cli.output import terminal
-from cnllm.cli.output.flag_table import shortly
+from cnllm.cli.output.flag_table import short_value
 from cnllm.registry.capabilities import KINDS, capabilities
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["page"]
+__all__ = ["render_page"]
 
 MARKS = {True: ("y", "✓", "yes"), False: ("n", "✕", "no"), None: ("u", "?", "unknown")}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
@@ -48,7 +48,7 @@ ABILITIES = tuple(Column(kind.name, kind.group, kind.says) for kind in KINDS.val
 COLUMNS = (*ABILITIES, *NUMBERS)
 
 
-def page(models: Sequence[Model], short: dict[str, list[str]]) -> str:
+def render_page(models: Sequence[Model], short: dict[str, list[str]]) -> str:
     """The whole page."""
     facts = _Facts()
     lines = [_row(model, short.get(model.name, []), facts) for model in models]
@@ -158,7 +158,13 @@ class _Facts:
     def add(self, fact: Fact) -> int:
         """The number of a fact."""
         source = (fact.source or "", fact.seen or "", fact.how or "")
-        said = (fact.flag, shortly(fact.value)[:_LONGEST], fact.layer, fact.where, self._number(source, self.sources))
+        said = (
+            fact.flag,
+            short_value(fact.value)[:_LONGEST],
+            fact.layer,
+            fact.where,
+            self._number(source, self.sources),
+        )
         return self._number(said, self.facts)
 
     def _number(self, item: tuple[Any, ...], items: list[list[Any]]) -> int:
@@ -201,7 +207,7 @@ def _numbers(model: Model, explained: dict[str, Fact], facts: _Facts) -> Iterato
             yield f'<td class="number u{start}">{MARKS[None][1]}</td>'
             continue
         money = flag.startswith("price")
-        shown = rows.amount(value) if money else f"{value:,}"
+        shown = rows.format_amount(value) if money else f"{value:,}"
         unit = f" <small>{_text(currency)}</small>" if money and currency else ""
         fact = f' data-f="{facts.add(explained[flag])}"' if flag in explained else ""
         sorting = f'data-v="{value!r}" data-u="{_text(currency) if money else ""}"'

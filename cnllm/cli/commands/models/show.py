@@ -25,7 +25,7 @@ EXAMPLES = options.examples(
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
-@click.argument("model", shell_complete=completion.models)
+@click.argument("model", shell_complete=completion.complete_models)
 @click.option("--explain", is_flag=True, help="Every flag, with the line that set it and where the fact is from.")
 @click.option("--protocol", metavar="P", help="As it is over another wire of the endpoint.")
 @click.option("--base-url", metavar="URL", help="As it is at another place.")
@@ -40,25 +40,27 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
     registry = Registry.load()
     found = registry.resolve(model, protocol=protocol, base_url=base_url)
     if explain and as_json:
-        answer.dump([fact_row(fact) for fact in found.explain()])
+        answer.print_json([fact_row(fact) for fact in found.explain()])
     elif explain:
-        from cnllm.cli.output.flag_table import explained
+        from cnllm.cli.output.flag_table import flag_table
 
-        answer.emit(explained(found))
+        answer.print_line(flag_table(found))
     elif as_json:
         from cnllm.registry import summary
 
         short = summary.short_names(registry.aliases).get(found.name, [])
-        answer.dump(summary.row(found, short) | {"flags": rows.flags(found.flags), "notes": rows.builtin(found.notes)})
+        answer.print_json(
+            summary.row(found, short) | {"flags": rows.plain_flags(found.flags), "notes": rows.to_plain(found.notes)}
+        )
     else:
-        answer.emit(_card(found, registry.wires(model)))
+        answer.print_line(_card(found, registry.wires(model)))
 
 
 def fact_row(fact: Fact) -> dict[str, Any]:
     """A fact as JSON."""
     return {
         "flag": fact.flag,
-        "value": rows.builtin(fact.value),
+        "value": rows.to_plain(fact.value),
         "layer": fact.layer,
         "where": fact.where,
         "source": fact.source,
@@ -79,11 +81,11 @@ def _card(model: Model, wires: list[str]) -> str:
     use = f"; use {status.use}" if status and status.use else ""
     choice = flags.tool_choice
     pairs = [
-        ("endpoint", redact.url(url)),
+        ("endpoint", redact.redact_url(url)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
-        ("context", rows.count(limits.context if limits else None)),
-        ("output", rows.count(limits.output if limits else None)),
+        ("context", rows.format_count(limits.context if limits else None)),
+        ("output", rows.format_count(limits.output if limits else None)),
         ("input", ", ".join(flags.input or [rows.UNKNOWN])),
         ("reasoning", _reasoning(flags.reasoning)),
         ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else rows.UNKNOWN),
@@ -109,7 +111,7 @@ def _keys(names: list[str] | None) -> str:
 
     if not names:
         return "none needed"
-    return ", ".join(f"{name} (set)" if keys.where(name) else name for name in names)
+    return ", ".join(f"{name} (set)" if keys.key_source(name) else name for name in names)
 
 
 def _reasoning(reasoning: Reasoning | None) -> str:
@@ -137,6 +139,6 @@ def _price(price: Price | None) -> str:
         ("cached", price.cached),
         ("cache write", price.cache_write),
     ]
-    known = [f"{rows.amount(value)} {word}" for word, value in parts if value is not None]
+    known = [f"{rows.format_amount(value)} {word}" for word, value in parts if value is not None]
     tiers = "; other prices for long input" if price.tiers else ""
     return f"{', '.join(known)} {price.currency or ''} per million tokens{tiers}" if known else rows.UNKNOWN
