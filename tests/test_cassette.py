@@ -267,14 +267,14 @@ def test_a_missing_and_an_empty_cassette(tmp_path: Path) -> None:
         Player(tmp_path / "empty.jsonl").send(Plan())
 
 
-def test_a_recorder_passes_the_hurry_on(tmp_path: Path) -> None:
+def test_a_recorder_passes_the_read_deadline_on(tmp_path: Path) -> None:
     class Chunks(Iterator[bytes]):
         hurried = 0.0
 
         def __next__(self) -> bytes:
             raise StopIteration
 
-        def hurry(self, seconds: float) -> None:
+        def set_read_deadline(self, seconds: float) -> None:
             self.hurried = seconds
 
     chunks = Chunks()
@@ -283,9 +283,9 @@ def test_a_recorder_passes_the_hurry_on(tmp_path: Path) -> None:
         def send(self, plan: Any) -> tuple[int, dict[str, str], Iterator[bytes]]:
             return 200, {}, chunks
 
-    Recorder(Hurried(), tmp_path / "t.jsonl").send(Plan())[2].hurry(2.0)  # type: ignore[attr-defined]
+    Recorder(Hurried(), tmp_path / "t.jsonl").send(Plan())[2].set_read_deadline(2.0)  # type: ignore[attr-defined]
     assert chunks.hurried == 2.0
-    Recorder(Inner(b"a"), tmp_path / "t.jsonl").send(Plan())[2].hurry(2.0)  # type: ignore[attr-defined]
+    Recorder(Inner(b"a"), tmp_path / "t.jsonl").send(Plan())[2].set_read_deadline(2.0)  # type: ignore[attr-defined]
 
 
 def test_async_twins_do_the_same(tmp_path: Path) -> None:

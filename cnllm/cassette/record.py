@@ -224,10 +224,10 @@ class _Recording(Iterator[bytes]):
         self._entry.chunks.append(chunk)
         return chunk
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         """Reading is to end after so many seconds, where the transport inside can do that."""
-        if hasattr(self._chunks, "hurry"):
-            self._chunks.hurry(seconds)
+        if hasattr(self._chunks, "set_read_deadline"):
+            self._chunks.set_read_deadline(seconds)
 
     def close(self) -> None:
         """No more is wanted."""
@@ -267,10 +267,10 @@ class _AsyncRecording(AsyncIterator[bytes]):
         self._entry.chunks.append(chunk)
         return chunk
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         """Reading is to end after so many seconds, where the transport inside can do that."""
-        if hasattr(self._chunks, "hurry"):
-            self._chunks.hurry(seconds)
+        if hasattr(self._chunks, "set_read_deadline"):
+            self._chunks.set_read_deadline(seconds)
 
     async def aclose(self) -> None:
         """No more is wanted."""

@@ -78,7 +78,7 @@ class CallRunner:
         """The model that is named, or the first of a tier that will do, or the conversation's last."""
         given = self.given
         if given["model"] is None:
-            given |= self.log.choice(protocol=given["protocol"], base_url=given["base_url"])
+            given |= self.log.last_choice(protocol=given["protocol"], base_url=given["base_url"])
         return client_factory.resolve_model(
             self.registry,
             given["model"],

@@ -60,7 +60,7 @@ class TurnLog:
         """What was said before, and what is new."""
         return self._conversation.messages(*new) if self._conversation is not None else list(new)
 
-    def choice(self, *, protocol: str | None, base_url: str | None) -> dict[str, str | None]:
+    def last_choice(self, *, protocol: str | None, base_url: str | None) -> dict[str, str | None]:
         """The model that was asked last, where it was asked; what is given now wins."""
         last = self._conversation.last() if self._conversation is not None else None
         if last is None:

@@ -76,7 +76,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     ) -> tuple[Call, _AsyncRun]:
         call, key = self._begin(model, messages, stream, options)
         return call, _AsyncRun(
-            self._transport, call.stream() if stream else call.whole(), key, watch_call(self._on_event)
+            self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
         )
 
     async def warm(self, model: str | Model) -> None:
@@ -128,7 +128,7 @@ class _AsyncRun(CallDriver):
                     done = await self._do(step)
         except CnllmError as error:
             failed = self._failed(error)
-            for event in self._echo.rest():
+            for event in self._echo.flush():
                 yield event
             raise failed from error.__cause__
         finally:
@@ -141,8 +141,8 @@ class _AsyncRun(CallDriver):
                 return await self._send(step.plan)
             case ReadBody():
                 return await self._read_all(step.most)
-            case SetReadDeadline() if hasattr(self._body, "hurry"):
-                self._body.hurry(step.seconds)
+            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
+                self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
             case Observed():
@@ -218,12 +218,12 @@ class AsyncStream:
     @property
     def reply(self) -> Reply:
         """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
-        return self._run.finished or self._run.left(self._call)
+        return self._run.finished or self._run.abandon(self._call)
 
     async def stop(self) -> Reply | None:
         """End the call here. What came so far, with finish `cut` (None before anything came)."""
         await self.aclose()
-        return self._run.cleaned(self._call.so_far())
+        return self._run.redact_reply(self._call.partial_reply())
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events

@@ -228,7 +228,7 @@ class AsyncRun(RunState):
             else:
                 self._outcome = runner.finished
         elif type(event) is not Finished:
-            self._loop.saw(event)
+            self._loop.observe(event)
             self._ready.extend(self._shaped([event]))
 
     async def _execute(self, todo: ExecuteCalls) -> None:
@@ -255,13 +255,13 @@ class AsyncRun(RunState):
     async def _result(self, call: ToolCall) -> ToolResult:
         import anyio
 
-        tool = self._toolbox.of(call)
+        tool = self._toolbox.find(call)
         limit = self._rules.limit(tool)
         assert tool.function is not None
         with anyio.move_on_after(limit):
             try:
                 if is_async(tool.function):
-                    return tool_result(call, await await_result(self._toolbox.value(call)))
+                    return tool_result(call, await await_result(self._toolbox.execute(call)))
                 job = await self._in_thread(call)
                 if job.error is not None:
                     return tool_error_text(call, job.error, self._key)
@@ -287,7 +287,7 @@ class AsyncRun(RunState):
             except RuntimeError:
                 return  # nobody waits: the event loop is over
 
-        job = ToolThread(partial(self._toolbox.value, call), partial(tool_result, call), done, awaits=False)
+        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), done, awaits=False)
         job.start()
         await ended.wait()
         return job

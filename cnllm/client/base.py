@@ -152,12 +152,12 @@ class CallDriver:
         self._needles = credentials.secret_bytes(found)
         log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
         if self._watch is not None:
-            self._watch.sent(plan)
+            self._watch.request_sent(plan)
         return sent
 
     def _begun(self, status: int) -> None:
         if self._watch is not None:
-            self._watch.begun(status)
+            self._watch.response_started(status)
 
     def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """What `ReadBody` comes to."""
@@ -168,38 +168,38 @@ class CallDriver:
 
     def _retries(self, step: Sleep) -> None:
         if self._watch is not None and step.why is not None:
-            self._watch.retrying(credentials.redact_error(step.why, self._secrets), step.seconds)
+            self._watch.retry_scheduled(credentials.redact_error(step.why, self._secrets), step.seconds)
 
     def _saw(self, step: Observed) -> None:
         if self._watch is None:
             return
         if step.what == "cut":
-            self._watch.cut(redact.redact(step.why, self._secrets))
+            self._watch.reply_cut(redact.redact(step.why, self._secrets))
         else:
-            self._watch.tell(Recovered)
+            self._watch.emit(Recovered)
 
     def _failed(self, error: CnllmError) -> CnllmError:
         """The error as the caller may see it."""
         error = credentials.redact_error(error, self._secrets, self._echo)
         if self._watch is not None:
-            self._watch.failed(error)
+            self._watch.call_failed(error)
         return error
 
-    def cleaned(self, reply: Reply | None) -> Reply | None:
+    def redact_reply(self, reply: Reply | None) -> Reply | None:
         """A reply that was left in its middle, as the caller may see it."""
         return None if reply is None else self._echo.reply(reply)
 
-    def left(self, call: Call) -> NoReturn:
+    def abandon(self, call: Call) -> NoReturn:
         """Raises `StreamCut` for a call that was left before its end."""
         raise StreamCut(
             "the call was left before its end",
             hint="read its events to the end",
-            reply=self.cleaned(call.so_far()),
+            reply=self.redact_reply(call.partial_reply()),
         )
 
     def _over(self) -> None:
         if self._watch is not None:
-            self._watch.over(self.finished)
+            self._watch.call_ended(self.finished)
 
 
 def is_httpx_transport(transport: Any, handle: str) -> bool:

@@ -87,7 +87,7 @@ class Echo:
                 self._event(event, out)
         return out
 
-    def rest(self) -> list[Event]:
+    def flush(self) -> list[Event]:
         """What was held back, once nothing more comes."""
         if self._finder is None:
             return []
@@ -127,7 +127,7 @@ class Echo:
                 self._begin()
                 out.append(event)
             case Finished():
-                out += self.rest()
+                out += self.flush()
                 out.append(self._struct(event))
             case _:
                 out.append(self._struct(event))

@@ -104,20 +104,20 @@ class Toolbox:
             return f"The call of {call.name} was not executed: {call.problem}."
         return problem_with(tool, call, built=not self._approves)
 
-    def unjudged(self, call: ToolCall) -> tuple[str, ...]:
+    def unchecked(self, call: ToolCall) -> tuple[str, ...]:
         """Return what a call is not checked for, though its tool's schema asks for it."""
         return self._unjudged.get(call.name, ())
 
-    def meant(self, call: ToolCall) -> ToolCall:
+    def decode_call(self, call: ToolCall) -> ToolCall:
         """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
         return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
 
-    def of(self, call: ToolCall) -> Tool:
+    def find(self, call: ToolCall) -> Tool:
         """The tool that is called."""
         return self._tools[call.name]
 
-    def value(self, call: ToolCall) -> Any:
+    def execute(self, call: ToolCall) -> Any:
         """What the function of the tool returns for a call, which may be something to await. Raises what it raises."""
         tool = self._tools[call.name]
         if self._approves and (problem := problem_with(tool, call)) is not None:  # what only an approved call may ask
@@ -243,9 +243,9 @@ def prepare_loop(
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
         as_messages(messages),
-        meant=toolbox.meant,
+        meant=toolbox.decode_call,
         refuse=toolbox.refusal,
-        unjudged=toolbox.unjudged,
+        unjudged=toolbox.unchecked,
         stream=stream,
         max_steps=rules.max_steps,
         max_repeats=rules.max_repeats,

@@ -61,7 +61,7 @@ class Sanitizer:
         checks.require_text("text", text)
         if self._result is not None:
             raise ValueError("this Sanitizer is closed: make another one for the next text")
-        return _shown(self._fold.piece(text))
+        return _shown(self._fold.add_piece(text))
 
     def close(self) -> Sanitized:
         """Return all that the text came to; it is over."""

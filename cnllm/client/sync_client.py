@@ -85,7 +85,9 @@ class Client(BaseClient, RunMethods):
 
     def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
         call, key = self._begin(model, messages, stream, options)
-        return call, _Run(self._transport, call.stream() if stream else call.whole(), key, watch_call(self._on_event))
+        return call, _Run(
+            self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
+        )
 
     def warm(self, model: str | Model) -> None:
         """Have a connection to a model's endpoint ready, so that the first call need not wait for it.
@@ -137,7 +139,7 @@ class _Run(CallDriver):
             self.finished = self._echo.reply(stop.value)
         except CnllmError as error:
             failed = self._failed(error)
-            yield from self._echo.rest()
+            yield from self._echo.flush()
             raise failed from error.__cause__
         finally:
             self.close()
@@ -146,9 +148,9 @@ class _Run(CallDriver):
     def leave(self) -> None:
         """From another thread: end it wherever it is, as soon as that can be done. Nothing is sent any more."""
         self._left = True
-        hurry = getattr(self._body, "hurry", None)
-        if hurry is not None:
-            hurry(0)
+        set_read_deadline = getattr(self._body, "set_read_deadline", None)
+        if set_read_deadline is not None:
+            set_read_deadline(0)
 
     def _do(self, step: Any) -> Any:
         if self._left:
@@ -158,8 +160,8 @@ class _Run(CallDriver):
                 return self._send(step.plan)
             case ReadBody():
                 return self._read_all(step.most)
-            case SetReadDeadline() if hasattr(self._body, "hurry"):
-                self._body.hurry(step.seconds)
+            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
+                self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
             case Observed():
@@ -238,12 +240,12 @@ class Stream:
         """The reply; what has not been read yet is read first. Raises `StreamCut` when the call was left early."""
         for _ in self._events:
             pass
-        return self._run.finished or self._run.left(self._call)
+        return self._run.finished or self._run.abandon(self._call)
 
     def stop(self) -> Reply | None:
         """End the call here. What came so far, with finish `cut` (None before anything came)."""
         self.close()
-        return self._run.cleaned(self._call.so_far())
+        return self._run.redact_reply(self._call.partial_reply())
 
     def __iter__(self) -> Iterator[Event]:
         return self._events

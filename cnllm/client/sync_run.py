@@ -199,7 +199,7 @@ class Run(RunState):
                         raise event.outcome
                     return event.outcome
                 if type(event) is not Finished:
-                    self._loop.saw(event)
+                    self._loop.observe(event)
                     yield from self._while_wanted(self._shaped([event]))
         finally:
             runner.leave()
@@ -213,8 +213,8 @@ class Run(RunState):
                 while waiting and len(running) < self._rules.max_parallel:
                     place = waiting.popleft()
                     call = todo.calls[place]
-                    limit = self._rules.limit(self._toolbox.of(call))
-                    job = ToolThread(partial(self._toolbox.value, call), partial(tool_result, call), self._post)
+                    limit = self._rules.limit(self._toolbox.find(call))
+                    job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), self._post)
                     running[job] = (place, None if limit is None else time.monotonic() + limit)
                     job.start()
                 job = self._first(running)
@@ -230,7 +230,7 @@ class Run(RunState):
                     )
         finally:
             for job in running:
-                job.leave()
+                job.abandon()
 
     def _post(self, job: ToolThread) -> None:
         self._mail.put((job, None))
@@ -251,9 +251,9 @@ class Run(RunState):
         for job, (place, until) in list(running.items()):
             if until is not None and until <= now:
                 del running[job]
-                job.leave()
+                job.abandon()
                 call = todo.calls[place]
-                todo.results[place] = timeout_text(call, self._rules.limit(self._toolbox.of(call)))
+                todo.results[place] = timeout_text(call, self._rules.limit(self._toolbox.find(call)))
 
 
 class _Over:

@@ -184,7 +184,7 @@ def report_loop_end(
         for step in steps:
             watch.notes(step.notes)
         counts = {"steps": len(steps), "calls": calls, "returned": sum(step.returned for step in steps)}
-        watch.tell(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
+        watch.emit(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
 
 
 class Watch:
@@ -198,7 +198,7 @@ class Watch:
         self._attempt = 0
         self._over = self._cut = False
 
-    def tell(self, kind: type[TelemetryEvent], **fields: Any) -> None:
+    def emit(self, kind: type[TelemetryEvent], **fields: Any) -> None:
         """Gives a value to whoever watches."""
         value = kind(call=self._call, model=self.model, **fields)
         level = _INFO if kind in (RetryScheduled, ReplyCut, Recovered, LeakFound) else _DEBUG
@@ -212,7 +212,7 @@ class Watch:
 
                 logging.getLogger("cnllm.watch").exception("on_event raised; the call goes on")
 
-    def sent(self, plan: Any) -> None:
+    def request_sent(self, plan: Any) -> None:
         """A request is about to be sent."""
         from urllib.parse import urlsplit
 
@@ -221,24 +221,24 @@ class Watch:
         self._last = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
         size = len(plan.content)
-        self.tell(
+        self.emit(
             RequestSent, attempt=self._attempt, host=host, protocol=plan.model.protocol, stream=plan.stream, size=size
         )
 
-    def cut(self, why: str) -> None:
+    def reply_cut(self, why: str) -> None:
         """A stream was cut; told once."""
         if not self._cut:
             self._cut = True
-            self.tell(ReplyCut, why=why)
+            self.emit(ReplyCut, why=why)
 
-    def begun(self, status: int) -> None:
+    def response_started(self, status: int) -> None:
         """Its response began."""
-        self.tell(ResponseStarted, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
+        self.emit(ResponseStarted, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
 
-    def retrying(self, error: CnllmError, seconds: float) -> None:
+    def retry_scheduled(self, error: CnllmError, seconds: float) -> None:
         """It will be sent again."""
         status = error.status if isinstance(error, EndpointError) else None
-        self.tell(
+        self.emit(
             RetryScheduled,
             attempt=self._attempt,
             error=type(error).__name__,
@@ -254,11 +254,11 @@ class Watch:
 
     def _note(self, note: Note) -> None:
         if note.code.startswith("text-call"):
-            self.tell(LeakFound, code=note.code)
+            self.emit(LeakFound, code=note.code)
         elif note.code in _REPAIRS:
-            self.tell(Repaired, code=note.code, flag=note.flag)
+            self.emit(Repaired, code=note.code, flag=note.flag)
 
-    def over(self, reply: Reply | None) -> None:
+    def call_ended(self, reply: Reply | None) -> None:
         """It is over: with a reply, or because nobody wants the rest. Nothing where its error was told."""
         if self._over or reply is None:
             self._end()
@@ -266,10 +266,10 @@ class Watch:
         self.notes(reply.notes)
         self._end(finish=reply.finish, usage=reply.usage, cost=reply.cost, response_model=reply.model, id=reply.id)
 
-    def failed(self, error: CnllmError) -> None:
+    def call_failed(self, error: CnllmError) -> None:
         """It ended with an error."""
         if isinstance(error, StreamCut | IdleTimeout):
-            self.cut(error.message)
+            self.reply_cut(error.message)
         reply = error.reply
         usage, cost = (reply.usage, reply.cost) if reply is not None else (Usage(), None)
         status = error.status if isinstance(error, EndpointError) else None
@@ -279,7 +279,7 @@ class Watch:
         if self._over:
             return
         self._over = True
-        self.tell(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
+        self.emit(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
 
 
 class Counters:

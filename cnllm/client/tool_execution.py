@@ -59,7 +59,7 @@ class ToolThread:
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(self._work,), name="cnllm-tool", daemon=True).start()
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """It is not waited for any more. A coroutine is cancelled; nothing can stop a plain function."""
         self._left = True
         if self._stop is not None:
@@ -119,7 +119,7 @@ def call_now(value: Any) -> Any:
     try:
         ended.wait()
     finally:
-        job.leave()
+        job.abandon()
     if job.error is not None:
         raise job.error
     return job.value

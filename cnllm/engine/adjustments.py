@@ -26,7 +26,7 @@ class Ledger:
         self._told: set[Note] = set(self.notes)
         self._places: dict[tuple[str, frozenset[str]], str] = {}
 
-    def of(self, option: str) -> Ledger:
+    def for_option(self, option: str) -> Ledger:
         """The ledger for what comes of one option.
 
         One that the model's defaults gave is adjusted, whatever the policy: that is about what the caller asked for,

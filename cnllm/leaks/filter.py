@@ -110,8 +110,8 @@ class LeakFilter:
         self._queue: deque[_Candidate | BlockResult | str] = deque()  # what waits: a block, and the text behind it
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
-        self._markers = Markers.of(tuple(self._rules))
-        self._strays = Markers.of(lone_markers(rules)) if trims else self._markers
+        self._markers = Markers.copy(tuple(self._rules))
+        self._strays = Markers.copy(lone_markers(rules)) if trims else self._markers
         self._tools = tools
         self._deliver = deliver
         self._found = found
@@ -127,13 +127,13 @@ class LeakFilter:
         self._tries = 0
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Is nothing held back, so that text in which no marker may begin can go past?"""
         return not self._held and self._leak is None and self._gap is None and not self._queue
 
-    def packed(self, start: int) -> None:
+    def before_pack(self, start: int) -> None:
         """The pieces of the text from `start` on are about to become one."""
-        self._place.packed(start)
+        self._place.before_pack(start)
 
     def feed(self, text: str) -> None:
         """More of the channel's text."""
@@ -236,7 +236,7 @@ class LeakFilter:
     def _outside(self, text: str) -> str:
         """Take what is certain off the front; return what is left to look at."""
         found = self._strays.find(text) if self._dead < _PATIENCE else None
-        keep = self._strays.pending(text) if self._dead < _PATIENCE else 0
+        keep = self._strays.pending_length(text) if self._dead < _PATIENCE else 0
         if found is None or len(text) - keep <= found[0]:  # none, or one that could become another still
             if len(text) > keep:
                 self._pass(text[: len(text) - keep])
@@ -267,15 +267,15 @@ class LeakFilter:
             self._pass(opener)
             return text[end:]
         self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
-        self._closers = Markers.of(tuple(leak.close))
-        self._ticked = self._place.ticked and "`" not in opener
+        self._closers = Markers.copy(tuple(leak.close))
+        self._ticked = self._place.follows_tick and "`" not in opener
         return text[end:]
 
     def _quoted(self) -> bool:
         """Whether the block that stands here is part of code or of a block quote, which go on with it."""
         self._reads = True
         self._place.read()
-        return self._place.quoted and not self._place.shown
+        return self._place.is_quoted and not self._place.is_quoted_by_line
 
     # ── markers alone ────────────────────────────────────────────────────────
 
@@ -286,7 +286,7 @@ class LeakFilter:
         """
         self._reads = True
         self._place.read()
-        if self._place.ticked:
+        if self._place.follows_tick:
             return 0
         while True:
             over = end
@@ -305,7 +305,7 @@ class LeakFilter:
                     return 0 if self._place.line.prose else end
             end = found[1]
         rest = text[over:]
-        if self._strays.pending(rest) == len(rest):  # nothing, or what may become a marker
+        if self._strays.pending_length(rest) == len(rest):  # nothing, or what may become a marker
             return None
         if not self._place.line.prose and not careful:
             return end if rest[0] == "\n" else 0
@@ -334,11 +334,11 @@ class LeakFilter:
 
     def _alone(self, raw: str) -> None:
         """Take markers out that begin and end nothing, unless they are quoted."""
-        if self._place.ticked or self._quoted():
+        if self._place.follows_tick or self._quoted():
             self._pass(raw)
             return
         found = BlockResult(raw, [], "it is no whole call")
-        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, False, ()))
+        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, False, ()))
         self._settle()
 
     # ── inside one ───────────────────────────────────────────────────────────
@@ -358,14 +358,14 @@ class LeakFilter:
                 self._tries += 1
                 at = found[1]
                 continue
-            if len(text) == found[1] and self._closers.pending(text) > len(text) - found[0]:
+            if len(text) == found[1] and self._closers.pending_length(text) > len(text) - found[0]:
                 break  # it could be a longer one
             raw = "".join([*self._block, text[: found[1]]])
             leak, opener = self._leak, self._opener
             self._reset()
             self._complete(raw, leak, opener)
             return text[found[1] :]
-        keep = self._closers.pending(text[at:])
+        keep = self._closers.pending_length(text[at:])
         self._block.append(text[: len(text) - keep])
         self._held = text[len(text) - keep :]
         return ""
@@ -378,7 +378,7 @@ class LeakFilter:
         problem = self._take(raw, leak, opener)
         if problem is None:
             return
-        start = self._markers.last(raw)
+        start = self._markers.last_start(raw)
         if start > 0 and (found := self._markers.find(raw, start)):  # the opener was talk, the call begins later
             inner = self._rules[self._markers.markers[found[2]]]
             if raw[found[0] :].endswith(tuple(inner.close)):
@@ -421,7 +421,7 @@ class LeakFilter:
         problem = "; ".join(filter(None, [problem, unnamed, bare]))
         alone = tuple(call.name for call in calls if call.arguments == {})
         found = BlockResult(raw, calls, problem)
-        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
+        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, quotation, alone))
         self._settle()
         return None
 
@@ -432,7 +432,7 @@ class LeakFilter:
         word = raw[len(opener) :].partition("<")[0].strip()
         alone = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
         found = BlockResult(raw, [], problem, wanted=wanted)
-        self._queue.append(_Candidate(found, self._place.atom(), self._place.prose, quotation, alone))
+        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, quotation, alone))
         self._settle()
 
     def _nowhere(self) -> None:
@@ -446,7 +446,7 @@ class LeakFilter:
         self._place.read()
         if leak.then == "strip" and not leak.strict:
             self._queue.append(
-                _Candidate(BlockResult(raw, [], problem), self._place.atom(), self._place.prose, False, ())
+                _Candidate(BlockResult(raw, [], problem), self._place.add_block(), self._place.prose, False, ())
             )
         else:
             self._place.feed("x")  # nothing in it counts as Markdown

@@ -91,12 +91,12 @@ class ParagraphTracker:
         self._waiting: list[InlineBlock] = []  # atoms that an open mark may quote still
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether something is open that reaches over paragraphs."""
         return bool(self._marks or self._elements)
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether an atom waits for a mark."""
         return bool(self._waiting)
 

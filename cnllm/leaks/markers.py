@@ -107,7 +107,7 @@ class Markers:
 
     @staticmethod
     @lru_cache(maxsize=256)
-    def of(markers: tuple[str, ...]) -> Markers:
+    def copy(markers: tuple[str, ...]) -> Markers:
         """The same for the same markers."""
         return Markers(markers)
 
@@ -144,7 +144,7 @@ class Markers:
                 return True
         return False
 
-    def pending(self, text: str) -> int:
+    def pending_length(self, text: str) -> int:
         """How many characters at the end of `text` could be the beginning of a marker: what must be held back."""
         start = max(0, len(text) - self.longest)
         if self._heads:
@@ -161,7 +161,7 @@ class Markers:
         """What tells, quickly, whether there is a character in a text with which a marker may begin: a hint."""
         return self._first.search
 
-    def last(self, text: str) -> int:
+    def last_start(self, text: str) -> int:
         """Where the last marker of a text begins, or -1."""
         best = -1
         for core, each in zip(self._cores, self._each, strict=True):

@@ -55,7 +55,7 @@ class PromptTexts:
         openers = [opener for rule in rules for opener in rule.open]
         self._words = {max(re.split("[^A-Za-z]+", opener), key=len) for opener in openers}
 
-    def holds(self, block: str, calls: Sequence[ParsedCall]) -> bool:
+    def contains(self, block: str, calls: Sequence[ParsedCall]) -> bool:
         """Whether the prompt holds this block, or a block with the same calls."""
         if self._blocks is None:
             self._blocks = set()
@@ -71,7 +71,7 @@ class PromptTexts:
         if "\\u" not in text and "&#" not in text and not any(word in text for word in self._words):
             return
         forms = dict.fromkeys(_forms(text))
-        openers = Markers.of(tuple(dict.fromkeys(opener for rule in self._rules for opener in rule.open)))
+        openers = Markers.copy(tuple(dict.fromkeys(opener for rule in self._rules for opener in rule.open)))
         rules = {opener: rule for rule in reversed(self._rules) for opener in rule.open}
         for form in forms:
             for rule, opener, block in _found(form, openers, rules):
@@ -139,7 +139,7 @@ def _found(text: str, openers: Markers, rules: Mapping[str, Leak]) -> Iterator[t
         rule, opener = rules[openers.markers[which]], text[start:at]
         if not grammars.viable(rule, opener, text[at : at + 256]):
             continue
-        closers = Markers.of(tuple(rule.close))
+        closers = Markers.copy(tuple(rule.close))
         closing = None if id(rule) in unclosed else closers.find(text, at)
         if closing is None:
             unclosed.add(id(rule))

@@ -61,7 +61,7 @@ class QuoteTracker:
         self.line = InlineLine()
         self.prose = 0  # how often something else than white space and atoms came
 
-    def packed(self, start: int) -> None:
+    def before_pack(self, start: int) -> None:
         """The pieces from `start` on are about to become one."""
         if self._piece > start:
             self._offset += sum(len(piece) for piece in self._said[start : self._piece])
@@ -81,7 +81,7 @@ class QuoteTracker:
             self._piece, self._offset = len(self._said) - 1, len(self._said[-1])
 
     @property
-    def quoted(self) -> bool:
+    def is_quoted(self) -> bool:
         """Whether what comes next is quoted by the block that it stands in. It must not be white space."""
         if self._tail is None:
             self._begin("".join(self._line) + ATOM, atom=True)
@@ -89,16 +89,16 @@ class QuoteTracker:
         return self._quoted or (self._raw and self._structure.in_raw)
 
     @property
-    def shown(self) -> bool:
+    def is_quoted_by_line(self) -> bool:
         """Whether what comes next is quoted because of this line alone, so that a block goes past its end."""
         return self._quoted and self._shown
 
     @property
-    def ticked(self) -> bool:
+    def follows_tick(self) -> bool:
         """Whether a tick stands right before what comes next."""
         return self._end == "`"
 
-    def atom(self) -> InlineBlock:
+    def add_block(self) -> InlineBlock:
         """A block stands here, where nothing quotes it so far."""
         line = self.line
         line.blocks = True
@@ -108,7 +108,7 @@ class QuoteTracker:
         if self._quoted:
             atom.quoted = True
             return atom
-        held = self._suspect or self._inline.open
+        held = self._suspect or self._inline.is_open
         self._write(ATOM if held else "x")
         self._behind = 0
         if held:
@@ -158,10 +158,10 @@ class QuoteTracker:
         if not self._quoted:
             self._write(text)
             return
-        if self._structure.opened:
+        if self._structure.begins_fence:
             self._shelf.append(text)
             if "`" in text:  # what looked like the beginning of a fence is a span of code
-                self._structure.take_back()
+                self._structure.cancel_fence()
                 self._quoted = False
                 self._write("".join(self._shelf))
                 return
@@ -198,7 +198,7 @@ class QuoteTracker:
 
     def _write(self, text: str) -> None:
         """More of the paragraph. What is too far behind a block that waits cannot quote it."""
-        if self._atoms or self._inline.waits:
+        if self._atoms or self._inline.is_waiting:
             room = FAR - self._behind
             self._behind += len(text)
             if len(text) > room:
@@ -210,7 +210,7 @@ class QuoteTracker:
 
     def _pass(self, length: int) -> None:
         """So many characters that quote nothing outside of them."""
-        if self._inline.waits:
+        if self._inline.is_waiting:
             self._behind += length
             if self._behind > FAR:
                 self._inline.expire()

@@ -61,11 +61,11 @@ class MarkdownStructure:
             self._raw = None
 
     @property
-    def opened(self) -> bool:
+    def begins_fence(self) -> bool:
         """Whether the line that was read last begins a fence of ticks, unless another tick follows on it."""
         return self._opened and self._fence[:1] == "`"
 
-    def take_back(self) -> None:
+    def cancel_fence(self) -> None:
         """Another tick follows on the line: it begins no fence, but a paragraph."""
         self._fence, self._opened, self._paragraph = "", False, True
 

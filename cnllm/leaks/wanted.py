@@ -38,7 +38,7 @@ class FallbackText(Struct, frozen=True):
     prompt: str | None
     script: str | None = None
 
-    def say(self, call: str, own: str) -> str:
+    def sentence(self, call: str, own: str) -> str:
         """The sentence about a call ("" where nobody can tell which), in the language of the prompt or of `own`."""
         name = self.script or script(own if self.prompt is None else self.prompt)
         sentence = in_script(self.sentences, name)

@@ -30,40 +30,40 @@ class EventSink(Protocol):
     """What the wire has to remember from one chunk to the next."""
 
     @property
-    def wrote(self) -> bool:
+    def has_text(self) -> bool:
         """Has any text come?"""
 
     @property
-    def called(self) -> bool:
+    def has_calls(self) -> bool:
         """Has any call come?"""
 
     @property
-    def begun(self) -> int:
+    def part_count(self) -> int:
         """On an ordered wire: how many parts have begun."""
 
-    def text(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         """More of the answer, as the wire has it."""
 
-    def think(self, text: str, field: str) -> list[Event]:
+    def add_reasoning(self, text: str, field: str) -> list[Event]:
         """More thinking, and the field it came in."""
 
-    def details(self, items: list[Any]) -> None:
+    def add_details(self, items: list[Any]) -> None:
         """Structured thinking, to be kept as received."""
 
-    def opaque(self, data: Any) -> list[Event]:
+    def add_opaque(self, data: Any) -> list[Event]:
         """A block nobody here understands."""
 
-    def block(self, kind: Literal["text", "thought"]) -> list[Event]:
+    def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
         """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
 
-    def seal(self, data: Any, part: int | None = None) -> None:
+    def add_seal(self, data: Any, part: int | None = None) -> None:
         """On an ordered wire: what a part goes back with (a call: keys beside it; a block nobody understands: itself).
 
         It is the part that began last, or one by its number, counted from 0 as they began. A function is called when
         the part is made: it gives the data, or None where there is nothing.
         """
 
-    def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
+    def add_media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
         """On an ordered wire: a picture or a sound of the answer, whole."""
 
     def annotate(self, data: dict[str, Any]) -> None:
@@ -75,8 +75,8 @@ class EventSink(Protocol):
     def end_block(self) -> list[Event]:
         """On an ordered wire: the part that began last is over."""
 
-    def call_pieces(self, items: Any, whole: bool) -> list[Event]:
+    def add_call_pieces(self, items: Any, whole: bool) -> list[Event]:
         """Pieces of tool calls, or whole ones."""
 
-    def count(self, usage: Usage) -> list[Event]:
+    def add_usage(self, usage: Usage) -> list[Event]:
         """Usage came."""

@@ -47,7 +47,7 @@ class Capability:
         self._found: CapabilityState | None = None
 
     @property
-    def found(self) -> CapabilityState:
+    def state(self) -> CapabilityState:
         """The state, and the flag that settles it."""
         if self._found is None:
             self._found = self.kind.find(self._model)
@@ -56,12 +56,12 @@ class Capability:
     @property
     def value(self) -> bool | None:
         """True, False, or None: unknown."""
-        return self.found.value
+        return self.state.value
 
     @cached_property
     def fact(self) -> Fact | None:
         """The flag that settles it, with layer, line and source; None where nothing does."""
-        found = self.found
+        found = self.state
         return None if found.value is None else self._facts.of(found.flag, found.mode)
 
     @property
@@ -142,7 +142,7 @@ def _tools(model: Model) -> CapabilityState:
 def _forced(model: Model, reasoning: bool | None) -> CapabilityState:
     """`tool_choice.allowed` in one state of reasoning: does it hold required or named?"""
     mode = conditions(reasoning=reasoning, tools=True, forced=True)
-    choice = model.under(mode).tool_choice
+    choice = model.flags_for(mode).tool_choice
     if choice is None or choice.allowed is None:
         return CapabilityState()
     return _flag("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
@@ -261,7 +261,7 @@ def _whole(model: Model) -> CapabilityState:
 
     def one(state: bool | None) -> CapabilityState:
         mode = conditions(reasoning=state, stream=False)
-        stream = model.under(mode).stream
+        stream = model.flags_for(mode).stream
         required = stream.required if stream is not None else None
         return CapabilityState() if required is None else _flag(not required, "stream.required", mode)
 

@@ -109,7 +109,7 @@ class Model:
         checks.require_text("origin", origin)
         return self.distrusts(env, origin) is None
 
-    def wrote(self, by: str | None) -> bool:
+    def is_author(self, by: str | None) -> bool:
         """Did this endpoint, with a model of this family, write a turn by "provider/id"? One without `by` counts."""
         if by is None:
             return True
@@ -120,7 +120,7 @@ class Model:
             return False
         return not id or id == self.id or self._family(id) == self._family(self.id)
 
-    def under(self, mode: frozenset[str]) -> Flags:
+    def flags_for(self, mode: frozenset[str]) -> Flags:
         """The flags in a mode (see `conditions`): each `when` table whose atoms all hold is laid over `flags`."""
         if type(mode) is not frozenset:
             mode = _mode(mode)

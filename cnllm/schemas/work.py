@@ -46,7 +46,7 @@ class WorkBudget:
         if self.steps > self._limit:
             raise WorkLimitExceeded(f"it takes more than {self._limit} steps")
 
-    def weigh(self, error: Any) -> Any:
+    def count_error(self, error: Any) -> Any:
         """Count an error of jsonschema by the length of its message, and shorten that."""
         self.spend(2 + len(error.message) // 64)
         if len(error.message) > _MESSAGE:

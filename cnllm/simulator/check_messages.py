@@ -44,7 +44,7 @@ def _seals(case: RequestContext) -> Iterator[Violation]:
     """What this endpoint never gave out, it refuses: another's signature, or one that was changed."""
     missing = case.flags.reasoning.if_missing if case.flags.reasoning is not None else None
     instead = missing.set if isinstance(missing, Patch) else None
-    for index, turn in enumerate(case.asked.turns if case.model.protocol != CHAT else ()):
+    for index, turn in enumerate(case.request.turns if case.model.protocol != CHAT else ()):
         if not all(data == instead or is_genuine_seal(case.model, data) for data in turn.wire.get(SEALS, ())):
             where = f"messages[{index}]"
             message = f"{where}: invalid signature in a block of reasoning"
@@ -56,7 +56,7 @@ def _roles(case: RequestContext) -> Iterator[Violation]:
     taken = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
     if rules is not None and rules.developer:
         taken.append("developer")
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         if turn.role not in taken:
             where = f"messages[{index}].role"
             message = f"unknown role {turn.role}, expected one of {', '.join(taken)}"
@@ -67,7 +67,7 @@ def _order(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.messages
     if rules is None:
         return
-    turns = case.asked.turns
+    turns = case.request.turns
     for index, turn in enumerate(turns):
         if rules.system == "first" and turn.role in ("system", "developer") and index:
             message = "A system message must be the first message."
@@ -84,7 +84,7 @@ def _order(case: RequestContext) -> Iterator[Violation]:
 def _results(case: RequestContext) -> Iterator[Violation]:
     """Each call is answered right after its turn, and nothing is answered that was not called."""
     pending: list[Any] = []
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         if turn.role == "tool":
             if turn.result_of not in pending:
                 message = f"Tool result {turn.result_of} does not answer a call of the turn before it."
@@ -96,7 +96,7 @@ def _results(case: RequestContext) -> Iterator[Violation]:
             yield _unanswered(pending, index)
         pending = [c.id for c in turn.calls or ()]
     if pending:
-        yield _unanswered(pending, len(case.asked.turns))
+        yield _unanswered(pending, len(case.request.turns))
 
 
 def _result_names(case: RequestContext) -> Iterator[Violation]:
@@ -107,7 +107,7 @@ def _result_names(case: RequestContext) -> Iterator[Violation]:
     wanted = case.flags.tools.result_name if case.flags.tools is not None else None
     if wanted is None or not case.strict or not server_codec(case.model.protocol).result_names:
         return
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         name = turn.wire.get("name") if turn.role == "tool" else None
         where = f"messages[{index}].name"
         if turn.role == "tool" and wanted and not (isinstance(name, str) and name):
@@ -126,7 +126,7 @@ def _unanswered(pending: list[Any], index: int) -> Violation:
 
 def _calls(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.tools
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         if turn.calls == ():
             where = f"messages[{index}].tool_calls"
             yield Violation("empty-tools", f"[] is too short - '{where}'", param=where, index=index)
@@ -160,7 +160,7 @@ def _object(arguments: Any, may_be_object: bool) -> bool:
 
 
 def _content(case: RequestContext) -> Iterator[Violation]:
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         said = _content_wrong(case, turn)
         if said is not None:
             where = f"messages[{index}].content"
@@ -213,7 +213,7 @@ def _keys(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.messages
     reasoning = case.flags.reasoning
     known = {*_KEYS, *_INSTEAD, *((rules and rules.fields) or ()), *((reasoning and reasoning.fields) or ())}
-    for index, turn in enumerate(case.asked.turns):
+    for index, turn in enumerate(case.request.turns):
         for key in turn.wire.keys() - known - _LEFT_TO_REASONING:
             where = f"messages[{index}].{key}"
             yield Violation("param", f"{where}: property '{key}' is unsupported", param=where, index=index)
@@ -223,7 +223,7 @@ def _reasoning(case: RequestContext) -> Iterator[Violation]:
     rules = case.flags.reasoning
     if rules is None:
         return
-    turns = case.asked.turns
+    turns = case.request.turns
     if _demands_reasoning(case, rules) and case.thinks:
         # Where reasoning is given up for want of an earlier turn's, the turns of the last answer alone are meant.
         users = [i for i, turn in enumerate(turns) if turn.role == "user"]
@@ -266,7 +266,7 @@ def _must_carry(case: RequestContext, rules: Reasoning) -> list[int]:
     Under `always` a turn with calls must in any case, and the others once any of them does: a history without
     any may have come from a model that does not reason.
     """
-    turns = case.asked.turns
+    turns = case.request.turns
     spoken = [i for i, t in enumerate(turns) if t.role == "assistant"]
     calling = [i for i in spoken if turns[i].calls]
     match rules.replay:

@@ -84,7 +84,7 @@ def context_violations(case: RequestContext) -> Iterator[Violation]:
     window = case.flags.limits.context if case.flags.limits is not None else None
     if window is None:
         return
-    tokens = input_tokens(case.asked)
+    tokens = input_tokens(case.request)
     if tokens > window:
         # In the words by which the clients of every wire know it.
         message = (

@@ -52,7 +52,7 @@ def check_request(
     case = RequestContext(
         model=model,
         flags=flags,
-        asked=asked,
+        request=asked,
         headers={k.lower(): v for k, v in headers.items()},
         thinks=thinks,
         worded=frozenset(r.on for r in refusals),
@@ -145,7 +145,7 @@ def _headers(case: RequestContext) -> Iterator[Violation]:
 
 
 def _shape(case: RequestContext) -> Iterator[Violation]:
-    asked = case.asked
+    asked = case.request
     wanted = case.body.get("model")
     in_path = "{model}" in (case.flags.path or "")
     if wanted is None and not in_path:
@@ -161,17 +161,17 @@ def _shape(case: RequestContext) -> Iterator[Violation]:
 
 
 def _answer(case: RequestContext) -> Iterator[Violation]:
-    kind = case.asked.answer
+    kind = case.request.answer
     rules = case.flags.schema
     if kind is None:
         return
     methods: list[str] = list((rules and rules.methods) or ("json_schema", "json_object"))
     # Where a schema is taken, a bare object is too; the list says how a schema is best asked for.
     taken = kind in methods or (kind == "json_object" and "json_schema" in methods)
-    if not taken or (kind == "json_schema" and not isinstance(case.asked.schema, dict)):
+    if not taken or (kind == "json_schema" and not isinstance(case.request.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Violation("schema", message, param="response_format", value=kind)
-    if kind == "json_object" and rules is not None and rules.word and not _says(case.asked, rules.word):
+    if kind == "json_object" and rules is not None and rules.word and not _says(case.request, rules.word):
         message = f"The messages must contain the word '{rules.word}' to use this response_format."
         yield Violation("schema", message, param="response_format", value=kind)
 
@@ -184,5 +184,5 @@ def _mode(case: RequestContext) -> Iterator[Violation]:
     reasoning = case.flags.reasoning
     if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, case.body):
         yield Violation("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
-    if case.flags.stream is not None and case.flags.stream.required and not case.asked.stream:
+    if case.flags.stream is not None and case.flags.stream.required and not case.request.stream:
         yield Violation("stream-required", "This model answers only when streaming.", param="stream", value=False)

@@ -19,7 +19,7 @@ _PARALLEL = ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use")
 
 def tool_violations(case: RequestContext) -> Iterator[Violation]:
     """Yield all that is wrong with the tools, then with the choice among them."""
-    offered = case.asked.tools
+    offered = case.request.tools
     if offered is not None:
         yield from _list(case, offered)
         functions = [tool for tool in offered if tool.kind == "function"]
@@ -59,19 +59,19 @@ def _function(rules: Tools | None, tool: ParsedTool, index: int) -> Iterator[Vio
 
 
 def _choice(case: RequestContext) -> Iterator[Violation]:
-    choice = case.asked.choice
+    choice = case.request.choice
     if choice is None:
         return
     allowed: list[str] = list((case.flags.tool_choice and case.flags.tool_choice.allowed) or _CHOICES)
     if choice not in allowed:
         message = f"tool_choice {choice} is not supported."
         yield Violation("tool-choice", message, param="tool_choice", value=choice, choice=choice)
-    elif not case.asked.tools:
+    elif not case.request.tools:
         message = "tool_choice is only allowed when tools are specified."
         yield Violation("tool-choice", message, param="tool_choice", value=choice, choice=choice)
-    elif choice == "named" and all(t.name != case.asked.named for t in case.asked.functions):
-        message = f"tool_choice names {case.asked.named}, which is not among the tools."
-        yield Violation("tool-choice", message, param="tool_choice", value=case.asked.named, choice=choice)
+    elif choice == "named" and all(t.name != case.request.named for t in case.request.functions):
+        message = f"tool_choice names {case.request.named}, which is not among the tools."
+        yield Violation("tool-choice", message, param="tool_choice", value=case.request.named, choice=choice)
 
 
 def _parallel(case: RequestContext) -> Iterator[Violation]:

@@ -66,7 +66,7 @@ class InjectedFault(Struct, frozen=True):
         return float(self.kinds["slow"] or 0.2) if "slow" in self.kinds else 0.0
 
     @property
-    def halves(self) -> bool:
+    def is_midway(self) -> bool:
         """Does it strike in the middle of the body?"""
         return not self.kinds.keys().isdisjoint({"stall-middle", "comments", "reset", "drop", "cut", "error"})
 

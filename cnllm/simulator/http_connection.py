@@ -140,18 +140,18 @@ class Connection:
         if fault is not None and "stall-body" in fault.kinds:
             await self.stall()
             return False
-        middle = max(1, len(pieces) // 2) if fault is not None and fault.halves else None
+        middle = max(1, len(pieces) // 2) if fault is not None and fault.is_midway else None
         delay = max(self.server.pace, fault.delay if fault is not None else 0.0)
         for index, piece in enumerate([] if bodiless else pieces[:middle]):
             if delay and (index or fault is not None):
                 await asyncio.sleep(delay)
             await self.write(self.h11.Data(data=piece))
-        if fault is not None and not await self.strike(fault):
+        if fault is not None and not await self.inject(fault):
             return False
         await self.write(self.h11.EndOfMessage())
         return True
 
-    async def strike(self, fault: InjectedFault) -> bool:
+    async def inject(self, fault: InjectedFault) -> bool:
         """What a fault does when the body, or half of it, was sent; False where that is the end."""
         if "reset" in fault.kinds:
             self.reset()

@@ -109,8 +109,8 @@ def flags_for(model: Model, asked: ParsedRequest) -> tuple[Flags, bool | None]:
         "images": any("image" in t.media for t in asked.turns),
     }
     # How thinking is asked for may itself depend on the rest of the mode, so that is settled first.
-    thinks = is_thinking(model.under(conditions(**atoms)).reasoning, asked.body)
-    return model.under(conditions(reasoning=thinks, **atoms)), thinks
+    thinks = is_thinking(model.flags_for(conditions(**atoms)).reasoning, asked.body)
+    return model.flags_for(conditions(reasoning=thinks, **atoms)), thinks
 
 
 def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | None:

@@ -22,7 +22,7 @@ class RequestContext(Struct, frozen=True):
 
     model: Model
     flags: Flags
-    asked: ParsedRequest
+    request: ParsedRequest
     headers: dict[str, str]
     thinks: bool | None
     worded: frozenset[str]
@@ -45,7 +45,7 @@ class RequestContext(Struct, frozen=True):
     @property
     def body(self) -> dict[str, Any]:
         """The request's body."""
-        return self.asked.body
+        return self.request.body
 
 
 class Violation(Struct, frozen=True):

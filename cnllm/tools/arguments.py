@@ -73,7 +73,7 @@ def bound(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
         taken = signature(tool.function)
     except TypeError:
         return dict(arguments)
-    return taken.bound(arguments, bool(tool.strict))
+    return taken.bind(arguments, bool(tool.strict))
 
 
 def check_parameters(tool: Tool) -> None:

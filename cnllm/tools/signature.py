@@ -32,7 +32,7 @@ class Signature(Struct, frozen=True):
     strict: dict[str, Any]
     convert: Callable[[dict[str, Any]], dict[str, Any]]
 
-    def bound(self, arguments: dict[str, Any], strict: bool) -> dict[str, Any]:
+    def bind(self, arguments: dict[str, Any], strict: bool) -> dict[str, Any]:
         """The arguments as the function takes them. Raises ValueError where they do not fit."""
         return self.convert(remove_nulls(arguments, self.schema) if strict else arguments)
 

@@ -3,9 +3,9 @@
 A transport is any object with `send(plan)`, which sends a plan (its method, url, headers and content, within its
 timeouts) and returns (status, headers with names in lower case, an iterator of the body's bytes); for `AsyncClient` an
 `async send` and an async iterator. It raises `TransportError`, before and while the body is read. If the iterator has
-`close`/`aclose`, it is called when no more is read; if it has `hurry(seconds)`, reading is to end, as if the body did,
-after that time; if it has `drain()`, it is called before `close` when a reply is complete, so that what little may
-follow is read and the connection can serve again. Nothing that happens there is an error.
+`close`/`aclose`, it is called when no more is read. If it has `set_read_deadline(seconds)`, reading ends after that
+time, as if the body did. If it has `drain()`, it is called before `close` when a reply is complete, so that what little
+may follow is read and the connection can serve again. Nothing that happens there is an error.
 
 Two adapters come with it: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
 (`cnllm.transports.fast`), which the extra `cnllm[fast]` installs and which is used where it is there. CNLLM_TRANSPORT,

@@ -59,7 +59,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         if exc is None:
             self.reader.end()
         else:
-            self.reader.lose(str(exc) or type(exc).__name__)
+            self.reader.connection_lost(str(exc) or type(exc).__name__)
         self._transport = None
         self._wake()
 
@@ -75,17 +75,17 @@ class AsyncioConnection(asyncio.BufferedProtocol):
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def number(self) -> int:
+    def fileno(self) -> int:
         """The socket's, to look whether something is there."""
         plug = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if plug is None else int(plug.fileno())
 
-    def begin(self) -> None:
+    def begin_request(self) -> None:
         """A request goes out. What a new connection brought before that answers it, as it would a moment later."""
         if not self.open:
             raise ConnectionResetError("the peer closed the connection")
         if self.idle:
-            self.reader.begin()
+            self.reader.begin_response()
             self._unread = 0
             self.idle = False
 
@@ -116,36 +116,36 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         if seconds is not None:
             self._set(seconds)
         else:
-            self.rest()
+            self.cancel_wait()
         try:
             return await waiter
         finally:
             self._waiter = None
 
-    def rest(self) -> None:
+    def cancel_wait(self) -> None:
         """Nobody waits any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self, at_once: bool = True) -> None:
-        self.rest()
+        self.cancel_wait()
         if self._transport is not None:
             if at_once:
                 self._transport.abort()
             else:
                 self._transport.close()
 
-    def disown(self) -> None:
+    def detach(self) -> None:
         """In a child process: put another socket in the place of this one, which is its parent's.
 
         The transport's own `close` would take the socket out of what the parent's loop waits for: both processes share
         that. The number stays taken, since the loop still knows it.
         """
-        number = self.number()
+        number = self.fileno()
         self._transport = self._timer = self._waiter = None
         self.inherited = True
-        self.reader.lose(INHERITED)
+        self.reader.connection_lost(INHERITED)
         if number >= 0:
             with socket.socket() as other:
                 os.dup2(other.fileno(), number, inheritable=False)

@@ -49,13 +49,13 @@ class AsyncFast:
         here = await self._here()
         if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return await self._httpx.send(plan)
-        await here.enter()
+        await here.acquire()
         wire: AsyncioConnection | None = None
         try:
-            wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            wire = await here.take_idle(to.key) or await self._connect(here, to, plan.timeouts.connect)
             await _ask(wire, head, plan, to.host)
         except BaseException:
-            here.leave(wire, False)
+            here.release(wire, False)
             raise
         return wire.reader.status, wire.reader.headers, _Body(here, wire, idle_timeout(plan))
 
@@ -65,12 +65,12 @@ class AsyncFast:
         here = await self._here()
         if here is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return
-        await here.enter()
+        await here.acquire()
         wire: AsyncioConnection | None = None
         try:
-            wire = await here.kept(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            wire = await here.take_idle(to.key) or await self._connect(here, to, plan.timeouts.connect)
         finally:
-            here.leave(wire, wire is not None and (wire.idle or not wire.reader.began))
+            here.release(wire, wire is not None and (wire.idle or not wire.reader.began))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; those of a loop that ended were closed with it."""
@@ -138,7 +138,7 @@ async def _ask(wire: AsyncioConnection, head: bytes, plan: Plan, host: str) -> N
     """Send the request and wait until the headers are complete."""
     reader, timeouts = wire.reader, plan.timeouts
     try:
-        wire.begin()
+        wire.begin_request()
         wire.write(head, plan.content)
         while wire.full and not reader.status and reader.fault is None:
             before = wire.unsent()
@@ -223,9 +223,9 @@ class _Body:
     def _let_go(self, reusable: bool) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
-            self._here.leave(wire, reusable)
+            self._here.release(wire, reusable)
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         """Let reading end after so many seconds of it."""
         self._left = seconds
 
@@ -233,7 +233,7 @@ class _Body:
         """As in the other one."""
         if self._wire is None:
             return
-        self.hurry(DRAIN)
+        self.set_read_deadline(DRAIN)
         with contextlib.suppress(TransportError):
             for _ in range(LEFTOVERS):
                 if await anext(self, None) is None:

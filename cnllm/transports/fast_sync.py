@@ -47,7 +47,7 @@ class Fast:
         if head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return self._httpx.send(plan)
         pool = self._pool
-        connection = pool.enter(to.key)
+        connection = pool.acquire(to.key)
         try:
             while True:
                 if connection is None:
@@ -58,7 +58,7 @@ class Fast:
                 pool.drop(connection)  # the peer gave it up before a byte of this was taken
                 connection = None
         except BaseException:
-            pool.leave(connection, False)
+            pool.release(connection, False)
             raise
         reader = connection.reader
         return reader.status, reader.headers, _Body(pool, connection, idle_timeout(plan))
@@ -68,15 +68,15 @@ class Fast:
         to = self._addresses.get(plan.url) or self._remember(plan.url)
         if proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
             return
-        connection = self._pool.enter(to.key)
+        connection = self._pool.acquire(to.key)
         try:
             if connection is None:
                 connection = self._connect(to, plan.timeouts.connect)
                 self._pool.add(connection)
         except BaseException:
-            self._pool.leave(None, False)
+            self._pool.release(None, False)
             raise
-        self._pool.leave(connection, True)
+        self._pool.release(connection, True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -123,7 +123,7 @@ class Fast:
 def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
     """Send the request and read until the headers are complete. False: nothing was sent, the connection was stale."""
     reader, timeouts = connection.reader, plan.timeouts
-    reader.begin()
+    reader.begin_response()
     try:
         connection.wait(timeouts.idle)
         if not _sent(connection, head, plan.content):
@@ -170,7 +170,7 @@ def _sent(connection: Connection, head: bytes, content: bytes) -> bool:
 
 
 class _Body:
-    """The bytes of a response. Only `hurry(0)` may come from another thread."""
+    """The bytes of a response. Only `set_read_deadline(0)` may come from another thread."""
 
     def __init__(self, pool: Pool, connection: Connection, idle: float | None) -> None:
         reader = connection.reader
@@ -225,7 +225,7 @@ class _Body:
                 raise StopIteration from None
             raise errors.body_stalled(self._idle) from error
         except OSError as error:
-            reader.lose(str(error) or type(error).__name__)
+            reader.connection_lost(str(error) or type(error).__name__)
             data = b""
         if data:
             reader.feed(data)
@@ -260,9 +260,9 @@ class _Body:
             with connection.lock:  # from here on nobody hangs it up: it may serve another request
                 held, self._connection = self._connection, None
             if held is not None:
-                self._pool.leave(held, reusable)
+                self._pool.release(held, reusable)
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         """Let reading end after so many seconds of it; at once, even if a thread is reading, for none."""
         self._left = seconds
         if seconds <= 0:
@@ -271,13 +271,13 @@ class _Body:
             if connection is not None:
                 with connection.lock:
                     if self._connection is connection:
-                        connection.hang_up()
+                        connection.interrupt()
 
     def drain(self) -> None:
         """The end of the body mostly came with its last bytes; a peer that keeps it back is not waited for."""
         if self._connection is None:
             return
-        self.hurry(DRAIN)
+        self.set_read_deadline(DRAIN)
         with contextlib.suppress(TransportError):
             for _ in itertools.islice(self, LEFTOVERS):
                 pass

@@ -163,19 +163,19 @@ class _Body:
                 raise StopIteration from None
             raise error_during_body(error, self._idle, self._httpx) from error
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         """Wake a read that would wait longer, by shutting the socket down."""
         stream = self._response.extensions.get("network_stream")
         plug = stream.get_extra_info("socket") if stream is not None else None
         if isinstance(plug, socket.socket):
             self._calm()
-            self._alarm = self._watchdog.after(seconds, lambda: self._shut(plug))
+            self._alarm = self._watchdog.schedule(seconds, lambda: self._shut(plug))
 
     def drain(self) -> None:
         """The end of the body mostly came with its last bytes; a peer that keeps it back is not waited for."""
         if self._response.is_closed or self._hurried:
             return
-        self.hurry(DRAIN)
+        self.set_read_deadline(DRAIN)
         with contextlib.suppress(TransportError):
             for _ in itertools.islice(self, LEFTOVERS):
                 pass
@@ -375,14 +375,14 @@ class _AsyncBody:
             raise error_during_body(error, self._idle, self._httpx) from error
         raise StopAsyncIteration
 
-    def hurry(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float) -> None:
         self._left = seconds
 
     async def drain(self) -> None:
         """As in `_Body`."""
         if self._response.is_closed:
             return
-        self.hurry(DRAIN)
+        self.set_read_deadline(DRAIN)
         with contextlib.suppress(TransportError):
             for _ in range(LEFTOVERS):
                 if await anext(self, None) is None:

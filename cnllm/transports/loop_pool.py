@@ -38,11 +38,11 @@ class LoopPool:
         finally:
             self.close()
 
-    async def enter(self) -> None:
+    async def acquire(self) -> None:
         """A place."""
         await self._free.acquire()
 
-    async def kept(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
+    async def take_idle(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         """A connection that is still good; the one used last is the most likely to be."""
         while (wire := self._latest(key)) is not None:
             self._busy.add(wire)
@@ -74,7 +74,7 @@ class LoopPool:
         self._busy.add(wire)
         return wire
 
-    def leave(self, wire: AsyncioConnection | None, reusable: bool) -> None:
+    def release(self, wire: AsyncioConnection | None, reusable: bool) -> None:
         """A place is free, and the connection is kept if it can be."""
         if wire is not None and wire.inherited:
             return
@@ -86,7 +86,7 @@ class LoopPool:
         if not (known and reusable and wire.open):
             wire.close()
             return
-        wire.rest()
+        wire.cancel_wait()
         wire.idle = True
         wire.since = time.monotonic()
         self._idle.append(wire)
@@ -105,7 +105,7 @@ class LoopPool:
         inherited = [*self._idle, *self._busy]
         self._idle, self._busy = deque(), set()
         for wire in inherited:
-            wire.disown()
+            wire.detach()
 
 
 async def _good(wire: AsyncioConnection) -> bool:
@@ -116,7 +116,7 @@ async def _good(wire: AsyncioConnection) -> bool:
     for _ in range(_TURNS):
         if not wire.open or wire.reader.fault:
             return False
-        if not is_unusable(wire.number(), wire.since):
+        if not is_unusable(wire.fileno(), wire.since):
             return True
         if not wire.key[0] or wire.reader.complete:
             return False

@@ -39,7 +39,7 @@ class Connection:
             self.plug.settimeout(seconds)
             self.patience = seconds
 
-    def good(self) -> bool:
+    def is_usable(self) -> bool:
         """Can it be used again? Before its first response, what is there to read may be TLS's own."""
         if not is_unusable(self.plug.fileno(), self.since):
             return True
@@ -48,18 +48,18 @@ class Connection:
         self.patience = 0
         return has_only_tls_data(self.plug)
 
-    def hang_up(self) -> None:
+    def interrupt(self) -> None:
         """Wake whoever reads from it. Not TLS's own goodbye, which a reading thread would not survive."""
         try:
             socket.socket.shutdown(self.plug, socket.SHUT_RDWR)
         except OSError:
             return  # it was over already
 
-    def disown(self) -> None:
+    def detach(self) -> None:
         """In a child process: close this side's copy, which says nothing to the peer."""
         self.inherited = True
         self.lock = threading.Lock()
-        self.reader.lose(INHERITED)
+        self.reader.connection_lost(INHERITED)
         self.plug.close()
 
 
@@ -76,7 +76,7 @@ class Pool:
         self._busy: set[Connection] = set()
         self._taken = 0
 
-    def enter(self, key: Key) -> Connection | None:
+    def acquire(self, key: Key) -> Connection | None:
         """A place, with a kept connection if there is a good one; waits while all places are taken."""
         stale: list[Connection] = []
         found: Connection | None = None
@@ -85,7 +85,7 @@ class Pool:
                 self._changed.wait()
             self._taken += 1
             while (one := self._latest(key)) is not None:
-                if one.good():
+                if one.is_usable():
                     found = one
                     self._busy.add(one)
                     break
@@ -115,7 +115,7 @@ class Pool:
             self._busy.discard(connection)
         connection.plug.close()
 
-    def leave(self, connection: Connection | None, reusable: bool) -> None:
+    def release(self, connection: Connection | None, reusable: bool) -> None:
         """A place is free, and the connection is kept if it can be."""
         if connection is not None and connection.inherited:  # it is the parent's
             return
@@ -142,7 +142,7 @@ class Pool:
             idle, self._idle = self._idle, deque()
             busy, self._busy = self._busy, set()
             for one in busy:  # under the lock: none of them is closed, and its number given to another, meanwhile
-                one.hang_up()
+                one.interrupt()
         for one in idle:
             one.plug.close()
 
@@ -151,4 +151,4 @@ class Pool:
         inherited = [*self._idle, *self._busy]
         self._begin()
         for one in inherited:
-            one.disown()
+            one.detach()

@@ -26,7 +26,7 @@ class ResponseParser:
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # called by the parser for each piece: nothing in Python is quicker
         self._parser = self._new_parser()
-        self.begin()
+        self.begin_response()
 
     def _new_parser(self) -> HttpResponseParser:
         parser = HttpResponseParser(self)
@@ -36,7 +36,7 @@ class ResponseParser:
         )
         return parser
 
-    def begin(self) -> None:
+    def begin_response(self) -> None:
         """A request goes out; what comes now answers it."""
         self._pieces.clear()
         self._fields: list[tuple[bytes, bytes]] = []
@@ -164,7 +164,7 @@ class ResponseParser:
         else:
             self._fail(f"{said} in the middle of the message" if self.status else said)
 
-    def lose(self, said: str) -> None:
+    def connection_lost(self, said: str) -> None:
         """The connection broke."""
         self._fail(said)
 

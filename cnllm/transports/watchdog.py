@@ -46,7 +46,7 @@ class Watchdog:
         self._changed = threading.Condition()
         self._running = False
 
-    def after(self, seconds: float, what: Callable[[], None]) -> Alarm:
+    def schedule(self, seconds: float, what: Callable[[], None]) -> Alarm:
         """Ring after so many seconds."""
         alarm = Alarm(what)
         with self._changed:

@@ -107,7 +107,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
         if self.resume is not None and not isinstance(self.resume, bool | str):
             raise checks.wrong_type("recovery.resume", self.resume, "True, False or a text")
 
-    def over(self, given: Recovery) -> Recovery:
+    def with_defaults(self, given: Recovery) -> Recovery:
         """These settings, and the given ones where this leaves something open."""
         pairs = {name: (getattr(self, name), getattr(given, name)) for name in self.__struct_fields__}
         return Recovery(**{name: other if own is None else own for name, (own, other) in pairs.items()})

@@ -42,7 +42,7 @@ def told(model: Model, flags: Flags, pieces: Iterable[str], tools: Any, *, think
     fold.whole = True
     events: list[Any] = []
     for piece in pieces:
-        events += fold.think(piece, "reasoning_content") if thinking else fold.text(piece)
+        events += fold.add_reasoning(piece, "reasoning_content") if thinking else fold.add_text(piece)
     events += fold.end(proven=True)
     reply = fold.reply([])
     assert "".join(e.text for e in events if isinstance(e, cnllm.TextDelta)) == reply.text

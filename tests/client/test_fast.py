@@ -242,7 +242,7 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
     sent, body = ANSWERS[number]
     one, got = response_parser.ResponseParser(), b""
     for _ in range(2):  # the same connection again
-        one.begin()
+        one.begin_response()
         got = b""
         marks = sorted({0, *(cut for cut in cuts if cut < len(sent)), len(sent)})
         for start, end in itertools.pairwise(marks):
@@ -252,7 +252,7 @@ def test_a_response_is_the_same_however_it_is_cut(number: int, cuts: list[int], 
         assert "link" not in one.headers
         assert "trailer" not in one.headers
     if after:
-        one.begin()
+        one.begin_response()
         one.feed(sent + b"HTTP/1.1 408 x\r\ncontent-length: 3\r\n\r\nno!")
         assert (one.take(), one.complete, one.reusable) == (body, True, False)
 
@@ -261,14 +261,14 @@ def test_after_any_cut_the_connection_is_used_again_unless_something_follows() -
     for number, (sent, body) in enumerate(ANSWERS):
         for cut in range(1, len(sent)):
             one = response_parser.ResponseParser()
-            one.begin()
+            one.begin_response()
             one.feed(sent[:cut])
             got = one.take()
             one.feed(sent[cut:])
             assert (got + one.take(), one.complete, one.reusable) == (body, True, True), (number, cut)
             for surplus in (b"\n", b"\r\n", b"x"):
                 one = response_parser.ResponseParser()
-                one.begin()
+                one.begin_response()
                 one.feed(sent[:cut])
                 one.feed(sent[cut:] + surplus)
                 assert (one.complete, one.reusable) == (True, False), (number, cut, surplus)

@@ -37,7 +37,7 @@ def call(retry: Retry | None = None, timeouts: Timeouts | None = None, **options
 
 def naps(retry: Retry, chance: float, *answers: Any) -> tuple[list[float], cnllm.Reply]:
     """The sleeps of a whole call that meets these heads; a head with a body is (status, headers, body)."""
-    steps = call(retry, chance=lambda: chance).whole()
+    steps = call(retry, chance=lambda: chance).complete()
     taken: list[float] = []
     pending = list(answers)
     body = b""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnllm.schemas import adapt
 from cnllm.schemas.adapt import adapt_schema, adapt_schema_if_needed
 
 from .support import Json, times

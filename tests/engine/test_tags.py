@@ -109,7 +109,7 @@ def test_no_more_is_held_back_than_a_tag(text: str, at: str) -> None:
     said = stray = ""
     for count, char in enumerate(text, 1):
         said += "".join(piece for inside, piece in splitter.feed(char) if not inside)
-        stray += splitter.stray()
+        stray += splitter.take_stray_closers()
         size = solid if stray else len
         assert 0 <= size(text[:count]) - size(said) - size(splitter.raw) - size(stray) < len(TAGS[1])
 
@@ -154,7 +154,7 @@ def test_what_the_blocks_were_is_kept_as_written(text: str, where: list[int], at
     found = [piece for part in cut(text, where) for piece in splitter.feed(part)]
     found += splitter.close()
     said = "".join(t for inside, t in found if not inside)
-    if stray := splitter.stray():
+    if stray := splitter.take_stray_closers():
         assert solid(splitter.raw) + solid(said) + solid(stray) == solid(text)
         return
     assert len(splitter.raw) + len(said) == len(text)

@@ -40,7 +40,7 @@ def signature(model: Model) -> bytes:
     """All that decides how a model writes its turns and what it takes of others'."""
     said: list[Any] = []
     for thinks, stream in ((True, False), (False, True)):
-        flags = model.under(conditions(reasoning=thinks, tools=True, stream=stream))
+        flags = model.flags_for(conditions(reasoning=thinks, tools=True, stream=stream))
         reasoning, tools = flags.reasoning, flags.tools
         said.append(
             [

@@ -65,7 +65,7 @@ def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
             request = plan(target, goes_on(source))
             legal(request)
             thoughts = [m.reasoning for m in conversation(source) if m.reasoning]
-            if not target.wrote(source.name):
+            if not target.is_author(source.name):
                 rules = request.flags.reasoning
                 if rules is None or rules.foreign != "text":
                     assert all(t not in request.content.decode() for t in thoughts), (source, target)

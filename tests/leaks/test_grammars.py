@@ -21,7 +21,7 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 
 def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
     """The calls of a block that begins with an opener of the rule."""
-    found = Markers.of(tuple(rule.open)).find(text)
+    found = Markers.copy(tuple(rule.open)).find(text)
     assert found
     assert found[0] == 0
     return [(call.name, call.arguments) for call in read(rule, text[: found[1]], text, tools or {})[0]]
@@ -57,7 +57,7 @@ def test_a_call_comes_back_as_it_was_meant(writer: Callable[..., writers.Block],
 def test_a_block_ends_at_its_own_closer(writer: Callable[..., writers.Block], data: st.DataObject) -> None:
     meant, _ = data.draw(writers.asked())
     rule, opener, block = writer(meant, data.draw)
-    closers = Markers.of(tuple(rule.close))
+    closers = Markers.copy(tuple(rule.close))
     found = closers.find(block, len(opener))
     while found and inside(rule, block[: found[0]]):
         found = closers.find(block, found[1])

@@ -33,7 +33,7 @@ def test_a_reply_without_a_first_character_compiles_no_marker(compiled: list[str
     found = Markers(SPELT)
     ready = len(compiled)
     for text in ("", "It is blue.", "It is blue because of how air scatters light. " * 20):
-        assert (found.find(text), found.pending(text)) == (None, 0)
+        assert (found.find(text), found.pending_length(text)) == (None, 0)
     assert len(compiled) == ready <= 1
     assert found.find("so: <tool_call>{") == (4, 15, 0)
     assert len(compiled) > ready
@@ -43,6 +43,6 @@ def test_a_reply_without_a_first_character_compiles_no_marker(compiled: list[str
 def test_what_is_found_does_not_depend_on_what_was_asked_before(text: str, start: int) -> None:
     fresh, used = Markers(SPELT), Markers(SPELT)
     used.find("<tool_call>")
-    used.pending("<tool_c")
+    used.pending_length("<tool_c")
     assert fresh.find(text, start) == used.find(text, start)
-    assert fresh.pending(text) == used.pending(text)
+    assert fresh.pending_length(text) == used.pending_length(text)

@@ -47,7 +47,7 @@ TOOLS: dict[str, Any] = {"create_order": {"type": "object", "properties": ORDER}
 
 def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
     """(opener, block) of each block, as a filter would cut them out."""
-    openers, closers = Markers.of(tuple(rule.open)), Markers.of(tuple(rule.close))
+    openers, closers = Markers.copy(tuple(rule.open)), Markers.copy(tuple(rule.close))
     out: list[tuple[str, str]] = []
     at = 0
     while opening := openers.find(text, at):

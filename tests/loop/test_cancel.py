@@ -127,7 +127,7 @@ def test_a_tool_that_is_left_before_it_begins_does_not(recwarn: pytest.WarningsR
         begun.set()
 
     job = ToolThread(tool, str, lambda job: ended.set())
-    job.leave()
+    job.abandon()
     job.start()
     assert ended.wait(SOON)
     gc.collect()

@@ -42,7 +42,7 @@ def limit(header: str, value: int) -> str:
 
 
 def context(model: Model, mode: frozenset[str] = frozenset()) -> int | None:
-    limits = model.under(mode).limits
+    limits = model.flags_for(mode).limits
     return limits.output if limits else None
 
 
@@ -153,7 +153,7 @@ def rules(name: str) -> str:
 
 
 def codes(model: Model, mode: frozenset[str] = frozenset()) -> list[str]:
-    return [code for rule in model.under(mode).errors or () for code in rule.code or ()]
+    return [code for rule in model.flags_for(mode).errors or () for code in rule.code or ()]
 
 
 def test_rules_add_up_nearest_first(files: Files) -> None:
@@ -203,12 +203,15 @@ def test_unset_takes_a_condition_away_however_its_atoms_are_ordered(files: Files
     below = '[providers.home.when."tools+schema".body.set]\na = 1\nb = 2\n[providers.home.body.set]\na = 0\n'
     both = conditions(schema=True, tools=True)
     one = files.load(BASE, below, f'[{MODEL}]\nunset = ["when.schema+tools.body.set.a"]\n').resolve("home/mine-1")
-    body = one.under(both).body
+    body = one.flags_for(both).body
     assert body is not None
     assert body.set == {"a": 0, "b": 2}
     assert at(one.where("body.set.a", both))[1] == "a = 0"
     body = (
-        files.load(BASE, below, f'[{MODEL}]\nunset = ["when.tools+schema"]\n').resolve("home/mine-1").under(both).body
+        files.load(BASE, below, f'[{MODEL}]\nunset = ["when.tools+schema"]\n')
+        .resolve("home/mine-1")
+        .flags_for(both)
+        .body
     )
     assert body is not None
     assert body.set == {"a": 0}
@@ -347,7 +350,7 @@ def test_a_condition_holds_if_all_its_atoms_do_and_more_atoms_win(
     files: Files, mode: frozenset[str], seen: str
 ) -> None:
     model = files.load(HOME, WHEN).resolve("home/x")
-    body = model.under(mode).body
+    body = model.flags_for(mode).body
     assert body is not None
     assert body.set is not None
     assert body.set["seen"] == seen
@@ -358,7 +361,7 @@ def test_what_several_conditions_say_of_different_flags_all_holds(files: Files) 
     said = (
         "[providers.home]\nwhen.tools.body.set.a = 1\nwhen.stream.body.set.b = 2\nwhen.'stream+tools'.body.set.c = 3\n"
     )
-    body = files.load(HOME, said).resolve("home/x").under(conditions(tools=True, stream=True)).body
+    body = files.load(HOME, said).resolve("home/x").flags_for(conditions(tools=True, stream=True)).body
     assert body is not None
     assert body.set is not None
     assert {"a": 1, "b": 2, "c": 3}.items() <= body.set.items()
@@ -368,7 +371,7 @@ def test_a_condition_may_move_the_endpoint_and_the_choice_of_tools(files: Files)
     said = '[providers.home]\nwhen.strict.base_url = "http://127.0.0.1:9/beta"\nwhen.forced.reasoning.mode = "never"\n'
     model = files.load(HOME, said).resolve("home/x")
     assert model.flags.base_url == "http://127.0.0.1:9/v1"
-    assert model.under(conditions(strict=True)).base_url == "http://127.0.0.1:9/beta"
-    reasoning = model.under(conditions(forced=True)).reasoning
+    assert model.flags_for(conditions(strict=True)).base_url == "http://127.0.0.1:9/beta"
+    reasoning = model.flags_for(conditions(forced=True)).reasoning
     assert reasoning is not None
     assert reasoning.mode == "never"

@@ -178,9 +178,9 @@ def test_an_endpoint_no_one_described_works_with_a_base_url(registry: Registry) 
 def test_a_base_url_moves_any_model_in_every_mode(registry: Registry) -> None:
     here = "http://127.0.0.1:1/v1"
     moved = registry.resolve("deepseek/deepseek-flash", base_url=here)
-    assert {moved.under(mode).base_url for mode in modes()} == {here}
+    assert {moved.flags_for(mode).base_url for mode in modes()} == {here}
     plain = registry.resolve("deepseek/deepseek-flash")
-    assert here not in {plain.under(mode).base_url for mode in modes()}
+    assert here not in {plain.flags_for(mode).base_url for mode in modes()}
 
 
 @pytest.mark.parametrize("protocol", ["openai-chatt", "gemini-of-nobody", ""])
@@ -237,7 +237,7 @@ def test_resolving_reads_no_environment(registry: Registry, monkeypatch: pytest.
         patched.setattr(os, "environ", Forbidden())
         for name in (*fresh.names(), "zai/unknown"):
             model = fresh.resolve(name)
-            model.under(next(iter(modes())))
+            model.flags_for(next(iter(modes())))
         model.explain()
 
 
@@ -247,7 +247,7 @@ def test_every_model_resolves_in_every_mode(registry: Registry) -> None:
     for name in registry.names():
         model = registry.resolve(name)
         assert model.name == name
-        assert all(model.under(mode).protocol for mode in every)
+        assert all(model.flags_for(mode).protocol for mode in every)
 
 
 def test_every_alias_means_a_described_model(registry: Registry) -> None:

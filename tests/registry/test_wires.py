@@ -69,7 +69,7 @@ def test_what_is_true_of_the_model_holds_on_every_wire(files: Files) -> None:
     assert flags.tools.supported is False
     assert flags.limits is not None
     assert flags.limits.context == 90
-    under = model.under(conditions(reasoning=True))
+    under = model.flags_for(conditions(reasoning=True))
     assert under.limits is not None
     assert under.limits.output == 10
     assert (under.params or {}).get("temperature") is None

@@ -91,7 +91,7 @@ def test_each_capability_goes_by_its_flags(load: Load, name: str, flags: str, va
     if value is None:
         assert (found.fact, found.where, found.source) == (None, "", None)
     else:
-        assert found.found.flag == flag
+        assert found.state.flag == flag
         assert found.where.partition(":")[0].endswith("overlay.toml")
 
 

@@ -38,7 +38,7 @@ def keyed(model: Model) -> dict[str, str]:
 
 
 def flags_of(model: Model, stream: bool, tools: bool) -> Flags:
-    return model.under(conditions(stream=stream, tools=tools, reasoning=True, forced=False, schema=False))
+    return model.flags_for(conditions(stream=stream, tools=tools, reasoning=True, forced=False, schema=False))
 
 
 # ── answers ──────────────────────────────────────────────────────────────────

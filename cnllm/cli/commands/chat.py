@@ -86,7 +86,7 @@ def _chat(given: dict[str, Any], log: TurnLog) -> int:
     asked = option_parsing.call_options(given["parameters"], None, None, None, reasoning=given["reasoning"])
     protocol = None
     if given["model"] is None:
-        last = log.choice(protocol=None, base_url=given["base_url"])
+        last = log.last_choice(protocol=None, base_url=given["base_url"])
         given |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
     registry = Registry.load()

@@ -46,7 +46,7 @@ class Blocks:
         self.told = 0
 
     @property
-    def begun(self) -> int:
+    def count(self) -> int:
         """How many parts have begun."""
         return len(self._all)
 
@@ -69,7 +69,7 @@ class Blocks:
         self._called = self._called or kind == "call"
         self.kind = kind
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """All pieces are about to come anew: where parts began in them is lost, their order is kept."""
         for block in self._all:
             block.at = 0
@@ -77,7 +77,7 @@ class Blocks:
             block.end = None if block is self._last.get(block.kind) else 0
         self._open = self.told = 0
 
-    def settled(self, made: Made) -> list[tuple[int, Part]]:
+    def finished_parts(self, made: Made) -> list[tuple[int, Part]]:
         """The parts that are over by now and not yet told of, each with its place.
 
         None from the first call on: one that turns out to be cut off is no part, and would move those after it.

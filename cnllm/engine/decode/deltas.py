@@ -94,7 +94,7 @@ class DuplicateField:
         self._space = ""  # at the end of what came
         self.ahead = False
 
-    def packed(self, start: int) -> None:
+    def before_pack(self, start: int) -> None:
         """The pieces from `start` on are about to become one."""
         if self._piece > start:
             self._offset += sum(len(piece) for piece in self._said[start : self._piece])

@@ -69,7 +69,7 @@ class JsonArrayElements:
             out.append(TOO_LONG)
         return out
 
-    def closing(self) -> list[bytes]:
+    def closing_event(self) -> list[bytes]:
         """Nothing: an array has no closing word."""
         return []
 

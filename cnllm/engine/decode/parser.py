@@ -188,7 +188,7 @@ class StreamParser:
         if run:
             self._say(kind, run, out)
         if chunk[-2:] != b"\n\n" and not self._done:
-            for data in self._frames.closing():
+            for data in self._frames.closing_event():
                 self._frame(data, out)
         if len(fold.texts) > 1024 or len(fold.thoughts) > 1024:
             fold.compact()
@@ -204,8 +204,8 @@ class StreamParser:
             return
         for text in run:
             if self._busy or watch(text):  # one may begin here
-                out += fold.more(field is not None, text)
-                self._busy = not fold.idle
+                out += fold.add_plain_text(field is not None, text)
+                self._busy = not fold.is_idle
             else:
                 said.append(text)
                 out.append(delta(text))
@@ -270,15 +270,15 @@ class StreamParser:
     def _settle(self) -> None:
         """Which kinds of piece the fast way may take from now on."""
         fold = self._fold
-        self._busy = not fold.idle
+        self._busy = not fold.is_idle
         if (fold.id is None or fold.model is None) and self._slow < _PATIENCE:
             self._slow += 1  # they may come with a later chunk
             return
         kinds: set[str | None] = set()
-        if fold.plain_deltas:
-            if fold.texts and (fold.splitter is None or fold.splitter.plain) and fold.open_to("text"):
+        if fold.are_deltas_plain:
+            if fold.texts and (fold.splitter is None or fold.splitter.has_ended) and fold.continues_part("text"):
                 kinds.add(None)
-            if fold.thoughts and fold.source is not None and fold.open_to("thought"):
+            if fold.thoughts and fold.source is not None and fold.continues_part("thought"):
                 kinds.add(fold.source)
         self._thoughts = frozenset(kinds)
 
@@ -381,7 +381,7 @@ class StreamParser:
             (fold.finished if proof == "finish" else said if proof == "done" else said or fold.finished)
             and not self._damaged
         )
-        if proven and not (fold.whole or fold.finished) and fold.torn:
+        if proven and not (fold.whole or fold.finished) and fold.has_torn_arguments:
             proven = False  # some gateways close what broke off with the word of an end; a call in its middle tells
         out += fold.end(proven=proven)
         if not fold.whole:
@@ -403,13 +403,13 @@ class StreamParser:
             plan = self._plan
             sent = None if plan is None else lambda: request_facts(plan.body, len(plan.content), plan.flags)
             raise endpoint_errors.build_error(self._status, self._headers, fold, reply, plan, sent)
-        if reply.finish == "cut" and not (fold.empty and self._said):
+        if reply.finish == "cut" and not (fold.is_empty and self._said):
             raise StreamCut(
                 "the stream ended without proof that it is complete",
                 hint="what came is in .reply; if_cut='again-whole' asks again, 'keep' returns it",
                 reply=reply,
             )
-        if fold.empty:
+        if fold.is_empty:
             raise endpoint_errors.empty_reply_error(self._status, fold, reply, self._plan)
         return reply
 

@@ -174,11 +174,11 @@ class ReplyBuilder:
         self._stops = StopTexts(stops) if stops else None
 
     @property
-    def wrote(self) -> bool:
-        return bool(self.texts) or (self.splitter is not None and self.splitter.tagged)
+    def has_text(self) -> bool:
+        return bool(self.texts) or (self.splitter is not None and self.splitter.has_block)
 
     @property
-    def plain_deltas(self) -> bool:
+    def are_deltas_plain(self) -> bool:
         """Are deltas what is new, as far as anyone knows, with no half of a character held?"""
         if self._stops is not None or self.state.get(REPEATABLE):
             return False
@@ -187,9 +187,9 @@ class ReplyBuilder:
         return not any(said.mode in ("cumulative", "either") for said in self._said.values())
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Does no filter wait for more?"""
-        return self.leaks is None or self.leaks.idle
+        return self.leaks is None or self.leaks.is_idle
 
     @property
     def calls(self) -> list[CallBuilder]:
@@ -205,48 +205,48 @@ class ReplyBuilder:
         """Notes of these codes hold no more."""
         self._notes.forget(codes)
 
-    def tell(self, code: str, flag: str, said: str, did: str) -> None:
+    def add_note(self, code: str, flag: str, said: str, did: str) -> None:
         """A note among the events of what is being read."""
         self._out += self.note(code, flag, said, did, self.of.where(flag))
 
-    def made(self, call: CallBuilder) -> ToolCall | None:
+    def finished_call(self, call: CallBuilder) -> ToolCall | None:
         """What a call came to at the end; None where it is no whole one."""
         return self._made.get(id(call))
 
     @property
-    def called(self) -> bool:
+    def has_calls(self) -> bool:
         return bool(self._calls.all)
 
     @property
-    def begun(self) -> int:
-        return 0 if self._blocks is None else self._blocks.begun
+    def part_count(self) -> int:
+        return 0 if self._blocks is None else self._blocks.count
 
     # ── happenings ───────────────────────────────────────────────────────────
 
-    def text(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         said = self._said["text"]
         new = said.new(text)
         if said.restart is not None:
             return self._restart("text", said)
         return self._write(self._halves["text"].mend(new))
 
-    def piece(self, text: str) -> list[Event]:
+    def add_piece(self, text: str) -> list[Event]:
         """A piece of the answer, which is new, whatever it looks like."""
         return self._write(self._halves["text"].mend(text))
 
     def _write(self, new: str) -> list[Event]:
         """New text of the answer, thinking between tags told apart."""
         out: list[Event] = []
-        if self.splitter is None or self.splitter.plain:
+        if self.splitter is None or self.splitter.has_ended:
             self._say(False, new, out)
         else:
             for inside, piece in self.splitter.feed(new):
                 self._say(inside, self._tagged(piece) if inside else piece, out)
-            if stray := self.splitter.stray():
+            if stray := self.splitter.take_stray_closers():
                 out += self.note("tag-stripped", "reasoning.tags", stray, "left out: it closes nothing")
         return out
 
-    def think(self, text: str, field: str) -> list[Event]:
+    def add_reasoning(self, text: str, field: str) -> list[Event]:
         out: list[Event] = []
         if not (text := self._new_thought(text, field)):
             return out
@@ -288,16 +288,16 @@ class ReplyBuilder:
         self._wholes -= 1
         return text == "".join(self.thoughts).strip()
 
-    def details(self, items: list[Any]) -> None:
+    def add_details(self, items: list[Any]) -> None:
         self._details += _whole(items)
 
-    def opaque(self, data: Any) -> list[Event]:
+    def add_opaque(self, data: Any) -> list[Event]:
         if self._blocks is None:
             self._opaque.append(_whole(data))
             return []
         return self._begin("opaque", _whole(data))
 
-    def call_pieces(self, items: Any, whole: bool) -> list[Event]:
+    def add_call_pieces(self, items: Any, whole: bool) -> list[Event]:
         out: list[Event] = []
         known = len(self._calls.all)
         self._calls.ids.reply = self.id
@@ -310,10 +310,10 @@ class ReplyBuilder:
             out = ended + out
         return out
 
-    def block(self, kind: Literal["text", "thought"]) -> list[Event]:
+    def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
         return self._begin(kind)
 
-    def seal(self, data: Any, part: int | None = None) -> None:
+    def add_seal(self, data: Any, part: int | None = None) -> None:
         if self._blocks is not None and (block := self._blocks.block(part)) is not None:
             if block.kind == "opaque":
                 block.data = _whole(data)
@@ -324,7 +324,7 @@ class ReplyBuilder:
             elif type(data := _whole(data)) is dict:
                 block.data.extra.update(data)
 
-    def media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
+    def add_media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
         return self._begin("media", Media(_whole(type), _whole(data), _whole(url)))
 
     def annotate(self, data: dict[str, Any]) -> None:
@@ -340,20 +340,20 @@ class ReplyBuilder:
             if self._stops.complete:  # whether the answer ends here is not known yet
                 return out
             self._put(False, self._stops.flush(), out)
-        if not self.idle or any(halves.held for halves in self._halves.values()):
+        if not self.is_idle or any(halves.held for halves in self._halves.values()):
             return out  # it is over all the same, and told of later; what is held still belongs to it
-        return [*out, *(BlockEnd(index, part) for index, part in blocks.settled(self._part))]
+        return [*out, *(BlockEnd(index, part) for index, part in blocks.finished_parts(self._part))]
 
     def _release(self, out: list[Event]) -> None:
         """Deliver what was held back because a tag or marker could begin with it: none goes on in another part."""
-        if self.splitter is not None and not self.splitter.plain:
+        if self.splitter is not None and not self.splitter.has_ended:
             for inside, piece in self.splitter.release():
                 self._say(inside, self._tagged(piece) if inside else piece, out)
-        if self.leaks is not None and not self.leaks.idle:
+        if self.leaks is not None and not self.leaks.is_idle:
             self._out = out
             self.leaks.release()
 
-    def open_to(self, kind: str) -> bool:
+    def continues_part(self, kind: str) -> bool:
         """Would more of this kind go on with the part that came last?"""
         return self._blocks is None or self._blocks.kind == kind
 
@@ -380,12 +380,12 @@ class ReplyBuilder:
             return len(pieces)
         if inside:
             for mirror in self._mirrors.values():
-                mirror.packed(start)
+                mirror.before_pack(start)
         if self.leaks is not None:
-            self.leaks.packed(inside, start)
+            self.leaks.before_pack(inside, start)
         return pack_pieces(pieces, start)
 
-    def count(self, usage: Usage) -> list[Event]:
+    def add_usage(self, usage: Usage) -> list[Event]:
         if usage == Usage() or usage == self.usage:
             return []
         self.usage = usage
@@ -395,7 +395,7 @@ class ReplyBuilder:
         note = Note(code, flag, said, did, where)
         return [NoteAdded(note)] if self._notes.add(note) else []
 
-    def more(self, inside: bool, text: str) -> list[Event]:
+    def add_plain_text(self, inside: bool, text: str) -> list[Event]:
         """More plain text of a kind that has come before, in which a marker may begin."""
         out: list[Event] = []
         self._say(inside, text, out)
@@ -421,7 +421,7 @@ class ReplyBuilder:
     def _put(self, inside: bool, text: str, out: list[Event]) -> None:
         if not text:
             return
-        if self._blocks is not None and not self.open_to("thought" if inside else "text"):
+        if self._blocks is not None and not self.continues_part("thought" if inside else "text"):
             out += self._begin("thought" if inside else "text")
         if inside:
             self.thoughts.append(text)
@@ -451,10 +451,10 @@ class ReplyBuilder:
             held = self._stops.flush()
             kept += held if kind == "thought" else ""
         if self._blocks is not None:
-            self._blocks.again()
+            self._blocks.restart()
         mine = self.texts if kind == "text" else self.thoughts
         for mirror in self._mirrors.values():
-            mirror.packed(0)
+            mirror.before_pack(0)
         mine.clear()
         other.clear()
         self._halves[kind].held = ""
@@ -462,7 +462,7 @@ class ReplyBuilder:
         if kind == "text" and self.splitter is not None:
             reasoning = self.flags.reasoning
             tags = reasoning.tags if reasoning else None
-            if self.splitter.tagged:
+            if self.splitter.has_block:
                 kept = ""  # it came out of the text that begins again
             self.splitter = TagSplitter(tags, (reasoning and reasoning.tags_at) or "start") if tags else None
         self._add(kind == "text", kept, out)
@@ -488,7 +488,7 @@ class ReplyBuilder:
     # ── the end ──────────────────────────────────────────────────────────────
 
     @property
-    def torn(self) -> bool:
+    def has_torn_arguments(self) -> bool:
         """Do the arguments of a call break off?"""
         return any(call.raw.strip() and decode_arguments(call.raw)[1] is not None for call in self._calls.all)
 
@@ -518,7 +518,7 @@ class ReplyBuilder:
         for index, call in zip(self._places, self._done, strict=True):
             out.append(ToolCallEnd(index, call))
         assert self.finish is not None
-        out += self.left_out()
+        out += self.omitted_notes()
         out.append(Finished(self.finish, self.raw_finish))
         return out
 
@@ -526,16 +526,16 @@ class ReplyBuilder:
         """Take off the stop text that the server left in at the end of the answer."""
         text, stop = stops.split()
         ended = (self.flags.finish or {}).get(self.raw_finish or "", "stop") == "stop" and self.fault is None
-        if not stop or not proven or not ended or self.called:
+        if not stop or not proven or not ended or self.has_calls:
             self._put(False, text + stop, out)
             return
         self._put(False, text, out)
         stops.removed = True
         out += self.note("stop-left-in", "params.stop", stop, "taken off the end of the text")
 
-    def left_out(self) -> list[Event]:
+    def omitted_notes(self) -> list[Event]:
         """The note on the notes that are not kept, if there are any."""
-        return [NoteAdded(note) for note in self._notes.left_out]
+        return [NoteAdded(note) for note in self._notes.omitted]
 
     def _written(self, calls: list[CallBuilder], out: list[Event]) -> None:
         """Calls that were written as text: the same events as others."""
@@ -576,7 +576,7 @@ class ReplyBuilder:
         if self._calls.ids.renamed:
             self._note_ids(out)
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
-            for code, wish, did in self._rules.ignored([call.name for call in self._done]):
+            for code, wish, did in self._rules.ignored_wishes([call.name for call in self._done]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
                 out += self.note(code, flag, wish, did, self.of.where(flag))
         price = self.flags.price
@@ -722,9 +722,9 @@ class ReplyBuilder:
         )
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Nothing came that anyone could use or that explains why."""
-        explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.any)
+        explained = self.finish in ("length", "content_filter") or (self.leaks is not None and self.leaks.has_found)
         explained = explained or (self._stops is not None and self._stops.removed)
         return not (
             self.texts or self.thoughts or self._done or self._incomplete or self._opaque or self._details or explained

@@ -49,7 +49,7 @@ class ReplyNotes:
             self._left.pop(code, None)
 
     @property
-    def left_out(self) -> list[Note]:
+    def omitted(self) -> list[Note]:
         """One note that says how many were left out, if any were."""
         if not self._left:
             return []
@@ -60,4 +60,4 @@ class ReplyNotes:
     @property
     def all(self) -> list[Note]:
         """The notes that are kept, and last how many were left out."""
-        return [*self._kept, *self.left_out]
+        return [*self._kept, *self.omitted]

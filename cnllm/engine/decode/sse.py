@@ -118,7 +118,7 @@ class SseParser:
         self._line = []
         return last
 
-    def closing(self) -> list[bytes]:
+    def closing_event(self) -> list[bytes]:
         """The data of an unfinished event that ends with `[DONE]`: nothing more need come. Else nothing."""
         data = self._data or []
         if self._line:

@@ -160,7 +160,7 @@ class OutputReader:
         events = [e for e in events if not (type(e) is NoteAdded and e.note.code == LEFT_OUT)]
         if reply.finish == "stop":
             events += self._read(reply.text)
-        events += self._fold.left_out()
+        events += self._fold.omitted_notes()
         return [*events, Finished(reply.finish, last.raw)]
 
     def _retold(self, base: Reply) -> tuple[Reply, list[Event]]:
@@ -168,7 +168,7 @@ class OutputReader:
         extra: list[Event] = []
         assert self._index is not None
         begun = self._fold.calls[self._index]  # calls stand in the order of their own indexes, not of their beginnings
-        call = self._fold.made(begun)
+        call = self._fold.finished_call(begun)
         text = begun.raw
         if call is not None and not text.strip():
             text += "{}"  # behind the blanks that were delivered

@@ -85,7 +85,7 @@ def _wanted(declared: _Declared, then: Then | None, prompted: bool, offered: boo
     if not offered:
         rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
     openers = dict.fromkeys(opener for rule in rules for opener in rule.open)
-    return (rules, Markers.of(tuple(openers))) if rules else None
+    return (rules, Markers.copy(tuple(openers))) if rules else None
 
 
 class TextCalls:
@@ -153,7 +153,7 @@ class TextCalls:
             from cnllm.leaks.prompt import PromptTexts
 
             self._quotations = PromptTexts(lambda: _said_by_others(self._messages), self._rules, self._tools)
-        return self._quotations.holds(block, calls)
+        return self._quotations.contains(block, calls)
 
     def restart(self, inside: bool) -> None:
         """A channel begins again, and what the other has said is about to be said again."""
@@ -167,10 +167,10 @@ class TextCalls:
             self._found.clear()
         self.begin(self._fold)
 
-    def packed(self, inside: bool, start: int) -> None:
+    def before_pack(self, inside: bool, start: int) -> None:
         """The pieces of a channel from `start` on are about to become one."""
         if (filter_ := self._thinking if inside else self._answer) is not None:
-            filter_.packed(start)
+            filter_.before_pack(start)
 
     @property
     def may_begin(self) -> Callable[[str], object]:
@@ -178,13 +178,13 @@ class TextCalls:
         return self._markers.may_begin
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Does nothing wait?"""
         answer, thinking = self._answer, self._thinking
-        return (answer is None or answer.idle) and (thinking is None or thinking.idle) and not self._tail
+        return (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle) and not self._tail
 
     @property
-    def any(self) -> bool:
+    def has_found(self) -> bool:
         """Was anything found?"""
         return bool(self._found)
 
@@ -295,7 +295,7 @@ class TextCalls:
     def _fall_back(self) -> None:
         wanted = next((wanted for found in self._found if (wanted := self._missing(found))), "")
         own = [*self._fold.thoughts, *(found.raw for found in self._found)]
-        sentence = self._sentences.say(wanted, "".join(own))
+        sentence = self._sentences.sentence(wanted, "".join(own))
         if sentence:
             self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
             self._fold.deliver(False, sentence)
@@ -309,7 +309,7 @@ class TextCalls:
         return "" if wanted in offered else wanted
 
     def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
-        self._fold.tell(code, flag or self._flag, said, did)
+        self._fold.add_note(code, flag or self._flag, said, did)
 
 
 def _said(name: str, arguments: Any) -> bytes:

@@ -52,12 +52,12 @@ class TagSplitter:
         self.unclosed = at == "start-open"
 
     @property
-    def plain(self) -> bool:
+    def has_ended(self) -> bool:
         """Nothing can be split any more: text may go past."""
         return self._state == "plain" and not self._held
 
     @property
-    def tagged(self) -> bool:
+    def has_block(self) -> bool:
         """Whether a tagged block has begun."""
         return bool(self._raw)
 
@@ -66,7 +66,7 @@ class TagSplitter:
         """The tagged blocks as they were written, with the white space around them."""
         return "".join(self._raw)
 
-    def stray(self) -> str:
+    def take_stray_closers(self) -> str:
         """Return the closing tags that were left out since the last call."""
         stray, self._stray = self._stray, ""
         return stray

@@ -83,7 +83,7 @@ class CallBuilder:
     def name(self, name: str) -> None:
         self._name, self.name_size = [name], len(name)
 
-    def named(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Whether this is the call's name. The pieces of the name are joined only where the length is the same."""
         return self.name_size == len(name) and self.name == name
 
@@ -102,7 +102,7 @@ class CallBuilder:
             self._canonical = _canonical(self.raw)
         return bool(self._canonical) and _canonical(piece) == self._canonical
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Is one JSON object complete, with nothing after it? Only what came since the last look is read."""
         for piece in self.pieces[self._read :]:
             self._scan(piece)
@@ -206,11 +206,11 @@ class CallCollector:
             self._close(out)
             self.add(call)
             self._open[place] = call
-        elif call.size and piece.lstrip()[:1] == "{" and call.whole() and call.repeats(piece):
+        elif call.size and piece.lstrip()[:1] == "{" and call.is_complete() and call.repeats(piece):
             piece = ""  # the whole call once more at its end
         if id and not call.id:
             self._identify(call, id)
-        if name and not (call.size and call.name_size) and not call.started and not call.named(name):
+        if name and not (call.size and call.name_size) and not call.started and not call.has_name(name):
             call.add_name(name)
         for key, value in item.items():
             if key not in ("id", "index", "type", "function", "name", "arguments") and value is not None:
@@ -240,12 +240,12 @@ class CallCollector:
                 return None
         if id and call.id and id != call.id:
             return by_id
-        if name and call.name_size and not id and (call.size or place is None) and not call.named(name):
+        if name and call.name_size and not id and (call.size or place is None) and not call.has_name(name):
             return None
         begins = piece.lstrip()[:1] == "{"
         # An id that comes again goes on with its call, unless a name and an object follow a whole object.
         goes_on = bool(id) and id == call.id and not (name and (call.size > _EMPTY or call.raw.strip() != "{}"))
-        if begins and call.size and not goes_on and call.whole() and not call.repeats(piece):
+        if begins and call.size and not goes_on and call.is_complete() and not call.repeats(piece):
             return None
         return call
 

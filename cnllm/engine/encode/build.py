@@ -135,22 +135,22 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptio
         return _routed(model, over, mode, turns, stream, options)
     asked, spoken = choices.drop_unsupported(asked, model.flags, ledger)
     mode = _mode(asked, pictured, model, stream)
-    flags = model.under(mode)
+    flags = model.flags_for(mode)
     ledger.mode = mode
     if (thoughtless := _thoughtless(asked, turns, model, flags, mode, ledger)) is not asked:
         asked = thoughtless
         mode = _mode(asked, pictured, model, stream)
-        flags, ledger.mode = model.under(mode), mode
+        flags, ledger.mode = model.flags_for(mode), mode
     strict_forms: dict[str, dict[str, Any]] = {}
     if "strict" in mode:
         before = asked
-        asked, strict_forms = strict_tools.apply_strict(asked, flags, ledger.of("tools"))
+        asked, strict_forms = strict_tools.apply_strict(asked, flags, ledger.for_option("tools"))
         if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
-            mode, flags, ledger.mode = changed, model.under(changed), changed
+            mode, flags, ledger.mode = changed, model.flags_for(changed), changed
     before = asked
     asked, tools = choices.resolve_tool_choice(asked, flags, ledger)
     if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
-        mode, flags, ledger.mode = changed, model.under(changed), changed
+        mode, flags, ledger.mode = changed, model.flags_for(changed), changed
     if (over := _better(model, mode)) is not None:
         return _routed(model, over, mode, turns, stream, options)
     if flags.call is not model.flags.call:
@@ -160,16 +160,16 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptio
     forced = asked.choice in ("required", "named") and bool(tools)
     beside = prompted.FLAG if spoken is not None else None
     answer = structured.choose_method(
-        asked, flags, ledger, lambda a: model.under(_mode(a, pictured, model, stream)), beside
+        asked, flags, ledger, lambda a: model.flags_for(_mode(a, pictured, model, stream)), beside
     )
     if answer is not None and answer.method == "tool":
         asked = structured.add_answer_tool(asked, answer)
         tools = asked.tools
         mode = _mode(asked, pictured, model, stream)
-        flags, ledger.mode = model.under(mode), mode
-    renamed = choices.shorten_names(tools, flags, ledger.of("tools"))
+        flags, ledger.mode = model.flags_for(mode), mode
+    renamed = choices.shorten_names(tools, flags, ledger.for_option("tools"))
     names = {long: short for short, long in renamed.items()}
-    thought = thinking.plan_reasoning(asked.reasoning, flags.reasoning, ledger.of("reasoning"))
+    thought = thinking.plan_reasoning(asked.reasoning, flags.reasoning, ledger.for_option("reasoning"))
 
     last = _last_said(turns)
     if spoken is not None:
@@ -191,7 +191,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptio
         EncodeInput(
             model=model.id,
             messages=fitted,
-            tools=choices.adapt_tools(tools, flags, ledger.of("tools")) if tools else (),
+            tools=choices.adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
             choice=asked.choice if tools else None,
             chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
             parallel=parallel,
@@ -208,7 +208,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptio
     params.apply_params(body, wanted, flags, ledger)
     _patch(body, thought, flags, asked, fitted, ledger)
     if asked.extra_body:
-        params.note_extra_body(asked.extra_body, flags, ledger.of("extra_body"))
+        params.note_extra_body(asked.extra_body, flags, ledger.for_option("extra_body"))
         merge_patch(body, asked.extra_body)
     try:
         content = _encode(body)
@@ -286,7 +286,7 @@ def _stops(asked: RequestOptions, body: dict[str, Any], flags: Flags) -> tuple[s
 def _recovery(asked: RequestOptions, flags: Flags) -> Recovery:
     """What is tried where the reply breaks off: as the call says, else as the registry does."""
     declared = _declared(flags.recovery or RecoveryFlags())
-    return declared if asked.recovery is None else asked.recovery.over(declared)
+    return declared if asked.recovery is None else asked.recovery.with_defaults(declared)
 
 
 @lru_cache(maxsize=64)
@@ -315,7 +315,7 @@ def _fault(turns: list[Message], options: dict[str, Any]) -> Exception | None:
 
 def _better(model: Model, mode: frozenset[str]) -> Model | None:
     """The model over the wire that takes what this one refuses; None where the caller chose the wire."""
-    wanted = model.under(mode).protocol
+    wanted = model.flags_for(mode).protocol
     return None if model.over is None or wanted in (None, model.protocol) else model.over(str(wanted))
 
 
@@ -328,7 +328,9 @@ def _thoughtless(
         return asked
     index = replay.reasoning_gap(turns, model)
     said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
-    if index is None or not ledger.of("reasoning").may_change("reasoning-missing", "reasoning.if_missing", said, did):
+    if index is None or not ledger.for_option("reasoning").may_change(
+        "reasoning-missing", "reasoning.if_missing", said, did
+    ):
         return asked
     return msgspec.structs.replace(asked, reasoning="off")
 
@@ -420,7 +422,7 @@ def _patch(
         set_value(body, path, value)
     budget = thought.budget or _standing(body, patches, reasoning)
     if budget is not None:
-        _budget(body, budget, flags, ledger.of("reasoning"))
+        _budget(body, budget, flags, ledger.for_option("reasoning"))
 
 
 def _standing(body: dict[str, Any], patches: list[Patch], reasoning: ReasoningFlags | None) -> tuple[str, int] | None:

@@ -52,7 +52,7 @@ class CallRules(Struct, frozen=True, kw_only=True):
             return Exclusion("call-excluded", "tool_choice", f"tool_choice={self.chosen!r} excludes it")
         return None
 
-    def ignored(self, calls: Sequence[str]) -> list[tuple[str, str, str]]:
+    def ignored_wishes(self, calls: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return (code, said, did) for each wish that a whole reply with these calls did not follow."""
         out: list[tuple[str, str, str]] = []
         if self.forced and not any(self.choice == "required" or name == self.chosen for name in calls):

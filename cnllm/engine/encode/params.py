@@ -15,7 +15,7 @@ def apply_params(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledg
     """Put each parameter where the endpoint takes it. One it is not known to refuse is sent under its own name."""
     rules = flags.params or {}
     for name, value in asked.items():
-        _one(body, name, value, rules.get(name, name), flags, ledger.of(name))
+        _one(body, name, value, rules.get(name, name), flags, ledger.for_option(name))
     for name, rule in rules.items():
         if type(rule) is Param and name not in asked and (default := _default(rule.default, flags)) is not None:
             set_value(body, rule.as_ or name, default)

@@ -18,10 +18,10 @@ def drop_unsupported(
 ) -> tuple[RequestOptions, prompted_tools.PromptedTools | None]:
     """No tools where the model takes none, but what is said of them instead; no choice where there are no tools."""
     if asked.tools and flags.tools is not None and flags.tools.supported is False:
-        if prompted_tools.is_prompted(flags, ledger.of("tools").policy):
+        if prompted_tools.is_prompted(flags, ledger.for_option("tools").policy):
             return prompted_tools.remove_tools(_chosen_among(asked, ledger), ledger)
         said = f"{len(asked.tools)} tools"
-        if ledger.of("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
+        if ledger.for_option("tools").may_change("tools-unsupported", "tools.supported", said, "left out"):
             return msgspec.structs.replace(asked, tools=(), choice=None, chosen=None), None
     return _chosen_among(asked, ledger), None
 
@@ -40,7 +40,7 @@ def _chosen_among(asked: RequestOptions, ledger: Ledger) -> RequestOptions:
         offered = ", ".join(t.name for t in asked.tools)
         if not given:
             did = f"left out: it is not among the tools: {offered}"
-            ledger.of("tool_choice").note("tool-choice-alone", "call.tool_choice", asked.chosen, did)
+            ledger.for_option("tool_choice").note("tool-choice-alone", "call.tool_choice", asked.chosen, did)
             return msgspec.structs.replace(asked, choice=None, chosen=None)
         raise ValueError(f"tool_choice={asked.chosen!r} is not among the tools: {offered}")
     return asked
@@ -57,7 +57,7 @@ def resolve_tool_choice(
     said = asked.chosen or asked.choice
     flag = "tool_choice.allowed"
     by_default = ledger.defaults
-    ledger = ledger.of("tool_choice")
+    ledger = ledger.for_option("tool_choice")
     if asked.choice == "none":
         if ledger.may_change("tool-choice", flag, said, "no tools are offered"):
             return msgspec.structs.replace(asked, choice=None), ()
@@ -93,7 +93,7 @@ def takes_parallel(asked: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
     if flags.tools is None or flags.tools.parallel is not False:
         return True
     said, did = f"parallel_tool_calls={asked.parallel_tool_calls}", "left out: the endpoint does not take it"
-    return not ledger.of("parallel_tool_calls").may_change("param-dropped", "tools.parallel", said, did)
+    return not ledger.for_option("parallel_tool_calls").may_change("param-dropped", "tools.parallel", said, did)
 
 
 def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:

@@ -53,7 +53,7 @@ def remove_tools(asked: RequestOptions, ledger: Ledger) -> tuple[RequestOptions,
     """The call without its tools, and what is said of them instead. What is no function cannot be described."""
     bare = replace(asked, tools=(), choice=None, chosen=None, parallel_tool_calls=None)
     functions = tuple(tool for tool in asked.tools if tool.definition is None)
-    ledger = ledger.of("tools")
+    ledger = ledger.for_option("tools")
     others = ", ".join(tool.name for tool in asked.tools if tool.definition is not None)
     if others:
         ledger.may_change("tools-unsupported", "tools.supported", others, "left out")

@@ -31,7 +31,7 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
             by = message.by if message.by is not None else _sealed_by(message)
             own = owned.get(by)
             if own is None:
-                own = owned[by] = model.wrote(by)
+                own = owned[by] = model.is_author(by)
             message = _turn(message, index, own, place > since, model, rules, ledger)
         out.append((index, message))
     return out

@@ -116,7 +116,7 @@ class Call:
         self._chance = chance
         self._delivered = False
 
-    def so_far(self) -> Reply | None:
+    def partial_reply(self) -> Reply | None:
         """What has been read; nothing more is going to be."""
         if self.parser is None:
             return None
@@ -127,7 +127,7 @@ class Call:
 
     # ── whole ────────────────────────────────────────────────────────────────
 
-    def whole(self) -> Steps:
+    def complete(self) -> Steps:
         """The reply in one piece, corrected where the plan says so."""
         return (yield from self._corrected((yield from self._whole())))
 
@@ -326,7 +326,7 @@ class Call:
                 break
             turns += corrections.correction_turns(self.plan, reply, words)
             try:
-                found = yield from self._inner(self._retry, *turns).whole()
+                found = yield from self._inner(self._retry, *turns).complete()
             except CnllmError as error:  # what came before is whole, and paid for
                 return corrections.correction_failed(reply, words, str(error))
             if found.finish not in ("stop", "tool_calls"):
@@ -367,7 +367,7 @@ class Call:
         for tries in range(1, most + 1):
             inner = self._inner(once)
             try:
-                yield from inner.whole()
+                yield from inner.complete()
             except (StreamCut, TransportError, EndpointError) as error:
                 failed = error
                 if not _may_go_again(error):
@@ -391,7 +391,7 @@ class Call:
             inner = Call(
                 plan, retry=once, timeouts=self._timeouts, again=self._again, clock=self._clock, chance=self._chance
             )
-            more = yield from inner.whole()
+            more = yield from inner.complete()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
         reply = prefill.join_replies(old, more)

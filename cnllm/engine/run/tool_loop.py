@@ -111,7 +111,7 @@ class Loop:
     @property
     def recovery(self) -> Recovery:
         """What is tried where a reply breaks off, as the request says that was sent last."""
-        return (Recovery() if self.plan is None else self.plan.recovery).over(_USUAL)
+        return (Recovery() if self.plan is None else self.plan.recovery).with_defaults(_USUAL)
 
     @property
     def calls(self) -> int:
@@ -137,7 +137,7 @@ class Loop:
             fallback=self.fallback,
         )
 
-    def saw(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """An event of the model's call was delivered."""
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta:

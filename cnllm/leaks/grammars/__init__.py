@@ -54,7 +54,7 @@ def inside(leak: Leak, block: str) -> bool:
     values do not come out even it can be wrong: a block that ends too early is unreadable, one that does not end is cut
     off at the end of the text, and either is text.
     """
-    found = Markers.of(tuple(leak.open)).find(block)
+    found = Markers.copy(tuple(leak.open)).find(block)
     opener = block[: found[1]] if found and found[0] == 0 else ""
     body = block[len(opener) :]
     for format in leak.format:
@@ -112,7 +112,7 @@ def _parts(leak: Leak, format: str) -> tuple[str, ...]:
 
 def _closer(leak: Leak, opener: str, text: str) -> str:
     """The closer that a block ends with. Raises Unreadable where it has none."""
-    closers = Markers.of(tuple(leak.close))
+    closers = Markers.copy(tuple(leak.close))
     at = max(len(opener), len(text) - closers.longest)
     while (found := closers.find(text, at)) is not None:
         if found[1] == len(text):

@@ -44,7 +44,7 @@ _UNFENCE = re.compile(r"\s*(?:`{3}\s*)?")
 
 def _markers(parts: tuple[str, ...]) -> tuple[Markers, Markers, Markers]:
     begin, separator, end = ((part,) for part in parts)
-    return Markers.of(begin), Markers.of(separator), Markers.of(end)
+    return Markers.copy(begin), Markers.copy(separator), Markers.copy(end)
 
 
 def _at(markers: Markers, text: str, at: int) -> int | None:
@@ -188,9 +188,9 @@ def viable(opener: str, body: str, parts: tuple[str, ...]) -> bool | None:
     if opening is None or opener[opening[1] :].strip():
         if _at(begin, text, 0) is not None:
             return True
-        return None if len(body) < ENOUGH and begin.pending(text) == len(text) else False
+        return None if len(body) < ENOUGH and begin.pending_length(text) == len(text) else False
     parted = separator.find(text)
     if parted is not None:
         return _HEAD.match(text[: parted[0]]) is not None
-    so_far = text[: len(text) - separator.pending(text)]
+    so_far = text[: len(text) - separator.pending_length(text)]
     return None if len(body) < ENOUGH and _HEAD.match(so_far) else False

@@ -34,7 +34,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     out: list[Event] = []
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.count(read_counts(usage, flags))
+        out += sink.add_usage(read_counts(usage, flags))
     choices = data.get("choices")
     if type(choices) is not list:
         return out
@@ -54,7 +54,7 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
         said = choice.get(key)
         if type(said) is dict:
             # Some endpoints repeat the whole message beside the last delta.
-            if key == "message" and not whole and (sink.wrote or sink.called):
+            if key == "message" and not whole and (sink.has_text or sink.has_calls):
                 continue
             again = key == "message" and not whole
             out += _delta(said, flags, sink, whole or again, again)
@@ -82,7 +82,7 @@ def _legacy(choice: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event
         if type(said) is dict and any(said.get(field) == text for field in fields):
             return []  # it repeats the thinking
     sink.state.setdefault(REPEATABLE, []).append(text)
-    return sink.text(text)
+    return sink.add_text(text)
 
 
 def _answer(text: str, sink: EventSink) -> list[Event]:
@@ -93,7 +93,7 @@ def _answer(text: str, sink: EventSink) -> list[Event]:
         if len(rest) > len(text) and rest.startswith(text):
             sink.state[REPEATABLE] = [rest[len(text) :]]
         text = text.removeprefix(rest) if len(text) >= len(rest) else "" if rest.startswith(text) else text
-    return sink.text(text) if text else []
+    return sink.add_text(text) if text else []
 
 
 _CONTENT = "content"
@@ -110,11 +110,11 @@ def _delta(said: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, aga
         if not value:
             continue
         if type(value) is list:
-            sink.details(value)
+            sink.add_details(value)
             value = "".join(_detail_text(item) for item in value)
         if not thought and type(value) is str and value:  # mirrored fields count once
             thought = value
-            out += sink.think(value, f"message.{field}" if again else field)
+            out += sink.add_reasoning(value, f"message.{field}" if again else field)
     content = said.get("content")
     if type(content) is str:
         if content:
@@ -122,15 +122,15 @@ def _delta(said: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, aga
     elif type(content) is list:
         out += _parts(content, flags, sink)
     elif type(content) is dict:
-        out += sink.opaque(content)
+        out += sink.add_opaque(content)
     refusal = said.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
         out += _answer(refusal, sink)
     if calls := said.get("tool_calls"):
-        out += sink.call_pieces(calls, whole)
+        out += sink.add_call_pieces(calls, whole)
     elif type(old := said.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
-        out += sink.call_pieces([{"index": 0, "function": old}], whole)
+        out += sink.add_call_pieces([{"index": 0, "function": old}], whole)
     return out
 
 
@@ -147,12 +147,12 @@ def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
             inner = part.get(thinks)
             inner = [inner] if type(inner) is not list else inner
             text = "".join(_detail_text(p) for p in inner)
-            sink.details([part])
-            out += sink.think(text, "content") if text else []
+            sink.add_details([part])
+            out += sink.add_reasoning(text, "content") if text else []
         elif type(part.get("text")) is str:
             out += _answer(part["text"], sink) if part["text"] else []
         else:
-            out += sink.opaque(part)
+            out += sink.add_opaque(part)
     return out
 
 

@@ -47,7 +47,7 @@ def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = Fals
     out: list[Event] = []
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.count(read_counts(_counted(usage, sink), flags))
+        out += sink.add_usage(read_counts(_counted(usage, sink), flags))
     candidates = data.get("candidates")
     for place, candidate in enumerate(candidates if type(candidates) is list else ()):
         if type(candidate) is dict and candidate.get("index") in ((None, 0) if place == 0 else (0,)):
@@ -93,7 +93,7 @@ def _blocked(feedback: Any, sink: EventSink) -> list[Event]:
 
 def _part(part: Any, sink: EventSink, whole: bool) -> list[Event]:
     if type(part) is not dict:
-        return sink.opaque(part) if part else []
+        return sink.add_opaque(part) if part else []
     part = {key: value for key, value in part.items() if value is not None}
     if type(call := part.get("functionCall")) is dict:
         return _call(call, part, sink)
@@ -104,11 +104,11 @@ def _part(part: Any, sink: EventSink, whole: bool) -> list[Event]:
         return _other(part, thought, sink)
     if not text and not beside:
         return []
-    out = sink.block("thought" if thought else "text") if whole or beside else []
+    out = sink.begin_block("thought" if thought else "text") if whole or beside else []
     if text:
-        out += sink.think(text, _THOUGHT) if thought else sink.text(text)
+        out += sink.add_reasoning(text, _THOUGHT) if thought else sink.add_text(text)
     if beside:
-        sink.seal(beside)
+        sink.add_seal(beside)
         out += sink.end_block()
     return out
 
@@ -123,11 +123,11 @@ def _other(part: dict[str, Any], thought: bool, sink: EventSink) -> list[Event]:
                 seal = {k: v for k, v in part.items() if k not in (key, _THOUGHT)}
                 if rest := {k: v for k, v in said.items() if k not in ("mimeType", place)}:
                     seal[key] = rest
-                out = sink.media(kind, **{"data" if place == "data" else "url": said[place]})
+                out = sink.add_media(kind, **{"data" if place == "data" else "url": said[place]})
                 if seal:
-                    sink.seal(seal)
+                    sink.add_seal(seal)
                 return out
-    return sink.opaque(part) if part.keys() - {_THOUGHT} else []
+    return sink.add_opaque(part) if part.keys() - {_THOUGHT} else []
 
 
 def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[Event]:
@@ -140,7 +140,7 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[E
         beside["functionCall"] = rest
     open_call: Any = sink.state.get("call")
     if not name and open_call is None:
-        return sink.opaque(part) if beside or call else []
+        return sink.add_opaque(part) if beside or call else []
     if name:
         place = sink.state["calls"] = sink.state.get("calls", -1) + 1
         function: dict[str, Any] = {"name": name}
@@ -149,7 +149,7 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[E
         if not goes_on and not pieces:
             function["arguments"] = {} if args is None else args
             sink.state["call"] = None
-            return sink.call_pieces([item], True)
+            return sink.add_call_pieces([item], True)
         state, first_text = begin_arguments()
         open_call = sink.state["call"] = (place, state)
     else:
@@ -163,7 +163,7 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[E
         texts.append(end_arguments(state))
         sink.state["call"] = None
     function["arguments"] = "".join(texts)
-    return sink.call_pieces([item], False)
+    return sink.add_call_pieces([item], False)
 
 
 # ── beside the answer ────────────────────────────────────────────────────────

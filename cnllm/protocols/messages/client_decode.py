@@ -82,7 +82,7 @@ def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
         return []
     known = sink.state.setdefault(_COUNTS, {})
     merge_counts(known, usage)
-    return sink.count(read_counts(known, flags))
+    return sink.add_usage(read_counts(known, flags))
 
 
 # ── blocks ───────────────────────────────────────────────────────────────────
@@ -157,7 +157,7 @@ def _blocks(content: Any, sink: EventSink) -> list[Event]:
     if type(content) is not list:
         if type(content) is str:
             sink.answered = True
-            return sink.text(content) if content else []
+            return sink.add_text(content) if content else []
         return []
     sink.answered = True
     out: list[Event] = []
@@ -170,7 +170,7 @@ def _blocks(content: Any, sink: EventSink) -> list[Event]:
 def _begun(block: Any, place: Any, sink: EventSink) -> list[Event]:
     """A block, or its beginning."""
     if type(block) is not dict:
-        return sink.opaque(block) if block else []
+        return sink.add_opaque(block) if block else []
     sink.answered = True
     kind = block.get("type")
     if type(kind) is not str:
@@ -178,22 +178,22 @@ def _begun(block: Any, place: Any, sink: EventSink) -> list[Event]:
     out: list[Event]
     if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
         opened = sink.state[_OPEN] = _Block(kind, place, _besides(block, kind))
-        out = sink.block("text" if kind == _TEXT else "thought")
+        out = sink.begin_block("text" if kind == _TEXT else "thought")
         _sealed(opened, sink)
         return out + _said(opened, block.get(kind), sink)
     if kind == _HIDDEN:
         sink.state[_OPEN] = _Block(kind, place, dict(block))
-        out = sink.block("thought")
-        sink.seal(block)
+        out = sink.begin_block("thought")
+        sink.add_seal(block)
         return out
     if kind == _CALL and type(block.get("name")) is str and block["name"]:
         opened = sink.state[_OPEN] = _Block(kind, _place(place), {})
         opened.given = block.get("input")
         function = {"name": block["name"], "arguments": ""}
         head = {**_besides(block, "name", "input"), "id": block.get("id"), "index": opened.place, "function": function}
-        return sink.call_pieces([head], True)
+        return sink.add_call_pieces([head], True)
     sink.state[_OPEN] = _Block(kind, place, dict(block))
-    return sink.opaque(block)
+    return sink.add_opaque(block)
 
 
 def _added(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
@@ -210,12 +210,12 @@ def _added(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
             assert opened is not None
             return out + _said(opened, delta.get(own), sink)
     if opened is None:
-        return sink.opaque(delta)
+        return sink.add_opaque(delta)
     piece = delta.get("partial_json")
     if kind == "input_json_delta" and type(piece) is str:
         opened.pieces.append(piece)
         if opened.kind == _CALL:
-            return sink.call_pieces([{"index": opened.place, "function": {"arguments": piece}}], False)
+            return sink.add_call_pieces([{"index": opened.place, "function": {"arguments": piece}}], False)
     else:
         opened.add(delta)
     if opened.kind in (_TEXT, _THOUGHT, _CALL):
@@ -226,14 +226,14 @@ def _added(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
 def _said(opened: _Block, text: Any, sink: EventSink) -> list[Event]:
     if type(text) is not str or not text:
         return []
-    return sink.text(text) if opened.kind == _TEXT else sink.think(text, _THOUGHT)
+    return sink.add_text(text) if opened.kind == _TEXT else sink.add_reasoning(text, _THOUGHT)
 
 
 def _sealed(opened: _Block, sink: EventSink) -> None:
     """Tell the part that was begun last where to find what stands beside it."""
-    if opened.beside and opened.sealed != sink.begun:
-        opened.sealed = sink.begun
-        sink.seal(opened.seal)
+    if opened.beside and opened.sealed != sink.part_count:
+        opened.sealed = sink.part_count
+        sink.add_seal(opened.seal)
 
 
 def _close(sink: EventSink) -> list[Event]:
@@ -243,9 +243,9 @@ def _close(sink: EventSink) -> list[Event]:
         return []
     out: list[Event] = []
     if opened.kind == _CALL and not any(opened.pieces) and opened.given not in (None, {}):
-        out += sink.call_pieces([{"index": opened.place, "function": {"arguments": opened.given}}], False)
+        out += sink.add_call_pieces([{"index": opened.place, "function": {"arguments": opened.given}}], False)
     if opened.kind not in (_TEXT, _THOUGHT, _CALL):
-        sink.seal(_whole(opened))  # once, not with every piece: a program to run may come in thousands
+        sink.add_seal(_whole(opened))  # once, not with every piece: a program to run may come in thousands
     return out + sink.end_block()
 
 

@@ -117,7 +117,7 @@ def _response(data: dict[str, Any], flags: Flags, sink: EventSink, *, over: bool
     if type(usage) is dict:
         state = _state(sink)
         merge_counts(state.usage, usage)
-        out += sink.count(read_counts(state.usage, flags))
+        out += sink.add_usage(read_counts(state.usage, flags))
     status = data.get("status")
     if over and type(status) is str and status:
         sink.raw_finish = status
@@ -295,9 +295,9 @@ def _complete(item: dict[str, Any], record: Item, flags: Flags, sink: EventSink)
             return _call(item, record, sink, item.get("arguments"))
     if record.done or record.parts:
         return []
-    record.parts[0] = [sink.begun]
+    record.parts[0] = [sink.part_count]
     _state(sink).now = None
-    return sink.opaque(item)
+    return sink.add_opaque(item)
 
 
 def _message(item: dict[str, Any], record: Item, sink: EventSink) -> list[Event]:
@@ -319,7 +319,7 @@ def _message(item: dict[str, Any], record: Item, sink: EventSink) -> list[Event]
             if index not in record.parts:  # nobody knows what it is: it stays as it came, a message of its own
                 record.parts[index] = []
                 _state(sink).now = None
-                out += sink.opaque({**item, "content": [part]})
+                out += sink.add_opaque({**item, "content": [part]})
             continue
         sink.refused = sink.refused or refused
         if index not in record.parts and text:
@@ -328,9 +328,9 @@ def _message(item: dict[str, Any], record: Item, sink: EventSink) -> list[Event]
             rest = {k: v for k, v in part.items() if k != key and (k != "type" or v != "output_text")}
             first = index if first is None else min(first, index)
             if first < index:  # what the item has beside its parts goes with the first of them
-                sink.seal({"item": marks, "part": rest, "at": index}, known[0])
+                sink.add_seal({"item": marks, "part": rest, "at": index}, known[0])
             else:
-                sink.seal({"item": beside, "part": rest}, known[0])
+                sink.add_seal({"item": beside, "part": rest}, known[0])
     return out
 
 
@@ -344,7 +344,7 @@ def _thought(item: dict[str, Any], record: Item, flags: Flags, sink: EventSink) 
     elif len(record.parts[0]) > 1:  # it came in pieces with other things between them: here it is in one
         out += _begin(record, 0, "thought", sink, anew=True)
         record.parts[0] = record.parts[0][-1:]
-    sink.seal(item, record.parts[0][0])
+    sink.add_seal(item, record.parts[0][0])
     return out
 
 
@@ -374,16 +374,16 @@ def _call(item: dict[str, Any], record: Item, sink: EventSink, arguments: Any) -
     )
     beside = {k: v for k, v in item.items() if k not in ("type", "call_id", "name", "arguments") and v is not None}
     if beside and 0 in record.parts:
-        sink.seal(beside, record.parts[0][0])
+        sink.add_seal(beside, record.parts[0][0])
     return out
 
 
 def _call_piece(record: Item, piece: Any, sink: EventSink, name: Any = None, id: Any = None) -> list[Event]:
-    begun = sink.begun
+    begun = sink.part_count
     function = {"name": name, "arguments": piece}
-    out = sink.call_pieces([{"index": record.number, "id": id, "function": function}], False)
+    out = sink.add_call_pieces([{"index": record.number, "id": id, "function": function}], False)
     record.named = record.named or (type(name) is str and bool(name))
-    if sink.begun > begun:
+    if sink.part_count > begun:
         record.parts.setdefault(0, [begun])
         _state(sink).now = None
     return out
@@ -399,14 +399,14 @@ def _begin(
     state = _state(sink)
     if not anew and state.now is not None and state.now[0] is record and state.now[1] == index:
         return []
-    out = sink.block(kind)
-    record.parts.setdefault(index, []).append(sink.begun - 1)
+    out = sink.begin_block(kind)
+    record.parts.setdefault(index, []).append(sink.part_count - 1)
     state.now = (record, index)
     return out
 
 
 def _write(record: Item, index: int, text: str, sink: EventSink) -> list[Event]:
-    return [*_begin(record, index, "text", sink), *sink.text(text)]
+    return [*_begin(record, index, "text", sink), *sink.add_text(text)]
 
 
 def _index(data: dict[str, Any]) -> int:
@@ -446,7 +446,7 @@ def _text_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
 def _think(text: str, field: str, sink: EventSink) -> list[Event]:
     """Thinking of an item, in the one field of it that counts. Another item may have it in the other."""
     sink.source = field
-    return sink.think(text, field)
+    return sink.add_reasoning(text, field)
 
 
 def _thought_delta(data: dict[str, Any], flags: Flags, sink: EventSink, field: str) -> list[Event]:
