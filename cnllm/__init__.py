@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cnllm.client.sanitizer import Sanitized, Sanitizer, sanitize
     from cnllm.client.sync_client import Client, Stream
     from cnllm.client.sync_run import Run
-    from cnllm.engine.encode.build import Plan
+    from cnllm.engine.encode.plan import Plan
     from cnllm.engine.run.effects import Step
     from cnllm.errors import (
         BadKey,
@@ -85,7 +85,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "cnllm.client.sync_client": "Client Stream",
     "cnllm.client.async_client": "AsyncClient AsyncStream",
-    "cnllm.engine.encode.build": "Plan",
+    "cnllm.engine.encode.plan": "Plan",
     "cnllm.engine.run.effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "

@@ -11,7 +11,7 @@ from cnllm.client import credentials
 from cnllm.client.async_run import AsyncRunMethods
 from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
 from cnllm.client.telemetry import OnEvent, watch_call
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry

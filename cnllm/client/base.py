@@ -14,7 +14,8 @@ from cnllm.client.key_holder import hold_key, key_of
 from cnllm.client.telemetry import OnEvent, Recovered, Watch, check_callback
 from cnllm.config import redact
 from cnllm.config.settings import read_settings
-from cnllm.engine.encode.build import Plan, build_request
+from cnllm.engine.encode.build import build_request
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call, Observed, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers

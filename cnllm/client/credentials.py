@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.client.echo import SHORTEST, Echo
 from cnllm.config import keys, redact
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.registry import ownership
 from cnllm.registry.model import Model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cnllm.client.telemetry import report_loop_end
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.engine.run.effects import CallModel, Step, Stopped
 from cnllm.engine.run.tool_loop import Loop

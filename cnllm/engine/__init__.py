@@ -12,7 +12,8 @@ writer = engine.StreamWriter(protocol, id=…, model=…)
 """
 
 from cnllm.engine.decode.parser import StreamParser, parse_response
-from cnllm.engine.encode.build import Plan, build_request
+from cnllm.engine.encode.build import build_request
+from cnllm.engine.encode.plan import Plan
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 
 __all__ = [

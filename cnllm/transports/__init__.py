@@ -23,7 +23,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.transports.httpx_adapter import AsyncHttpx, Httpx
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from cnllm.config.process import drop_after_fork
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address

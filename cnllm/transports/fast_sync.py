@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from cnllm.config.process import drop_after_fork
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address

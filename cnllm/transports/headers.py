@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 
 __all__ = [
     "DRAIN",

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cnllm.config import process
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.transports import errors
 from cnllm.transports.address import Address
 from cnllm.transports.headers import FRAMING, end_to_end_headers

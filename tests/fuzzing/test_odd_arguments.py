@@ -82,7 +82,7 @@ def test_a_planted_attribute_error_fails_the_table(monkeypatch: pytest.MonkeyPat
 
     chosen = [one for one in few() if one.name.startswith(("Registry.resolve(name", "build_request("))]
     monkeypatch.setattr("cnllm.registry.registry._text", lambda name, value: value.casefold())
-    monkeypatch.setattr("cnllm.engine.encode.build._built", lambda *args: broken(args[0]))
+    monkeypatch.setattr("cnllm.engine.encode.build._build", lambda *args: broken(args[0].model))
     seen = [one.name for one in chosen if fault(one)]
     assert any(name.startswith("Registry.resolve(name") for name in seen), seen
     assert any(name.startswith("build_request(") for name in seen), seen

@@ -31,7 +31,7 @@ from cnllm.types import Reply
 from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 
 if TYPE_CHECKING:
-    from cnllm.engine.encode.build import Plan
+    from cnllm.engine.encode.plan import Plan
 
 __all__ = ["NOTHING", "Fault", "build_error", "empty_reply_error", "read_fault"]
 

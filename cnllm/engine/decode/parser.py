@@ -15,8 +15,8 @@ from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.sse import TOO_LONG, SseParser
 from cnllm.engine.decode.structured import OutputReader
 from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
-from cnllm.engine.encode.build import Plan
 from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history.prompted_tools import is_prompted
 from cnllm.engine.options import read_options
 from cnllm.errors import ReplyTooLarge, StreamCut

@@ -1,116 +1,59 @@
-"""Model + messages + options → the request, and every change it took."""
+"""Build the request for a conversation: model, messages and options go in, a plan comes out.
+
+The stages, in this order: options → mode and its flags → tools → structured output → history → body → plan. Each
+change to what the caller asked for is noted in the ledger by the stage that makes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.encode import endpoint, params, prefill, strict_tools, structured
-from cnllm.engine.encode import reasoning as thinking
-from cnllm.engine.encode import tools as choices
+from cnllm.engine.encode import body as bodies
+from cnllm.engine.encode import endpoint, params, prefill, structured
 from cnllm.engine.encode.call_rules import CallRules, call_rules
+from cnllm.engine.encode.mode import Draft, draft, settle
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.encode.reasoning import plan_reasoning
+from cnllm.engine.encode.strict_tools import apply_strict
 from cnllm.engine.encode.structured import OutputMethod
-from cnllm.engine.history import fit, media
-from cnllm.engine.history import prompted_tools as prompted
-from cnllm.engine.history import reasoning as replay
-from cnllm.engine.options import Function, RequestOptions, TextCalls, option_fault, read_options
-from cnllm.jsonpath import get, merge_patch, remove, set_value
+from cnllm.engine.encode.tools import (
+    adapt_tools,
+    drop_unsupported,
+    resolve_tool_choice,
+    shorten_names,
+    takes_parallel,
+)
+from cnllm.engine.history import media, prompted_tools
+from cnllm.engine.history.fit import fit
+from cnllm.engine.history.prompted_tools import PromptedTools
+from cnllm.engine.history.reasoning import reasoning_gap
+from cnllm.engine.options import RequestOptions, option_fault, read_options
 from cnllm.protocols import EncodeInput, wire
-from cnllm.registry.flags import Flags, Patch, Prefill
-from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Recovery as RecoveryFlags
-from cnllm.registry.model import Model, conditions
-from cnllm.types import Message, Note, Reasoning, checks
+from cnllm.registry.model import Model
+from cnllm.types import Message, Note, checks
 from cnllm.types.convert import as_messages, message_fault
-from cnllm.types.lenient_json import replace_surrogates
-from cnllm.types.policy import Limits, Recovery, Timeouts
+from cnllm.types.policy import Limits, Recovery
 
-__all__ = ["Plan", "build_request"]
-
-_encode = msgspec.json.Encoder().encode
-_STRICT = attrgetter("strict")
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """A request, ready but for the key, and what it decided.
-
-    `headers` hold the key as the placeholder `{key}`. `flags` are those of the request's mode, which the reply is read
-    by; `stream` is what goes over the wire, `asked_stream` what the caller wanted; `renamed` maps function names on the
-    wire back to the caller's; `timeouts` are for the transport, `limits` for whoever reads. `callable` are the tools
-    that may be called, `text_calls` says what becomes of calls written as text where the caller does, `prompt` is what
-    the user said last, `messages` the conversation as the caller gave it. With `prompted` the tools are described
-    in the prompt, and calls come as text. `answer` is how an answer by the `schema` was asked for, `corrections` how
-    often an invalid one is sent back. `recovery` says what is tried where the reply breaks off. `call_rules` say which
-    calls the reply may hold; None: any. `strict_forms` has, by the caller's names, the parameters of tools that went
-    out in the form of strict mode. `prefill` says how the reply can be gone on with, should it be cut. `max_output` is
-    the limit of the reply's tokens that was sent, `stops` are the caller's stop texts.
-    """
-
-    method: str
-    url: str
-    headers: dict[str, str]
-    body: dict[str, Any]
-    content: bytes
-    notes: list[Note]
-    model: Model
-    flags: Flags
-    stream: bool
-    asked_stream: bool
-    tools: tuple[Function, ...] = ()
-    renamed: dict[str, str] = {}
-    schema: dict[str, Any] | None = None
-    answer: OutputMethod | None = None
-    corrections: int = 0
-    if_cut: str = "error"
-    timeouts: Timeouts = Timeouts()
-    limits: Limits = Limits()
-    text_calls: TextCalls | None = None
-    callable: tuple[Function, ...] = ()
-    prompt: str = ""
-    messages: tuple[Message, ...] = ()
-    prompted: bool = False
-    call_rules: CallRules | None = None
-    max_output: int | None = None
-    stops: tuple[str, ...] = ()
-    recovery: Recovery = Recovery()
-    strict_forms: dict[str, dict[str, Any]] = {}
-    prefill: Prefill | None = None
-
-    @property
-    def turns(self) -> list[dict[str, Any]]:
-        """The conversation as it stands in the body."""
-        found: list[dict[str, Any]] = self.body[wire(self.model.protocol).turns]
-        return found
-
-    def shown_headers(self) -> dict[str, str]:
-        """The headers as they may be shown: what a caller put there is not for show, whatever its name."""
-        from cnllm.config.redact import MARK, is_harmless_header
-
-        return {name: value if is_harmless_header(name, value) else MARK for name, value in self.headers.items()}
-
-    def __repr__(self) -> str:
-        return (
-            f"<Plan {self.method} {self.url} {self.shown_headers()} {len(self.content)} bytes, {len(self.notes)} notes>"
-        )
+__all__ = ["build_request"]
 
 
 def build_request(model: Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
-    """The request for a conversation. Pure: the same input gives the same bytes; the caller's objects stay as they are.
+    """Build the request for a conversation. Pure: the same input gives the same bytes, and no argument is changed.
 
-    Options are those of the README; what is left out is as the model's `call` table says, `stream` too. Raises
-    `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the endpoint cannot
-    take and the caller does not want adjusted.
+    The options are those of `Client.call`. An option that is not given is as the model's `call` table says, `stream`
+    too. Raises `TypeError` or `ValueError` for an option or message that means nothing, `CannotSend` for what the
+    endpoint cannot take and the caller does not want adjusted.
     """
     if type(model) is not Model:
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
-    asked = read_options(options, call, model.flags.params or ())
+    wish = read_options(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
@@ -120,235 +63,162 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     try:
-        return _built(model, turns, stream, asked, options)
+        return _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), options)
     except checks.FAILURES as error:
-        if (named := _fault(turns, options)) is not None:
-            raise named from error
+        if (fault := _fault(turns, options)) is not None:
+            raise fault from error
         raise
 
 
-def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptions, options: dict[str, Any]) -> Plan:
-    pictured = media.has_media(turns)
-    ledger = Ledger(model, asked.on_unsupported, asked.defaults)
-    given, wish = tuple(turns), asked
-    if (over := _better(model, mode := _mode(asked, pictured, model, stream))) is not None:
-        return _routed(model, over, mode, turns, stream, options)
-    asked, spoken = choices.drop_unsupported(asked, model.flags, ledger)
-    mode = _mode(asked, pictured, model, stream)
-    flags = model.flags_for(mode)
-    ledger.mode = mode
-    if (thoughtless := _thoughtless(asked, turns, model, flags, mode, ledger)) is not asked:
-        asked = thoughtless
-        mode = _mode(asked, pictured, model, stream)
-        flags, ledger.mode = model.flags_for(mode), mode
-    strict_forms: dict[str, dict[str, Any]] = {}
-    if "strict" in mode:
-        before = asked
-        asked, strict_forms = strict_tools.apply_strict(asked, flags, ledger.for_option("tools"))
-        if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
-            mode, flags, ledger.mode = changed, model.flags_for(changed), changed
-    before = asked
-    asked, tools = choices.resolve_tool_choice(asked, flags, ledger)
-    if asked is not before and (changed := _mode(asked, pictured, model, stream)) != mode:
-        mode, flags, ledger.mode = changed, model.flags_for(changed), changed
-    if (over := _better(model, mode)) is not None:
-        return _routed(model, over, mode, turns, stream, options)
-    if flags.call is not model.flags.call:
-        asked = _by_mode(asked, read_options(options, flags.call, flags.params or ()))
-        ledger.defaults = asked.defaults
-    offered = asked.tools
-    forced = asked.choice in ("required", "named") and bool(tools)
-    beside = prompted.FLAG if spoken is not None else None
-    answer = structured.choose_method(
-        asked, flags, ledger, lambda a: model.flags_for(_mode(a, pictured, model, stream)), beside
-    )
-    if answer is not None and answer.method == "tool":
-        asked = structured.add_answer_tool(asked, answer)
-        tools = asked.tools
-        mode = _mode(asked, pictured, model, stream)
-        flags, ledger.mode = model.flags_for(mode), mode
-    renamed = choices.shorten_names(tools, flags, ledger.for_option("tools"))
-    names = {long: short for short, long in renamed.items()}
-    thought = thinking.plan_reasoning(asked.reasoning, flags.reasoning, ledger.for_option("reasoning"))
+def _build(request: Draft, arguments: dict[str, Any]) -> Plan:
+    """Run the stages for a draft; `arguments` are the caller's options as they were given."""
+    wish = request.options
+    ledger = Ledger(request.model, wish.on_unsupported, wish.defaults)
 
-    last = _last_said(turns)
-    if spoken is not None:
-        turns = prompted.add_instruction(turns, prompted.describe_tools(spoken))
-    said = turns if answer is None else structured.add_instruction(turns, answer)
-    fitted = fit.fit(said, model, flags, asked.tools, ledger, pictured)
-    parallel = asked.parallel_tool_calls if tools else None
-    if parallel is not None and not choices.takes_parallel(asked, flags, ledger):
-        parallel = None
-    single = parallel is False
-    streams = _streams(stream, bool(tools), flags, ledger)
-    spoken_by = wire(model.protocol)
-    wanted = dict(asked.params)
-    wanted.update({name: [wanted[name]] for name in spoken_by.lists if type(wanted.get(name)) is str})
-    if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
-        wanted["parallel_tool_calls"], parallel = parallel, None
-        single = single and bool((flags.params or {})["parallel_tool_calls"])
-    body = spoken_by.write(
+    # Mode and flags.
+    if (other := _other_wire(request)) is not None:
+        return _build_over(other, request, arguments)
+    options, prompted = drop_unsupported(wish, request.model.flags, ledger)
+    request = settle(request.with_options(options), _STEPS, ledger)
+    if (other := _other_wire(request)) is not None:
+        return _build_over(other, request, arguments)
+    request = _with_mode_defaults(request, arguments, ledger)
+
+    # Tools and structured output.
+    offered = request.options.tools
+    forced = request.options.choice in ("required", "named") and bool(request.tools)
+    request, output = _structured_output(request, prompted, ledger)
+    options, flags, tools = request.options, request.flags, request.tools
+    short_names = shorten_names(tools, flags, ledger.for_option("tools"))
+    reasoning = plan_reasoning(options.reasoning, flags.reasoning, ledger.for_option("reasoning"))
+
+    # History and body.
+    history = _history(request, prompted, output, ledger)
+    values, parallel, single = _params(request, ledger)
+    streams = _streams(request, ledger)
+    spec = wire(request.model.protocol)
+    names = {name: short for short, name in short_names.items()}
+    body = spec.write(
         EncodeInput(
-            model=model.id,
-            messages=fitted,
-            tools=choices.adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
-            choice=asked.choice if tools else None,
-            chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
+            model=request.model.id,
+            messages=history,
+            tools=adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
+            choice=options.choice if tools else None,
+            chosen=None if options.chosen is None else names.get(options.chosen, options.chosen),
             parallel=parallel,
             names=names,
-            method=None if answer is None else answer.method,
-            schema=None if answer is None else answer.sent,
-            schema_name="answer" if answer is None else answer.name,
+            method=None if output is None else output.method,
+            schema=None if output is None else output.sent,
+            schema_name="answer" if output is None else output.name,
             stream=streams,
         ),
         flags,
     )
-    if asked.prefill:
-        flags = prefill.apply_prefill(body[spoken_by.turns], flags, ledger)
-    params.apply_params(body, wanted, flags, ledger)
-    _patch(body, thought, flags, asked, fitted, ledger)
-    if asked.extra_body:
-        params.note_extra_body(asked.extra_body, flags, ledger.for_option("extra_body"))
-        merge_patch(body, asked.extra_body)
-    try:
-        content = _encode(body)
-    except UnicodeEncodeError:
-        ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
-        body = replace_surrogates(body)
-        content = _encode(body)
-    except TypeError:
-        body = _plain(body)
-        content = _encode(body)
-    standing = flags.body.set if flags.body is not None else None
-    rules = call_rules(
-        wish,
-        tools if tools is wish.tools else [*wish.tools, *tools],
-        standing or {},
-        forced=forced if spoken is None else spoken.must is not None,
-        single=single if spoken is None else spoken.one,
-    )
-    url, userinfo = endpoint.endpoint_url(model, flags, streams, ledger)
+    if options.prefill:
+        flags = prefill.apply_prefill(body[spec.turns], flags, ledger)
+    params.apply_params(body, values, flags, ledger)
+    bodies.add_patches(body, reasoning, flags, history, ledger)
+    bodies.add_extra_body(body, options, flags, ledger)
+    body, content = bodies.encode(body, ledger)
+
+    # The plan.
+    rules = _call_rules(wish, request, prompted, forced, single)
+    url, userinfo = endpoint.endpoint_url(request.model, flags, streams, ledger)
+    headers = endpoint.request_headers(flags, options, streams, endpoint.basic_auth(userinfo, flags, ledger))
+    continues = output is None and prompted is None and "reasoning" not in request.mode
     return Plan(
         method="POST",
-        limits=Limits.of(options.get("limits")),
         url=url,
-        headers=endpoint.request_headers(flags, asked, streams, endpoint.basic_auth(userinfo, flags, ledger)),
+        headers=headers,
         body=body,
         content=content,
         notes=ledger.notes,
-        model=model,
+        model=request.model,
         flags=flags,
         stream=streams,
-        asked_stream=stream,
-        tools=offered if spoken is None else spoken.tools,
-        renamed=renamed,
-        schema=asked.schema,
-        answer=answer,
-        corrections=(0 if stream else 1) if asked.corrections is None else asked.corrections,
-        text_calls=asked.recover_text_calls,
-        callable=spoken.tools if spoken is not None else () if asked.choice == "none" else tools,
-        prompt=last,
-        messages=given,
-        prompted=spoken is not None,
+        asked_stream=request.stream,
+        tools=offered if prompted is None else prompted.tools,
+        callable=prompted.tools if prompted is not None else () if options.choice == "none" else tools,
+        renamed=short_names,
+        strict_forms=request.strict_forms,
         call_rules=rules,
-        max_output=_limit(body, flags),
-        stops=_stops(asked, body, flags),
-        recovery=_recovery(asked, flags),
-        strict_forms=strict_forms,
-        prefill=None
-        if answer is not None or spoken is not None or "reasoning" in mode
-        else prefill.prefill_rules(flags),
-        if_cut=asked.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
+        prompted=prompted is not None,
+        text_calls=options.recover_text_calls,
+        schema=options.schema,
+        answer=output,
+        corrections=(0 if request.stream else 1) if options.corrections is None else options.corrections,
+        prompt=_last_user_text(request.messages),
+        messages=tuple(request.messages),
+        max_output=bodies.output_limit(body, flags),
+        stops=bodies.stop_texts(options, body, flags),
+        limits=Limits.of(arguments.get("limits")),
+        recovery=_recovery(options, flags),
+        prefill=prefill.prefill_rules(flags) if continues else None,
+        if_cut=options.if_cut or (flags.stream.if_cut if flags.stream else None) or "error",
     )
 
 
-def _param_path(name: str, flags: Flags) -> str:
-    """Where a parameter stands in the body."""
-    rule = (flags.params or {}).get(name, name)
-    return rule if type(rule) is str else getattr(rule, "as_", None) or name
+# ── mode and flags ───────────────────────────────────────────────────────────
 
 
-def _limit(body: dict[str, Any], flags: Flags) -> int | None:
-    """The limit of the reply's tokens, as it is sent."""
-    limit = get(body, _param_path("max_tokens", flags))
-    return limit if type(limit) is int else None
-
-
-def _stops(asked: RequestOptions, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
-    """The stop texts that the caller gave, as an option or in the body."""
-    if not asked.extra_body and "stop" not in asked.params:
-        return ()
-    given = [asked.params.get("stop"), get(body, _param_path("stop", flags)) if asked.extra_body else None]
-    texts = [text for one in given for text in (one if isinstance(one, list | tuple) else [one])]
-    return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
-
-
-def _recovery(asked: RequestOptions, flags: Flags) -> Recovery:
-    """What is tried where the reply breaks off: as the call says, else as the registry does."""
-    declared = _declared(flags.recovery or RecoveryFlags())
-    return declared if asked.recovery is None else asked.recovery.with_defaults(declared)
-
-
-@lru_cache(maxsize=64)
-def _declared(flags: RecoveryFlags) -> Recovery:
-    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)
-
-
-def _plain(value: Any) -> Any:
-    """A body of JSON's own types, where a caller gave a subclass or a look-alike of one."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, Mapping):
-        return {_plain(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [_plain(inner) for inner in value]
-    return value
-
-
-def _fault(turns: list[Message], options: dict[str, Any]) -> Exception | None:
-    """Return which message or option made a request fail; None where it is none of them."""
-    for index, turn in enumerate(turns):
-        if (found := message_fault(f"messages[{index}].", turn)) is not None:
-            return found
-    return option_fault(options)
-
-
-def _better(model: Model, mode: frozenset[str]) -> Model | None:
-    """The model over the wire that takes what this one refuses; None where the caller chose the wire."""
-    wanted = model.flags_for(mode).protocol
-    return None if model.over is None or wanted in (None, model.protocol) else model.over(str(wanted))
-
-
-def _thoughtless(
-    asked: RequestOptions, turns: list[Message], model: Model, flags: Flags, mode: frozenset[str], ledger: Ledger
-) -> RequestOptions:
-    """Without reasoning where the turn that goes on began without it, and the endpoint takes no such turn."""
-    rules = flags.reasoning
-    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in mode:
-        return asked
-    index = replay.reasoning_gap(turns, model)
+def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
+    """Turn reasoning off where the turn that continues has none of this model's, and the endpoint refuses that."""
+    rules = request.flags.reasoning
+    if rules is None or rules.if_missing != "reasoning-off" or "reasoning" not in request.mode:
+        return request
+    index = reasoning_gap(request.messages, request.model)
+    if index is None:
+        return request
     said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
-    if index is None or not ledger.for_option("reasoning").may_change(
-        "reasoning-missing", "reasoning.if_missing", said, did
-    ):
-        return asked
-    return msgspec.structs.replace(asked, reasoning="off")
+    ledger = ledger.for_option("reasoning")
+    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", said, did):
+        return request
+    return request.with_options(replace(request.options, reasoning="off"))
 
 
-def _routed(
-    model: Model, over: Model, mode: frozenset[str], turns: list[Message], stream: bool, options: dict[str, Any]
-) -> Plan:
-    """The request over the wire of the endpoint that takes this combination."""
-    said = f"{'+'.join(sorted(a for a in mode if not a.startswith('no-')))} over {model.protocol}"
-    note = Note("wire-routed", "protocol", said, f"sent over {over.protocol}", model.where("protocol", mode))
-    plan = build_request(over, turns, stream=stream, **options)
-    return msgspec.structs.replace(plan, notes=[*plan.notes, note])
+def _strict_tools(request: Draft, ledger: Ledger) -> Draft:
+    """Put strict tools into strict form, or take `strict` away."""
+    if "strict" not in request.mode:
+        return request
+    options, forms = apply_strict(request.options, request.flags, ledger.for_option("tools"))
+    if options == request.options:
+        return request
+    return replace(request.with_options(options), strict_forms={**forms, **request.strict_forms})
 
 
-def _by_mode(asked: RequestOptions, late: RequestOptions) -> RequestOptions:
-    """With the defaults of the call's own mode, but for those that decide the mode: these were taken before it."""
-    return msgspec.structs.replace(
-        asked,
+def _tool_choice(request: Draft, ledger: Ledger) -> Draft:
+    """Replace a tool choice that the endpoint does not take."""
+    options, tools = resolve_tool_choice(request.options, request.flags, ledger)
+    return request if options is request.options else replace(request.with_options(options), tools=tools)
+
+
+_STEPS = (_reasoning_off, _strict_tools, _tool_choice)
+
+
+def _other_wire(request: Draft) -> Model | None:
+    """Return the model over the wire that takes this mode; None where its own does, or the caller chose the wire."""
+    model, protocol = request.model, request.flags.protocol
+    return None if model.over is None or protocol in (None, model.protocol) else model.over(str(protocol))
+
+
+def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:
+    """Build the request over another wire of the endpoint, with a note."""
+    model, mode = request.model, request.mode
+    said = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
+    note = Note("wire-routed", "protocol", said, f"sent over {other.protocol}", model.where("protocol", mode))
+    plan = build_request(other, request.messages, stream=request.stream, **arguments)
+    return replace(plan, notes=[*plan.notes, note])
+
+
+def _with_mode_defaults(request: Draft, arguments: dict[str, Any], ledger: Ledger) -> Draft:
+    """Return the draft with the defaults of its own mode. Those that decide the mode were read before it."""
+    call = request.flags.call
+    if call is request.model.flags.call:
+        return request
+    late = read_options(arguments, call, request.flags.params or ())
+    ledger.defaults = late.defaults
+    options = replace(
+        request.options,
         params=late.params,
         parallel_tool_calls=late.parallel_tool_calls,
         extra_body=late.extra_body,
@@ -358,37 +228,77 @@ def _by_mode(asked: RequestOptions, late: RequestOptions) -> RequestOptions:
         corrections=late.corrections,
         defaults=late.defaults,
     )
+    return replace(request, options=options)
 
 
-def _mode(asked: RequestOptions, pictured: bool, model: Model, stream: bool) -> frozenset[str]:
-    return conditions(
-        reasoning=thinking.is_reasoning(asked.reasoning, model.flags.reasoning),
-        tools=bool(asked.tools),
-        stream=stream,
-        schema=asked.schema is not None,
-        strict=any(map(_STRICT, asked.tools)),
-        forced=asked.choice in ("required", "named"),
-        images=pictured,
+# ── tools and structured output ──────────────────────────────────────────────
+
+
+def _structured_output(
+    request: Draft, prompted: PromptedTools | None, ledger: Ledger
+) -> tuple[Draft, OutputMethod | None]:
+    """Choose the method for an answer by a schema. For a tool, offer the tool whose arguments are the answer."""
+    flag = prompted_tools.FLAG if prompted is not None else None
+    output = structured.choose_method(
+        request.options, request.flags, ledger, lambda options: request.with_options(options).flags, flag
     )
+    if output is not None and output.method == "tool":
+        options = structured.add_answer_tool(request.options, output)
+        request = replace(request.with_options(options), tools=options.tools)
+        ledger.mode = request.mode
+    return request, output
 
 
-def _last_said(turns: list[Message]) -> str:
-    """What the user said last."""
-    for turn in reversed(turns):
-        if turn.role == "user" and (said := turn.text):
-            return said
-    return ""
+def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None, bool]:
+    """Return the parameters, `parallel_tool_calls` where the wire has a place for it, and whether calls come singly."""
+    options, flags = request.options, request.flags
+    parallel = options.parallel_tool_calls if request.tools else None
+    if parallel is not None and not takes_parallel(options, flags, ledger):
+        parallel = None
+    single = parallel is False
+    values = dict(options.params)
+    for name in wire(request.model.protocol).lists:
+        if type(values.get(name)) is str:
+            values[name] = [values[name]]
+    declared = flags.params or {}
+    if parallel is not None and "parallel_tool_calls" in declared:
+        values["parallel_tool_calls"], parallel = parallel, None
+        single = single and bool(declared["parallel_tool_calls"])
+    return values, parallel, single
 
 
-# ── the rest of the body ─────────────────────────────────────────────────────
+def _call_rules(
+    wish: RequestOptions, request: Draft, prompted: PromptedTools | None, forced: bool, single: bool
+) -> CallRules | None:
+    """Return the rules for the calls of the reply, by the caller's own options and what went out."""
+    patch = request.flags.body.set if request.flags.body is not None else None
+    tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
+    if prompted is not None:
+        forced, single = prompted.must is not None, prompted.one
+    return call_rules(wish, tools, patch or {}, forced=forced, single=single)
 
 
-def _streams(stream: bool, tools: bool, flags: Flags, ledger: Ledger) -> bool:
-    """What goes over the wire, whatever the caller iterates over."""
-    rules = flags.stream
+# ── history and body ─────────────────────────────────────────────────────────
+
+
+def _history(
+    request: Draft, prompted: PromptedTools | None, output: OutputMethod | None, ledger: Ledger
+) -> list[Message]:
+    """Return the messages as this endpoint takes them, with the instructions for prompted tools and for the output."""
+    messages = request.messages
+    if prompted is not None:
+        messages = prompted_tools.add_instruction(messages, prompted_tools.describe_tools(prompted))
+    if output is not None:
+        messages = structured.add_instruction(messages, output)
+    return fit(messages, request.model, request.flags, request.options.tools, ledger, request.images)
+
+
+def _streams(request: Draft, ledger: Ledger) -> bool:
+    """Whether the wire streams, whatever the caller iterates over."""
+    rules, stream = request.flags.stream, request.stream
     if rules is None:
         return stream
-    if stream and tools and rules.tools is False:
+    if stream and request.tools and rules.tools is False:
         ledger.note("stream-whole", "stream.tools", "a stream with tools", "called whole, delivered as events")
         return False
     if not stream and rules.required:
@@ -397,64 +307,27 @@ def _streams(stream: bool, tools: bool, flags: Flags, ledger: Ledger) -> bool:
     return stream
 
 
-def _patch(
-    body: dict[str, Any],
-    thought: thinking.ReasoningPlan,
-    flags: Flags,
-    asked: RequestOptions,
-    fitted: list[Message],
-    ledger: Ledger,
-) -> None:
-    """The endpoint's standing patches, then those for reasoning."""
-    if flags.body is not None:
-        merge_patch(body, flags.body.set or {})
-        for path in flags.body.drop or ():
-            remove(body, path)
-    reasoning = flags.reasoning
-    patches = list(thought.patches)
-    if reasoning is not None and reasoning.keep is not None and _replays(fitted):
-        patches.append(reasoning.keep)
-    for patch in patches:
-        merge_patch(body, patch.set or {})
-        for path in patch.drop or ():
-            remove(body, path)
-    for path, value in thought.puts:
-        set_value(body, path, value)
-    budget = thought.budget or _standing(body, patches, reasoning)
-    if budget is not None:
-        _budget(body, budget, flags, ledger.for_option("reasoning"))
+def _last_user_text(messages: list[Message]) -> str:
+    return next((text for message in reversed(messages) if message.role == "user" and (text := message.text)), "")
 
 
-def _standing(body: dict[str, Any], patches: list[Patch], reasoning: ReasoningFlags | None) -> tuple[str, int] | None:
-    """A budget that a patch brings along."""
-    where = reasoning.budget.at if reasoning is not None and reasoning.budget is not None else None
-    tokens = get(body, where) if patches and where else None
-    return (where, tokens) if where is not None and type(tokens) is int else None
+# ── the plan ─────────────────────────────────────────────────────────────────
 
 
-def _replays(messages: list[Message]) -> bool:
-    return any(type(p) is Reasoning and (p.text or p.seal) for m in messages if m.role == "assistant" for p in m.parts)
+def _recovery(options: RequestOptions, flags: Flags) -> Recovery:
+    """Return what is tried when the reply breaks off: as the call says, else as the registry does."""
+    declared = _declared_recovery(flags.recovery or RecoveryFlags())
+    return declared if options.recovery is None else options.recovery.with_defaults(declared)
 
 
-def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:
-    """A token budget, below the parameter it must stay below."""
-    path, tokens = budget
-    under = flags.reasoning.budget.under if flags.reasoning and flags.reasoning.budget else None
-    if under is not None:
-        rule = (flags.params or {}).get(under, under)
-        where = rule if type(rule) is str else getattr(rule, "as_", None) or under
-        ceiling: Any = body
-        for key in str(where).split("."):
-            ceiling = ceiling.get(key) if type(ceiling) is dict else None
-        if type(ceiling) is int and tokens >= ceiling:
-            fitted = max(ceiling - 1, 0)
-            least = flags.reasoning.budget.min if flags.reasoning and flags.reasoning.budget else None
-            if least is not None and fitted < least and flags.reasoning and flags.reasoning.off is not None:
-                did = f"off: {under} leaves no room for the {least} tokens that it takes at least"
-                if ledger.may_change("reasoning-budget", "reasoning.budget.min", tokens, did):
-                    remove(body, path)
-                    merge_patch(body, flags.reasoning.off.set or {})
-                    return
-            elif ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{fitted}: below {under}"):
-                tokens = fitted
-    set_value(body, path, tokens)
+@lru_cache(maxsize=64)
+def _declared_recovery(flags: RecoveryFlags) -> Recovery:
+    return Recovery(steps=flags.steps, streams=flags.streams, resume=flags.resume, cycle=flags.cycle)
+
+
+def _fault(messages: list[Message], options: dict[str, Any]) -> Exception | None:
+    """Return the error for the message or option that made building fail; None where it is none of them."""
+    for index, message in enumerate(messages):
+        if (fault := message_fault(f"messages[{index}].", message)) is not None:
+            return fault
+    return option_fault(options)

@@ -65,7 +65,10 @@ def resolve_tool_choice(
     otherwise = (rules.otherwise if rules else None) or "auto"
     if otherwise == "error" and ledger.cannot("tool-choice", flag, said, f"it takes {', '.join(allowed)}"):
         return msgspec.structs.replace(asked, choice=None, chosen=None), asked.tools
-    if otherwise == "reasoning-off" and "tool_choice" not in by_default:  # no default is worth the reasoning
+    off = "no-reasoning" in ledger.mode  # nothing is left to turn off
+    if (
+        otherwise == "reasoning-off" and not off and "tool_choice" not in by_default
+    ):  # no default is worth the reasoning
         did = "kept, with reasoning off for this call"
         if "reasoning" in by_default:  # which nobody asked for
             ledger.note("tool-choice", flag, said, did)

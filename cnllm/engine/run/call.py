@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.decode.parser import StreamParser
 from cnllm.engine.encode import prefill
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run import corrections
 from cnllm.engine.run.continuation import remaining_events
 from cnllm.engine.run.endings import corrected_events, final_events, is_verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.types import Message, Note, Reply, Text
 

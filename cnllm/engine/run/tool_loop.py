@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep, Step, Stopped

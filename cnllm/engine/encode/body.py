@@ -1,0 +1,129 @@
+"""What is put into the body after the wire has written it: patches of the endpoint, budgets, the caller's own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.params import note_extra_body
+from cnllm.engine.encode.reasoning import ReasoningPlan
+from cnllm.engine.options import RequestOptions
+from cnllm.jsonpath import get, merge_patch, remove, set_value
+from cnllm.registry.flags import Flags, Patch
+from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.types import Message, Reasoning
+from cnllm.types.lenient_json import replace_surrogates
+
+__all__ = ["add_extra_body", "add_patches", "encode", "output_limit", "stop_texts"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def add_patches(
+    body: dict[str, Any], reasoning: ReasoningPlan, flags: Flags, history: list[Message], ledger: Ledger
+) -> None:
+    """Apply the endpoint's standing patches, then those for reasoning, then the token budget."""
+    if flags.body is not None:
+        merge_patch(body, flags.body.set or {})
+        for path in flags.body.drop or ():
+            remove(body, path)
+    rules = flags.reasoning
+    patches = list(reasoning.patches)
+    if rules is not None and rules.keep is not None and _has_reasoning(history):
+        patches.append(rules.keep)
+    for patch in patches:
+        merge_patch(body, patch.set or {})
+        for path in patch.drop or ():
+            remove(body, path)
+    for path, value in reasoning.puts:
+        set_value(body, path, value)
+    budget = reasoning.budget or _patched_budget(body, patches, rules)
+    if budget is not None:
+        _set_budget(body, budget, flags, ledger.for_option("reasoning"))
+
+
+def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, ledger: Ledger) -> None:
+    """Merge the caller's `extra_body` into the body as it is; note what the endpoint refuses or ignores of it."""
+    if options.extra_body:
+        note_extra_body(options.extra_body, flags, ledger.for_option("extra_body"))
+        merge_patch(body, options.extra_body)
+
+
+def encode(body: dict[str, Any], ledger: Ledger) -> tuple[dict[str, Any], bytes]:
+    """Return the body and its bytes; both are repaired, with a note, where a text is no valid Unicode."""
+    try:
+        return body, _encode(body)
+    except UnicodeEncodeError:
+        ledger.note("text-mended", "messages", "half of a character, which no UTF-8 can hold", "replaced by U+FFFD")
+        body = replace_surrogates(body)
+    except TypeError:
+        body = _plain(body)
+    return body, _encode(body)
+
+
+def output_limit(body: dict[str, Any], flags: Flags) -> int | None:
+    """Return the limit of output tokens that the body sets; None where it sets none."""
+    limit = get(body, _param_path("max_tokens", flags))
+    return limit if type(limit) is int else None
+
+
+def stop_texts(options: RequestOptions, body: dict[str, Any], flags: Flags) -> tuple[str, ...]:
+    """Return the stop texts that the caller gave, as an option or in `extra_body`."""
+    if not options.extra_body and "stop" not in options.params:
+        return ()
+    values = [options.params.get("stop"), get(body, _param_path("stop", flags)) if options.extra_body else None]
+    texts = [text for value in values for text in (value if isinstance(value, list | tuple) else [value])]
+    return tuple(dict.fromkeys(text for text in texts if type(text) is str and text))
+
+
+def _param_path(name: str, flags: Flags) -> str:
+    """Return the path of a parameter in the body."""
+    rule = (flags.params or {}).get(name, name)
+    return rule if type(rule) is str else getattr(rule, "as_", None) or name
+
+
+def _plain(value: Any) -> Any:
+    """Return the value in JSON's own types, where a caller gave a subclass or a look-alike of one."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _has_reasoning(messages: list[Message]) -> bool:
+    return any(type(p) is Reasoning and (p.text or p.seal) for m in messages if m.role == "assistant" for p in m.parts)
+
+
+def _patched_budget(body: dict[str, Any], patches: list[Patch], rules: ReasoningFlags | None) -> tuple[str, int] | None:
+    """Return path and tokens of a budget that a patch has set."""
+    path = rules.budget.at if rules is not None and rules.budget is not None else None
+    tokens = get(body, path) if patches and path else None
+    return (path, tokens) if path is not None and type(tokens) is int else None
+
+
+def _set_budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger: Ledger) -> None:
+    """Set a token budget, below the parameter that it must stay below."""
+    path, tokens = budget
+    rules = flags.reasoning.budget if flags.reasoning is not None else None
+    limit = rules.under if rules is not None else None
+    if limit is not None:
+        ceiling = get(body, _param_path(limit, flags))
+        if type(ceiling) is int and tokens >= ceiling:
+            lower = max(ceiling - 1, 0)
+            least = rules.min if rules is not None else None
+            off = flags.reasoning.off if flags.reasoning is not None else None
+            if least is not None and lower < least and off is not None:
+                did = f"off: {limit} leaves no room for the {least} tokens that it takes at least"
+                if ledger.may_change("reasoning-budget", "reasoning.budget.min", tokens, did):
+                    remove(body, path)
+                    merge_patch(body, off.set or {})
+                    return
+            elif ledger.may_change("reasoning-budget", "reasoning.budget.under", tokens, f"{lower}: below {limit}"):
+                tokens = lower
+    set_value(body, path, tokens)

@@ -1,0 +1,85 @@
+"""A request that is ready to be sent, but for the key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.engine.encode.call_rules import CallRules
+from cnllm.engine.encode.structured import OutputMethod
+from cnllm.engine.options import Function, TextCalls
+from cnllm.protocols import wire
+from cnllm.registry.flags import Flags, Prefill
+from cnllm.registry.model import Model
+from cnllm.types import Message, Note
+from cnllm.types.policy import Limits, Recovery, Timeouts
+
+__all__ = ["Plan"]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """A request, ready but for the key, and what was decided for it.
+
+    The request: `method`, `url`, `headers` (the key is the placeholder `{key}`), `body` and `content`, the bytes of the
+    body. `notes` name every change to what the caller asked for. `flags` are those of the request's mode; the reply is
+    read by them. `stream` is what goes over the wire, `asked_stream` what the caller wanted.
+
+    For the reply: `tools` are those that were offered, `callable` those that may be called, `renamed` maps a
+    function's name on the wire to the caller's, `call_rules` say which calls the reply may hold (None: any),
+    `strict_forms` hold the caller's own parameters, by tool, where strict mode changed them. `prompted` says that the
+    tools are described in the prompt and that calls come as text; `text_calls` says what becomes of calls written as
+    text, where the caller does. `answer` is the method for an answer by the `schema`, `corrections` how often an
+    invalid answer is sent back. `prompt` is the user's last text, `messages` the conversation as the caller gave it.
+    `max_output` is the limit of output tokens that was sent, `stops` are the caller's stop texts.
+
+    For the transport and the driver: `timeouts`, `limits` (of what is read), `if_cut` and `recovery` (what is done
+    when the reply breaks off), `prefill` (how a cut reply can be continued).
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    content: bytes
+    notes: list[Note]
+    model: Model
+    flags: Flags
+    stream: bool
+    asked_stream: bool
+    tools: tuple[Function, ...] = ()
+    renamed: dict[str, str] = {}
+    schema: dict[str, Any] | None = None
+    answer: OutputMethod | None = None
+    corrections: int = 0
+    if_cut: str = "error"
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    text_calls: TextCalls | None = None
+    callable: tuple[Function, ...] = ()
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    prompted: bool = False
+    call_rules: CallRules | None = None
+    max_output: int | None = None
+    stops: tuple[str, ...] = ()
+    recovery: Recovery = Recovery()
+    strict_forms: dict[str, dict[str, Any]] = {}
+    prefill: Prefill | None = None
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The conversation as it stands in the body."""
+        turns: list[dict[str, Any]] = self.body[wire(self.model.protocol).turns]
+        return turns
+
+    def shown_headers(self) -> dict[str, str]:
+        """Return the headers for display: every value that may hold a secret is hidden."""
+        from cnllm.config.redact import MARK, is_harmless_header
+
+        return {name: value if is_harmless_header(name, value) else MARK for name, value in self.headers.items()}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan {self.method} {self.url} {self.shown_headers()} {len(self.content)} bytes, {len(self.notes)} notes>"
+        )
