@@ -406,8 +406,8 @@ def _patch(
             cut(body, path)
     reasoning = flags.reasoning
     patches = list(thought.patches)
-    if reasoning is not None and reasoning.keep is not None and _replays(fitted):
-        patches.append(reasoning.keep)
+    if reasoning is not None and reasoning.replay_patch is not None and _replays(fitted):
+        patches.append(reasoning.replay_patch)
     for patch in patches:
         blend(body, patch.set or {})
         for path in patch.drop or ():
