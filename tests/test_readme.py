@@ -72,7 +72,7 @@ LISTED = (flags.ErrorRule, flags.Refusal, flags.Leak)
 LEVEL, WHAT = "LEVEL", "WHAT"
 NAMED = {
     "reasoning.effort.": (LEVEL, set(flags.LEVELS)),
-    "usage.": (WHAT, {*flags.UsagePaths.__struct_fields__} - {"at", "apart"}),
+    "usage.": (WHAT, {*flags.UsagePaths.__struct_fields__} - {"at", "excluded_from_totals"}),
 }
 """Tables whose keys are names of one kind: one flag each, as `params.NAME` and `finish.WORD` are."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.registry.check_patterns import pattern_faults
-from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table
+from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table, formerly
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 
@@ -105,7 +105,7 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
     for key, value in data.items():
         here = [*path, key]
         if key not in fields:
-            yield here, f"{shown} has no flag '{key}'{did_you_mean(key, fields)}"
+            yield here, f"{shown} has no flag '{key}'{_hint(key, cls)}"
         elif cls is Table and key in ("on", "when", "families"):
             yield from _layers(key, value, here)
         elif cls is Table and key == "unset" and type(value) is list:
@@ -150,7 +150,7 @@ def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
             return
         fields = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
         if key not in fields:
-            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{did_you_mean(key, fields)}"
+            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_hint(key, kind)}"
             return
         kind = _bare(fields[key])
 
@@ -231,6 +231,14 @@ def _literals(kind: Any) -> list[str]:
 
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _hint(key: str, cls: type[Struct]) -> str:
+    """Return the flag that a wrong key means, as a question: the one that had this name, or the nearest."""
+    for field in msgspec.structs.fields(cls):
+        if formerly(field.type) == key:
+            return f". Did you mean '{field.encode_name}'?"
+    return did_you_mean(key, (field.encode_name for field in msgspec.structs.fields(cls)))
 
 
 def did_you_mean(word: str, known: Any) -> str:

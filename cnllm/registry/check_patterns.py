@@ -40,7 +40,7 @@ def _patterns(data: dict[str, Any], path: list[str]) -> Iterator[tuple[list[str]
                 for name in _KEYS:
                     for source in rule.get(name) or ():
                         yield [*here, str(place), name], source, False
-        elif key == "ids" and type(value) is str and path[-1:] == ["tools"]:
+        elif key == "call_id_pattern" and type(value) is str and path[-1:] == ["tools"]:
             yield here, value, True
         elif type(value) is dict:
             yield from _patterns(value, here)

@@ -6,7 +6,7 @@ flag; unknown is neither false nor zero. Paths are dotted (`thinking.budget_toke
 """
 
 import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from msgspec import Meta, Struct, field
 
@@ -41,11 +41,19 @@ __all__ = [
     "ToolChoice",
     "Tools",
     "UsagePaths",
+    "formerly",
 ]
 
 
-def _d(text: str) -> Meta:
-    return Meta(description=text)
+def _d(text: str, *, formerly: str | None = None) -> Meta:
+    """Describe a flag; `formerly` is the name that it had, for the hint about a file that still says it."""
+    return Meta(description=text, extra={"formerly": formerly} if formerly else None)
+
+
+def formerly(kind: Any) -> str | None:
+    """Return the name that a flag of this type had, or None."""
+    extra = getattr(kind.__metadata__[-1], "extra", None) if get_origin(kind) is Annotated else None
+    return None if extra is None else extra.get("formerly")
 
 
 _FromZero = Annotated[int, Meta(ge=0)]
@@ -123,9 +131,9 @@ class Reasoning(_Base, frozen=True):
     off: Annotated[Patch | None, _d("what turns it off")] = None
     effort: Annotated[Effort | None, _d("where a level goes, and the wire's word for each")] = None
     budget: Annotated[Budget | None, _d("where a number of tokens goes, and its range")] = None
-    scale: Annotated[
+    effort_budgets: Annotated[
         dict[str, int] | None,
-        _d("tokens each level stands for where only a number can be sent, or the reverse"),
+        _d("tokens each level stands for where only a number can be sent, or the reverse", formerly="scale"),
     ] = None
     fields: Annotated[list[str] | None, _d("where it arrives, in a message and in a delta, tried in order")] = None
     shape: Annotated[
@@ -158,8 +166,12 @@ class Reasoning(_Base, frozen=True):
             "what its first call is sealed with instead"
         ),
     ] = None
-    foreign: Annotated[Literal["drop", "text"] | None, _d("what becomes of reasoning another model wrote")] = None
-    keep: Annotated[Patch | None, _d("a switch that must go along when reasoning is sent back")] = None
+    if_foreign: Annotated[
+        Literal["drop", "text"] | None, _d("what becomes of reasoning another model wrote", formerly="foreign")
+    ] = None
+    replay_patch: Annotated[
+        Patch | None, _d("a switch that must go along when reasoning is sent back", formerly="keep")
+    ] = None
 
 
 class ToolChoice(_Base, frozen=True):
@@ -199,8 +211,12 @@ class Tools(_Base, frozen=True):
         _d("the subset of JSON Schema it takes: what is done to a function's parameters"),
     ] = None
     schema_drop: Annotated[list[str] | None, _d("keywords of JSON Schema it refuses")] = None
-    names_max: Annotated[int | None, _d("the longest function name it takes, in characters")] = None
-    ids: Annotated[str | None, _d("a regular expression that call ids must match as a whole")] = None
+    name_max_length: Annotated[
+        int | None, _d("the longest function name it takes, in characters", formerly="names_max")
+    ] = None
+    call_id_pattern: Annotated[
+        str | None, _d("a regular expression that call ids must match as a whole", formerly="ids")
+    ] = None
     result_name: Annotated[bool | None, _d("does a tool result carry the tool's name?")] = None
     result_media: Annotated[bool | None, _d("may a result hold pictures? If not, they follow in a user message")] = None
     one_object: Annotated[bool | None, _d("may arguments be a JSON object instead of a string?")] = None
@@ -215,7 +231,9 @@ class Param(_Base, frozen=True):
     step: Annotated[float | None, _d("how far inside an open bound a clamped value lands")] = None
     items: Annotated[int | None, _d("the most items of a list")] = None
     fixed: Annotated[Any, _d("the only value it takes; another is left out, which has the same effect")] = None
-    outside: Annotated[Literal["clamp", "drop", "error"] | None, _d("what becomes of a value out of range")] = None
+    otherwise: Annotated[
+        Literal["clamp", "drop", "error"] | None, _d("what becomes of a value out of range", formerly="outside")
+    ] = None
     default: Annotated[
         Any,
         _d("what is sent when the caller names nothing; of a list the first that is known, where a text names a flag"),
@@ -242,7 +260,9 @@ class Messages(_Base, frozen=True):
     content: Annotated[
         Literal["parts", "string"] | None, _d("does it take a list of text parts, or only a string?")
     ] = None
-    runs: Annotated[Literal["keep", "join"] | None, _d("may neighbours have the same role, or are they joined?")] = None
+    consecutive_roles: Annotated[
+        Literal["keep", "join"] | None, _d("may neighbours have the same role, or are they joined?", formerly="runs")
+    ] = None
     first_user: Annotated[bool | None, _d("must the first message after system be the user's?")] = None
     fields: Annotated[list[str] | None, _d("further keys of a message that the endpoint takes")] = None
     files: Annotated[
@@ -277,16 +297,16 @@ class UsagePaths(_Base, frozen=True):
     reasoning: Annotated[list[str] | None, _d("paths inside it, tried in order")] = None
     cached: Annotated[list[str] | None, _d("paths inside it, tried in order")] = None
     cache_write: Annotated[list[str] | None, _d("paths inside it, tried in order")] = None
-    apart: Annotated[
+    excluded_from_totals: Annotated[
         list[Literal["reasoning", "cached", "cache_write"]] | None,
-        _d("what the endpoint does not count into its output or input and we must add"),
+        _d("what the endpoint does not count into its output or input and we must add", formerly="apart"),
     ] = None
 
 
 class Stream(_Base, frozen=True):
-    proof: Annotated[
+    terminator: Annotated[
         Literal["finish", "done", "any"] | None,
-        _d("what proves that a stream is whole: a finish reason, the closing [DONE], or either"),
+        _d("what proves that a stream is whole: a finish reason, the closing [DONE], or either", formerly="proof"),
     ] = None
     if_cut: Annotated[Literal["error", "again-whole", "keep"] | None, _d("what becomes of a stream that was cut")] = (
         None
@@ -326,10 +346,10 @@ class ErrorRule(_Base, frozen=True):
     Patterns are matched in linear time: they know no look-around and no back-references.
     """
 
-    is_: Annotated[
+    kind: Annotated[
         Literal["bad-key", "quota", "rate", "overloaded", "context", "filtered", "replay", "bad-request", "other"],
-        _d("what such an error is"),
-    ] = field(name="is")
+        _d("what such an error is", formerly="is"),
+    ]
     status: Annotated[list[int] | None, _d("HTTP statuses")] = None
     code: Annotated[list[str] | None, _d("the endpoint's codes")] = None
     text: Annotated[list[str] | None, _d("pieces of its sentence, in any case")] = None

@@ -32,8 +32,8 @@ META = ("match", "extends", "unset", "on", "when", "families", "sources")
 _EVERY_WIRE = {
     **dict.fromkeys(("title", "protocol", "base_url", "headers", "keys", "status", "limits", "price", "input"), True),
     **dict.fromkeys(("errors", "leaks", "fallback", "resume", "call", "match", "extends", "sources"), True),
-    "reasoning": {"mode", "default", "scale", "foreign", "tags", "tags_at"},
-    "tools": {"supported", "otherwise", "schema", "schema_drop", "names_max"},
+    "reasoning": {"mode", "default", "effort_budgets", "if_foreign", "tags", "tags_at"},
+    "tools": {"supported", "otherwise", "schema", "schema_drop", "name_max_length"},
 }
 """What is true of an endpoint and its model whichever wire protocol is spoken; all else is about one wire."""
 

@@ -191,7 +191,7 @@ def _usage(flags: Flags, said: SimulatedReply) -> dict[str, Any]:
             "completion_tokens": counts.output,
             "total_tokens": counts.total,
         }
-    apart = rules.apart or []
+    apart = rules.excluded_from_totals or []
     values = {
         "input": (counts.input or 0) - ((counts.cached or 0) if "cached" in apart else 0),
         "output": (counts.output or 0) - ((counts.reasoning or 0) if "reasoning" in apart else 0),

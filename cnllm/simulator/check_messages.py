@@ -72,7 +72,12 @@ def _order(case: RequestContext) -> Iterator[Violation]:
         if rules.system == "first" and turn.role in ("system", "developer") and index:
             message = "A system message must be the first message."
             yield Violation("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
-        if rules.runs == "join" and index and turn.role == turns[index - 1].role and turn.role in ("user", "assistant"):
+        if (
+            rules.consecutive_roles == "join"
+            and index
+            and turn.role == turns[index - 1].role
+            and turn.role in ("user", "assistant")
+        ):
             message = "Roles user and assistant must alternate."
             yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
     start = next((t for t in turns if t.role not in ("system", "developer")), None)
@@ -134,8 +139,8 @@ def _calls(case: RequestContext) -> Iterator[Violation]:
             where = f"messages[{index}].tool_calls[{n}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
                 yield Violation("param", f"{where} has no id or no name.", param=where, index=index)
-            elif rules is not None and rules.ids and not _fits(rules.ids, call.id):
-                message = f"{where}.id is {call.id} but must match {rules.ids}"
+            elif rules is not None and rules.call_id_pattern and not _fits(rules.call_id_pattern, call.id):
+                message = f"{where}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Violation("results", message, param=f"{where}.id", value=call.id, index=index)
             if not _object(call.arguments, bool(rules and rules.one_object)):
                 message = f"{where}.function.arguments is not a JSON object."

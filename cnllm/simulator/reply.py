@@ -155,7 +155,7 @@ def _call(flags: Flags, tool: ParsedTool, seed: str, nth: int, words: str) -> Pa
 
 def _call_id(flags: Flags, seed: str, nth: int) -> str:
     plain = f"call_{nth}_{hashlib.sha256(f'{seed}{nth}'.encode()).hexdigest()[:20]}"
-    rule = flags.tools.ids if flags.tools is not None else None
+    rule = flags.tools.call_id_pattern if flags.tools is not None else None
     return plain if rule is None else sample_match(rule, f"{seed}{nth}") or plain
 
 

@@ -10,7 +10,7 @@ MODELS = """limits = { context = 65_536, output = 4096 }
 input = ["text", "image"]
 reasoning = { mode = "always" }
 when."tools+reasoning".body.set.a_rather_long_name.that_goes_deeper.than_most.switch = "on"
-errors = [{ is = "other", text = ["x"] }]
+errors = [{ kind = "other", text = ["x"] }]
 [models."home/m".sources.docs]
 url = "https://example.org/facts/which/stand/quite/far/below/the/root/of/the/site/model.html"
 seen = 2026-11-20
@@ -67,7 +67,7 @@ def test_long_values_are_shortened_and_whole_in_json(machine: Machine) -> None:
         "seen": "2026-11-20",
         "how": "recorded",
     }
-    assert facts["errors"]["value"][0] == {"is": "other", "text": ["x"]}
+    assert facts["errors"]["value"][0] == {"kind": "other", "text": ["x"]}
     deep = "when.reasoning+tools.body.set.a_rather_long_name.that_goes_deeper.than_most.switch"
     assert facts[deep]["value"] == "on"
 

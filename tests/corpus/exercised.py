@@ -44,7 +44,7 @@ KEYED = ("params", "finish")
 WHOLE = ("reasoning.tags", "tool_choice.allowed")
 """Lists that say one thing."""
 
-PATTERNS = ("tools.ids",)
+PATTERNS = ("tools.call_id_pattern",)
 """Text that stands for other text; a pattern that fits nothing would be no test of it."""
 
 KEPT: Any = object()
@@ -191,7 +191,7 @@ def _others(value: Value) -> list[Any]:
     if typing.get_origin(kind) is typing.Literal:
         return [word for word in typing.get_args(kind) if word != now]
     if kind is ErrorRule:
-        return [now | {"is": "context" if now["is"] == "bad-key" else "bad-key"}]
+        return [now | {"kind": "context" if now["kind"] == "bad-key" else "bad-key"}]
     if value.bare == "tool_choice.allowed":
         words = typing.get_args(typing.get_args(kind)[0])
         return [[word for word in words if (word in now) != (word == turned)] for turned in words]

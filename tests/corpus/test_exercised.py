@@ -109,7 +109,7 @@ def test_a_new_flag_that_no_recording_exercises_is_in_the_report() -> None:
         ("params.temperature", "warmth"),
         ("finish.tool_calls", "stop"),
         ("tools.result_name", True),
-        ("errors", [{"is": "quota", "code": ["invalid_api_key"]}]),
+        ("errors", [{"kind": "quota", "code": ["invalid_api_key"]}]),
         ("when.stream.body.drop", ["stream_options"]),
         ("reasoning.fields", ["reasoning_content", "reasoning"]),
         ("unset", ["usage.input"]),

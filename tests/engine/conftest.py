@@ -14,7 +14,7 @@ Home = Callable[..., cnllm.Model]
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """`home("tools.names_max = 20")`: the model home/m of a provider with these flags; `id` names another model."""
+    """`home("tools.strict = true")`: the model home/m of a provider with these flags; `id` names another model."""
     folder = tmp_path_factory.mktemp("overlays")
 
     @cache

@@ -75,7 +75,7 @@ def test_defaults_about_tools_hold_where_there_are_tools(home: Home) -> None:
 
 def test_tools_a_schema_and_policies_may_be_defaults_too(home: Home) -> None:
     model = home(
-        'params.seed = { as = "seed", max = 5, outside = "error" }',
+        'params.seed = { as = "seed", max = 5, otherwise = "error" }',
         more="[models.'home/m'.call]\ntools = [{ name = 'look' }]\nschema = { title = 'x', type = 'object' }\n"
         "on_unsupported = 'error'\nif_cut = 'keep'\nextra_headers = { X-Plan = 'a' }\n",
     )
@@ -163,8 +163,8 @@ def test_a_choice_that_turns_reasoning_off_brings_the_defaults_of_that_mode(home
 
 UNABLE = [
     ("params.seed = false", "seed = 1", "params.seed", {}),
-    ("params.seed = { as = 'seed', max = 5, outside = 'error' }", "seed = 9", "params.seed", {}),
-    ("params.seed = { as = 'seed', max = 5, outside = 'drop' }", "seed = 9", "params.seed", {}),
+    ("params.seed = { as = 'seed', max = 5, otherwise = 'error' }", "seed = 9", "params.seed", {}),
+    ("params.seed = { as = 'seed', max = 5, otherwise = 'drop' }", "seed = 9", "params.seed", {}),
     ("params.seed = { as = 'seed', max = 5 }", "seed = 9", "params.seed", {"seed": 5}),
     ("params.top_p = { as = 'top_p', fixed = 1 }", "top_p = 0.5", "params.top_p", {}),
     ("limits.output = 10", "max_tokens = 99", "limits.output", {"max_tokens": 10}),

@@ -291,7 +291,7 @@ def test_a_call_ends_under_the_index_it_began_with(plain: cnllm.Model, lost: Jso
 
 
 def test_names_that_were_shortened_for_the_wire_come_back(home: Home) -> None:
-    model = home("tools.names_max = 20")
+    model = home("tools.name_max_length = 20")
     tool = {"type": "function", "function": {"name": "a_function_with_a_long_name"}}
     plan = cnllm.engine.build_request(model, "x", tools=[tool])
     short = plan.body["tools"][0]["function"]["name"]

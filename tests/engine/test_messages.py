@@ -332,12 +332,15 @@ def demanding(home: Home) -> list[cnllm.Model]:
     """Endpoints that make much of the messages."""
     return [
         home(),
-        home('messages = { system = "first", runs = "join", first_user = true }\ntools.ids = "[a-z]{9}"'),
+        home(
+            'messages = { system = "first", consecutive_roles = "join", first_user = true }\n'
+            'tools.call_id_pattern = "[a-z]{9}"'
+        ),
         home(
             'messages = { system = "user", content = "string", empty = "space" }\n'
             'reasoning = { replay = "always", replay_as = "tags", tags = ["<t>", "</t>"], if_missing = "space" }'
         ),
-        home('reasoning = { replay = "always", replay_as = "details", replay_field = "rd", foreign = "text" }'),
+        home('reasoning = { replay = "always", replay_as = "details", replay_field = "rd", if_foreign = "text" }'),
         home(
             'reasoning = { replay = "since-user", replay_as = "content-parts", part = "thinking" }\n'
             'messages.fields = ["x"]'

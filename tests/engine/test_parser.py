@@ -48,8 +48,8 @@ DIALECTS = {
     "either": 'stream.deltas = "either"',
     "either, tags": 'stream.deltas = "either"\nreasoning.tags = ["<think>", "</think>"]',
     "parts": 'reasoning = { shape = "content-parts", part = "thinking" }',
-    "done": 'stream.proof = "done"',
-    "any": 'stream.proof = "any"',
+    "done": 'stream.terminator = "done"',
+    "any": 'stream.terminator = "any"',
 }
 dialects = st.sampled_from(list(DIALECTS))
 

@@ -138,7 +138,7 @@ def test_hashes_of_another_process_make_no_other_bytes(home: Home) -> None:
     path = Path(os.environ["HOME"]) / "hash.toml"
     path.write_text(
         '[providers.home]\ntitle = "H"\nprotocol = "openai-chat"\nbase_url = "http://x/v1"\nkeys = []\n'
-        'tools.names_max = 20\nbody.set = { b = 1, a = 2 }\n[models."home/m"]\n',
+        'tools.name_max_length = 20\nbody.set = { b = 1, a = 2 }\n[models."home/m"]\n',
         encoding="utf-8",
     )
     said = {
@@ -174,7 +174,14 @@ CHANGES: list[tuple[str, Json, str, str, Any, Any]] = [
     (f"{HOT} = {{ min = 0.1 }}", {"temperature": 0}, f"param-clamped {HOT}", "temperature", 0.1, 0),
     (f"{HOT} = {{ above = 0.0 }}", {"temperature": 0}, f"param-clamped {HOT}", "temperature", 0.01, 0),
     (f"{HOT} = {{ fixed = 1.0 }}", {"temperature": 0.2}, f"param-fixed {HOT}", "temperature", OMITTED, 0.2),
-    (f'{HOT} = {{ max = 1, outside = "drop" }}', {"temperature": 2}, f"param-dropped {HOT}", "temperature", OMITTED, 2),
+    (
+        f'{HOT} = {{ max = 1, otherwise = "drop" }}',
+        {"temperature": 2},
+        f"param-dropped {HOT}",
+        "temperature",
+        OMITTED,
+        2,
+    ),
     ("params.top_p = { below = 1.0, step = 0.1 }", {"top_p": 1}, "param-clamped params.top_p", "top_p", 0.9, 1),
     ("params.stop = { items = 1 }", {"stop": ["a", "b"]}, "param-clamped params.stop", "stop", ["a"], ["a", "b"]),
     ("limits.output = 100", {"max_tokens": 101}, "param-clamped limits.output", "max_tokens", 100, 101),
@@ -291,13 +298,13 @@ def test_a_number_of_tokens_is_not_silently_made_a_level(home: Home) -> None:
 
 
 def test_a_value_out_of_range_is_sent_where_the_caller_says_so(home: Home) -> None:
-    model = home('params.top_p = { max = 0.5, outside = "error" }')
+    model = home('params.top_p = { max = 0.5, otherwise = "error" }')
     assert build(model, top_p=1, on_unsupported="send").body["top_p"] == 1
 
 
 def test_a_value_out_of_range_is_refused_where_the_registry_says_so(home: Home) -> None:
     with pytest.raises(cnllm.CannotSend) as caught:
-        build(home('params.top_p = { max = 0.5, outside = "error" }'), top_p=1)
+        build(home('params.top_p = { max = 0.5, otherwise = "error" }'), top_p=1)
     assert PLACE.match(caught.value.note.where)
 
 
@@ -445,7 +452,7 @@ reasoning.off = { set = { t = { on = false } }, drop = ["x"] }
 LADDER = 'reasoning.effort = { at = "r.effort", minimal = "none", low = "low", high = "high" }'
 BUDGET = """
 reasoning.budget = { at = "r.tokens", min = 10, max = 20_000 }
-reasoning.scale = { low = 2000, high = 16_000, max = 90_000 }
+reasoning.effort_budgets = { low = 2000, high = 16_000, max = 90_000 }
 """
 
 
@@ -537,7 +544,7 @@ def test_a_model_that_nobody_described_is_called_with_a_note(home: Home) -> None
 @times(100)
 @given(st.lists(st.text("abc_-", min_size=1, max_size=60), min_size=1, max_size=4, unique=True), st.integers(10, 64))
 def test_long_names_are_shortened_and_come_back(home: Home, names: list[str], longest: int) -> None:
-    model = home(f"tools.names_max = {longest}")
+    model = home(f"tools.name_max_length = {longest}")
     history = [
         "go",
         Message("assistant", [ToolCall(f"id{n}", name, {}) for n, name in enumerate(names)]),
@@ -678,7 +685,7 @@ def test_reasoning_goes_back_in_each_form_to_just_the_turns_that_carry_it(
 @pytest.mark.parametrize("foreign", ["drop", "text"])
 @scopes
 def test_another_models_reasoning_is_left_out_or_sent_as_text(home: Home, scope: str, foreign: str, form: str) -> None:
-    flags = replay(replay=scope, replay_as=form, foreign=foreign, replay_field="rc", part="thinking")
+    flags = replay(replay=scope, replay_as=form, if_foreign=foreign, replay_field="rc", part="thinking")
     model = home(flags + '\nreasoning.tags = ["<t>", "</t>"]')
     history = ["one", own(Reasoning("theirs", Seal("openai-chat", "zai", "x", ["s"])), Text("said"), by="zai/x"), "two"]
     plan = build(model, history)
@@ -688,7 +695,7 @@ def test_another_models_reasoning_is_left_out_or_sent_as_text(home: Home, scope:
         assert "theirs" in json.dumps(message["content"])
     assert "said" in json.dumps(message["content"])
     [note] = plan.notes
-    assert (note.code, note.flag) == ("reasoning-foreign", "reasoning.foreign")
+    assert (note.code, note.flag) == ("reasoning-foreign", "reasoning.if_foreign")
     check_note(note)
 
 
@@ -738,7 +745,7 @@ def test_tagged_thinking_goes_back_as_it_was_written(home: Home, at: str) -> Non
 
 
 def test_a_switch_goes_along_only_where_reasoning_goes_back(home: Home) -> None:
-    model = home(replay(replay="tool-turns") + "\nreasoning.keep.set.preserve = true")
+    model = home(replay(replay="tool-turns") + "\nreasoning.replay_patch.set.preserve = true")
     assert build(model, talk()).body["preserve"] is True
     assert "preserve" not in build(model, talk(None)).body
     assert "preserve" not in build(model, talk()[:3]).body
@@ -785,7 +792,7 @@ def test_a_schema_is_asked_for_as_the_endpoint_takes_it(home: Home, schema: Json
 
 
 def test_ids_that_the_endpoint_refuses_are_renamed_the_same_way_each_time(home: Home) -> None:
-    model = home('tools.ids = "[a-zA-Z0-9]{9}"')
+    model = home('tools.call_id_pattern = "[a-zA-Z0-9]{9}"')
     history = [
         "go",
         own(ToolCall("call_very-long", "f", {}), ToolCall("abcdefghi", "g", {})),
@@ -801,7 +808,7 @@ def test_ids_that_the_endpoint_refuses_are_renamed_the_same_way_each_time(home: 
 
 
 def test_ids_fit_whatever_the_pattern(home: Home) -> None:
-    model = home('tools.ids = "[a-z]{9}"')
+    model = home('tools.call_id_pattern = "[a-z]{9}"')
     history = ["go", own(ToolCall("call_1", "f", {})), Message("tool", [ToolResult("call_1", "x")])]
     try:
         wire = build(model, history).body["messages"]

@@ -32,7 +32,7 @@ PROVIDER = """
 [providers.slow]
 protocol = "openai-chat"
 base_url = "http://127.0.0.1:9/v1"
-errors = [{{ is = "rate", {key} = {patterns} }}]
+errors = [{{ kind = "rate", {key} = {patterns} }}]
 """
 
 READ = r"""
@@ -90,23 +90,23 @@ def test_check_names_the_line_of_each_pattern_that_can_match_nothing(tmp_path: P
 protocol = "openai-chat"
 base_url = "http://127.0.0.1:9/v1"
 errors = [
-  { is = "rate", pattern = ['(a+)+$', 'fine'] },
-  { is = "rate", pattern = ['fine',
+  { kind = "rate", pattern = ['(a+)+$', 'fine'] },
+  { kind = "rate", pattern = ['fine',
     'a(b'] },
-  { is = "rate", unless = ["\\d(?=x)"] },
+  { kind = "rate", unless = ["\\d(?=x)"] },
 ]
-tools.ids = 'a{3}(b'
-when.stream.errors = [{ is = "rate", pattern = ['*'] }]
+tools.call_id_pattern = 'a{3}(b'
+when.stream.errors = [{ kind = "rate", pattern = ['*'] }]
 
 [[providers.home.on.openai-chat.errors]]
-is = "quota"
+kind = "quota"
 pattern = ['fine', '(a)\1']
 
 [models."home/n"]
-tools = { ids = '(?=a)[a-z]+' }
+tools = { call_id_pattern = '(?=a)[a-z]+' }
 [models."home/m"]
 [[models."home/m".errors]]
-is = "quota"
+kind = "quota"
 unless = ['[z-a]']
 """)
     found = [(problem.line, problem.message) for problem in check([str(file)])]
@@ -116,7 +116,7 @@ unless = ['[z-a]']
     assert "'a(b'" in said[8]
     assert "errors.1.pattern" in said[8]
     assert "linear time" in said[9]
-    assert "tools.ids" in said[11]
+    assert "tools.call_id_pattern" in said[11]
     assert "no regular expression" in said[11]
     assert "no regular expression" in said[12]
     assert "linear time" in said[16]
@@ -153,7 +153,7 @@ def test_a_pattern_of_call_ids_cannot_hang_a_request_or_break_it(tmp_path: Path)
     ]
     files = [tmp_path / f"{number}.toml" for number in range(len(table))]
     for file, (pattern, _) in zip(files, table, strict=True):
-        file.write_text(PROVIDER.format(key="text", patterns='["x"]') + f"tools.ids = '{pattern}'\n")
+        file.write_text(PROVIDER.format(key="text", patterns='["x"]') + f"tools.call_id_pattern = '{pattern}'\n")
     command = [sys.executable, "-c", IDS, *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [kept for _, kept in table], done.stderr[-300:]

@@ -46,8 +46,9 @@ def signature(model: Model) -> bytes:
             [
                 reasoning and (reasoning.mode, reasoning.default, reasoning.fields, reasoning.shape, reasoning.part),
                 reasoning and (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
-                reasoning and (reasoning.replay_field, reasoning.if_missing, reasoning.foreign, reasoning.keep),
-                tools and (tools.ids, tools.result_name, tools.supported, tools.one_object),
+                reasoning
+                and (reasoning.replay_field, reasoning.if_missing, reasoning.if_foreign, reasoning.replay_patch),
+                tools and (tools.call_id_pattern, tools.result_name, tools.supported, tools.one_object),
                 flags.messages,
                 flags.input,
                 sorted(r.on for r in flags.refusals or []),

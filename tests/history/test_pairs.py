@@ -37,7 +37,7 @@ def legal(request: cnllm.Plan) -> None:
     calls = [c["id"] for m in wire for c in m.get("tool_calls", ())]
     assert len(set(calls)) == len(calls), request.model
     assert [m["tool_call_id"] for m in wire if m["role"] == "tool"] == calls, request.model
-    pattern = request.flags.tools.ids if request.flags.tools is not None else None
+    pattern = request.flags.tools.call_id_pattern if request.flags.tools is not None else None
     assert all(re.fullmatch(pattern or r"[\s\S]+", one) for one in calls), request.model
     keys = [key for m in wire for name, value in m.items() for key in [name, *walk(value)]]
     assert not BOOKKEEPING.intersection(keys), request.model
@@ -67,7 +67,7 @@ def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
             thoughts = [m.reasoning for m in conversation(source) if m.reasoning]
             if not target.is_author(source.name):
                 rules = request.flags.reasoning
-                if rules is None or rules.foreign != "text":
+                if rules is None or rules.if_foreign != "text":
                     assert all(t not in request.content.decode() for t in thoughts), (source, target)
                 told = [n for n in request.notes if n.code == "reasoning-foreign"]
                 assert len(told) == len(thoughts), (source, target)

@@ -61,7 +61,7 @@ def carried(request: cnllm.Plan, turns: list[tuple[Message, bool, bool]]) -> Non
 def switched(request: cnllm.Plan) -> None:
     """The switch that makes the endpoint heed what goes back is set where something goes back."""
     rules = request.flags.reasoning
-    keep = rules.keep.set if rules is not None and rules.keep is not None else None
+    keep = rules.replay_patch.set if rules is not None and rules.replay_patch is not None else None
     goes = any((replayed(request, m) or "").strip() for m in request.body["messages"] if m["role"] == "assistant")
     if keep and goes:
         for key, value in keep.items():
@@ -98,7 +98,11 @@ def test_thinking_stays_on_though_a_turn_has_lost_its_reasoning(provider: str) -
         lost = plan(model, [*history, bare, *results(one)], reasoning="on")
         exchange(lost)
         rules = lost.flags.reasoning
-        switches = rules.keep.set if rules is not None and rules.keep is not None and rules.keep.set else {}
+        switches = (
+            rules.replay_patch.set
+            if rules is not None and rules.replay_patch is not None and rules.replay_patch.set
+            else {}
+        )
         for key in kept.body.keys() - {"messages"} - switches.keys():
             assert lost.body[key] == kept.body[key], (model, key)
         must = rules is not None and rules.replay not in (None, "never") and rules.if_missing in ("empty", "space")

@@ -149,7 +149,9 @@ def test_A9_one_line_declares_it_for_a_renamed_model(tmp_path: Path) -> None:
 
 
 def test_A10_joined_turns_keep_all_reasoning_and_all_calls(tmp_path: Path) -> None:
-    joins = home(tmp_path, 'messages.runs = "join"\nreasoning = { replay = "always", replay_field = "rc" }')
+    joins = home(
+        tmp_path, 'messages.consecutive_roles = "join"\nreasoning = { replay = "always", replay_field = "rc" }'
+    )
     first = {"role": "assistant", "content": "I will look.", "reasoning": "one"}
     second = call_turn(content="Now.", reasoning="two")
     request = plan(joins, [ASK, first, second, result_turn()], tools=[tool()])
@@ -161,11 +163,11 @@ def test_A10_joined_turns_keep_all_reasoning_and_all_calls(tmp_path: Path) -> No
         "tool_calls": [CALL],
     }
     assert result["tool_call_id"] == "call_1"
-    expect_note(request.notes, "messages.runs", said="messages[2]", did="joined", where="overlay.toml")
+    expect_note(request.notes, "messages.consecutive_roles", said="messages[2]", did="joined", where="overlay.toml")
 
 
 def test_A10_joined_turns_keep_their_further_keys_and_no_name_that_is_not_everybodys(tmp_path: Path) -> None:
-    joins = home(tmp_path, 'messages = { runs = "join", fields = ["prefix", "cache"] }')
+    joins = home(tmp_path, 'messages = { consecutive_roles = "join", fields = ["prefix", "cache"] }')
     said = [{"role": "assistant", "content": "So"}, {"role": "assistant", "content": "far.", "prefix": True}]
     asked = [{**ASK, "name": "ann", "cache": 1}, {**ASK, "name": "bob", "cache": 2}]
     request = plan(joins, [*asked, *said])

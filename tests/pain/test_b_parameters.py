@@ -516,7 +516,7 @@ def test_B18_long_tool_names_are_shortened_the_same_way_each_time() -> None:
     assert names[2] == "short"
     alone = plan("deepseek/deepseek-flash", tools=[tool(TWIN)])
     assert alone.body["tools"][0]["function"]["name"] == names[1]
-    expect_note(first.notes, "tools.names_max", said=LONG, did=names[0])
+    expect_note(first.notes, "tools.name_max_length", said=LONG, did=names[0])
 
 
 def test_B18_the_short_name_is_used_everywhere_in_the_request() -> None:
@@ -656,7 +656,7 @@ def test_B21_an_endpoint_without_system_messages(tmp_path: Path) -> None:
 
 
 # ── B22 ──────────────────────────────────────────────────────────────────────
-STRICT = 'messages.runs = "join"\nmessages.first_user = true'
+STRICT = 'messages.consecutive_roles = "join"\nmessages.first_user = true'
 RUNS = [
     {"role": "user", "content": "one"},
     {"role": "user", "content": "two"},
@@ -676,7 +676,7 @@ def test_B22_neighbours_are_merged_where_alternation_is_declared(tmp_path: Path)
     assert text_of(user["content"]).index("one") < text_of(user["content"]).index("two")
     assert text_of(assistant["content"]).index("three") < text_of(assistant["content"]).index("four")
     assert assistant["tool_calls"][0]["id"] == result["tool_call_id"]
-    expect_note(made.notes, "messages.runs", where=OVERLAY)
+    expect_note(made.notes, "messages.consecutive_roles", where=OVERLAY)
     assert given == RUNS
 
 

@@ -45,7 +45,7 @@ def test_G1_another_family_at_the_same_gateway_gets_no_thought() -> None:
     message = read_whole(CLAUDE, {"content": "So.", "reasoning_details": SIGNED}).message
     request = plan("openrouter/deepseek/deepseek-chat", [ASK, message, ASK])
     assert b"hm" not in request.content
-    expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="left out")
+    expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="left out")
 
 
 def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
@@ -54,7 +54,7 @@ def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
     assert plan(CLAUDE, [ASK, turn, ASK]).body["messages"][1]["reasoning_details"] == SIGNED
     request = plan("deepseek/deepseek-flash", [ASK, turn, ASK], reasoning="on")
     assert request.body["messages"][1]["reasoning_content"] == ""
-    expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="left out")
+    expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="left out")
 
 
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
@@ -94,7 +94,7 @@ def test_G3_reasoning_of_others_does_not_reach_who_refuses_it(target: str) -> No
     message = read_whole("deepseek/deepseek-flash", said).message
     request = plan(target, [ASK, message, ASK])
     assert request.body["messages"][1] == {"role": "assistant", "content": "So."}
-    expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="left out")
+    expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="left out")
 
 
 def test_G3_an_endpoint_that_no_one_described_gets_none(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_G3_an_endpoint_that_no_one_described_gets_none(tmp_path: Path) -> None:
 
 def test_G3_where_it_is_declared_it_becomes_text(tmp_path: Path) -> None:
     message = read_whole("deepseek/deepseek-flash", {"content": "So.", "reasoning_content": "theirs"}).message
-    request = plan(home(tmp_path, 'reasoning.foreign = "text"'), [ASK, message, ASK])
+    request = plan(home(tmp_path, 'reasoning.if_foreign = "text"'), [ASK, message, ASK])
     assert request.body["messages"][1]["content"] == "theirs\n\nSo."
-    expect_note(request.notes, "reasoning.foreign", said="messages[1]", did="sent as text", where="overlay.toml")
+    expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="sent as text", where="overlay.toml")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_G4_the_wire_has_no_key_that_no_one_asked_for(target: str) -> None:
             assert set(one["function"]) == {"name", "arguments"}
         if isinstance(message["content"], list):
             assert all(set(part) == {"type", "text"} for part in message["content"])
-    assert not notes_about(request.notes, "reasoning.foreign")
+    assert not notes_about(request.notes, "reasoning.if_foreign")
 
 
 def test_G4_pictures_in_results_go_where_they_are_taken(tmp_path: Path) -> None:

@@ -467,7 +467,7 @@ def test_I7_an_answer_limit_out_of_range_is_no_overflow() -> None:
 
 
 def test_I7_a_user_teaches_it_the_words_of_an_endpoint(tmp_path: Path) -> None:
-    target = home(tmp_path, 'errors = [{ is = "context", status = [418], text = ["does not fit"] }]')
+    target = home(tmp_path, 'errors = [{ kind = "context", status = [418], text = ["does not fit"] }]')
     with pytest.raises(cnllm.ContextTooLong):
         read_body(target, _error(message="This does not fit: 9001 of 8000"), 418)
     with pytest.raises(cnllm.EndpointError) as caught:

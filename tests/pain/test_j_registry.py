@@ -320,7 +320,7 @@ finish = { fertig = "stop", zu_lang = "length" }
 usage = { at = ["verbrauch"], input = ["tokens.hin"], output = ["tokens.zurück"], reasoning = ["tokens.gedacht"] }
 params = { max_tokens = "grenzen.länge", temperature = "Wärme" }
 error = { at = ["fehler"], message = ["satz"], code = ["nummer"] }
-errors = [{ is = "quota", code = ["E-17"] }]
+errors = [{ kind = "quota", code = ["E-17"] }]
 """
 
 

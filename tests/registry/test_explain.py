@@ -58,7 +58,7 @@ def test_the_layer_and_source_of_a_known_fact(registry: Registry) -> None:
     assert fact(facts, "reasoning.tags").layer == "families.glm"
     assert fact(facts, "limits.output").layer == "models.zai/glm-4.7"
     assert fact(facts, "path").layer == "protocols.openai-chat"
-    assert fact(facts, "reasoning.foreign").layer == "defaults"
+    assert fact(facts, "reasoning.if_foreign").layer == "defaults"
     assert fact(facts, "when.stream+tools.body.set.tool_stream").layer == "providers.zai"
     assert "z.ai" in (fact(facts, "reasoning.on.set.thinking.type").source or "")
 
@@ -69,7 +69,7 @@ def test_the_line_of_each_file_and_manner_of_writing(files: Files) -> None:
         HOME
         + 'limits = { context = 1, output = 2 }\nreasoning.fields = ["a"]\n[providers.home.reasoning.on.set]\nx = 1\n'
     )
-    two = files.write('[models."home/m"]\nlimits.context = 3\nerrors = [\n  { is = "rate", status = [1] },\n]\n')
+    two = files.write('[models."home/m"]\nlimits.context = 3\nerrors = [\n  { kind = "rate", status = [1] },\n]\n')
     model = Registry.load(one, two).resolve("home/m")
     assert model.where("limits.context") == f"{two}:2"
     assert model.where("limits.output") == f"{one}:7"

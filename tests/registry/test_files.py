@@ -123,6 +123,29 @@ def test_what_is_not_toml_is_told_with_its_line(files: Files, text: str | bytes,
     assert (problem.line, said in problem.message) == (line, True)
 
 
+RENAMED = {
+    "messages.runs = 'join'": "consecutive_roles",
+    "stream.proof = 'done'": "terminator",
+    "usage.apart = ['cached']": "excluded_from_totals",
+    "tools.names_max = 64": "name_max_length",
+    "tools.ids = '[a-z]'": "call_id_pattern",
+    "reasoning.keep.set.a = 1": "replay_patch",
+    "reasoning.scale.low = 1": "effort_budgets",
+    "reasoning.foreign = 'text'": "if_foreign",
+    "params.top_p.outside = 'drop'": "otherwise",
+    "errors = [{ is = 'rate', kind = 'rate' }]": "kind",
+    "when.tools.tools.ids = '[a-z]'": "call_id_pattern",
+    "unset = ['reasoning.keep']": "replay_patch",
+}
+
+
+def test_the_name_that_a_flag_had_is_refused_and_the_new_one_named(files: Files) -> None:
+    for text, name in RENAMED.items():
+        error = files.refused(f"[providers.home]\n{text}\n")
+        assert str(error).endswith(f". Did you mean '{name}'?"), text
+        assert error.line == 2
+
+
 WRONG = [
     ("[providers.zai]\ntool_choise.allowed = ['auto']\n", 2, "has no flag 'tool_choise'", "tool_choice"),
     ("provider = {}\n", 1, "the file has no flag 'provider'", "providers"),
@@ -132,7 +155,7 @@ WRONG = [
     ("[providers.zai.families.glm]\nlimit.output = 1\n", 2, "has no flag 'limit'", "limits"),
     ("[providers.zai.when.stream]\nlimit.output = 1\n", 2, "has no flag 'limit'", "limits"),
     ("[providers.zai.when.stream]\nunset = ['limits']\n", 2, "has no flag 'unset'", ""),
-    ("[providers.zai]\nerrors = [{ is = 'rate', stat = [1] }]\n", 2, "has no flag 'stat'", "status"),
+    ("[providers.zai]\nerrors = [{ kind = 'rate', stat = [1] }]\n", 2, "has no flag 'stat'", "status"),
     ("[providers.zai]\nparams.temperature = { mim = 1 }\n", 2, "has no flag 'mim'", "min"),
     ("[providers.zai]\nunset = ['reasonin.off']\n", 2, "there is no flag 'reasonin.off'", "reasoning"),
     ("[providers.zai]\nunset = ['when.stream.body', 'reasoning.of']\n", 2, "there is no flag 'reasoning.of'", "off"),
@@ -162,7 +185,7 @@ WRONG = [
     ("[aliases]\nx = 1\n", 2, "expected `str`, got `int`", ""),
     ("prefer = 'zai'\n", 1, "prefer = 'zai'", ""),
     ("[families.x]\nmatch = 'x-*'\n", 2, "match = 'x-*'", ""),
-    ("[providers.zai]\nerrors = [{ status = [1] }]\n", 2, "lacks 'is'", ""),
+    ("[providers.zai]\nerrors = [{ status = [1] }]\n", 2, "lacks 'kind'", ""),
     ("[providers.zai.sources.a]\nurl = 'u'\nhow = 'docs'\nbacks = []\n", 1, "lacks 'seen'", ""),
     (
         "[providers.zai.sources]\na = { url = 'u', seen = 2026-01-01, how = 'guess', backs = [] }\n",

@@ -144,7 +144,7 @@ def test_tables_merge_and_lists_and_values_replace(files: Files) -> None:
     assert (top_p.as_, params["stop"], params["seed"]) == ("p", False, "seed")
 
 
-RULE = '{{ is = "rate", code = ["{0}"] }}'
+RULE = '{{ kind = "rate", code = ["{0}"] }}'
 REFUSAL = '{{ on = "key", status = 401, body = "{0}" }}'
 
 

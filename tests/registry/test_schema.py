@@ -58,7 +58,7 @@ GOOD = [
     "[providers.zai.on.openai-chat]\nunset = ['reasoning.off', 'when.stream+tools']\nbody.set.any = [1, 'a']\n",
     "[models.'zai/glm-4.7']\nstatus = { is = 'retired', since = 2026-11-20, use = 'zai/glm-5' }\n",
     "[models.'zai/x']\nprice = { currency = 'USD', input = 1, output = 2.5, tiers = [{ above = 1000, input = 2 }] }\n",
-    "[families.glm]\nerrors = [{ is = 'rate', status = [429], code = ['1'], text = ['x'], retry = true }]\n",
+    "[families.glm]\nerrors = [{ kind = 'rate', status = [429], code = ['1'], text = ['x'], retry = true }]\n",
     "[providers.zai.sources]\na = { url = 'u', seen = 2026-11-20, how = 'docs', backs = ['keys'], quote = 'q' }\n",
 ]
 

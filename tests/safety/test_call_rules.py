@@ -30,7 +30,7 @@ tools = { parallel = false }
 [models."home/prompted"]
 tools = { supported = false, otherwise = "prompt" }
 [models."home/nine"]
-tools = { ids = "[A-Za-z0-9]{9}" }
+tools = { call_id_pattern = "[A-Za-z0-9]{9}" }
 leaks = [{ open = ["<tool_call>"], close = ["</tool_call>"], format = ["json"], then = "recover" }]
 [models."home/answers"]
 schema.methods = ["tool"]

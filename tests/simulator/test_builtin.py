@@ -126,7 +126,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
     yield "empty-tools", ask(tools=[]), True
     if messages is not None and messages.system == "first":
         yield "system-place", told(user(), {"role": "system", "content": "x"}), True
-    if messages is not None and messages.runs == "join":
+    if messages is not None and messages.consecutive_roles == "join":
         yield "alternation", told(user(), user()), True
     yield "content", told({"role": "user", "content": None}), True
     if flags.tool_choice is not None and flags.tool_choice.allowed and "none" not in flags.tool_choice.allowed:

@@ -237,8 +237,8 @@ def of_tools(model: Model, request: Plan) -> Iterator[Violation]:
     if rules.supported is False and model.protocol == "openai-chat":
         yield "tools.supported", request, {**request.body, "tools": [tool()]}
         return
-    if rules.names_max is not None:
-        yield from sent("tools.names_max", tools=[tool("x" * (rules.names_max + 1))])
+    if rules.name_max_length is not None:
+        yield from sent("tools.name_max_length", tools=[tool("x" * (rules.name_max_length + 1))])
     if rules.strict is False:
         yield from sent("tools.strict", tools=[tool(strict=True)])
     if rules.parallel is False and (made := plan(model, "hi", tools=[tool()])) is not None:
@@ -289,8 +289,8 @@ def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
         yield "messages.system", request, told({"role": "system", "content": "x"}, user)
     if rules.system == "first":
         yield "messages.system", request, told(user, {"role": "system", "content": "x"})
-    if rules.runs == "join":
-        yield "messages.runs", request, told(user, user)
+    if rules.consecutive_roles == "join":
+        yield "messages.consecutive_roles", request, told(user, user)
     if rules.first_user:
         yield "messages.first_user", request, told({"role": "assistant", "content": "x"}, user)
     if rules.content == "string":
@@ -375,7 +375,7 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
         "reasoning.replay: sent",
         "reasoning.replay: missing",
         "tools.supported",
-        "tools.names_max",
+        "tools.name_max_length",
         "tools.strict",
         "tools.parallel",
         "tools.schema: inline-refs",

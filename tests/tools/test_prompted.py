@@ -32,7 +32,7 @@ tools = { supported = false, otherwise = "prompt" }
 leaks = [{ open = ["<tool_call>"], close = ["</tool_call>"], format = ["json"], then = "strip" }]
 [models."home/alternating"]
 tools = { supported = false, otherwise = "prompt" }
-messages = { runs = "join", system = "user" }
+messages = { consecutive_roles = "join", system = "user" }
 """
 
 

@@ -39,7 +39,7 @@ def classify(rules: Iterable[ErrorRule], status: int, said: str, codes: Collecti
             and (rule.pattern is None or any(_compiled(p).matches(said) for p in rule.pattern))
             and (rule.unless is None or all(_compiled(p).matches(said) is False for p in rule.unless))
         ):
-            return rule.is_, rule.retry if rule.retry is not None else rule.is_ in _RETRYABLE
+            return rule.kind, rule.retry if rule.retry is not None else rule.kind in _RETRYABLE
     return "other", status in (408, 409, 429) or status >= 500
 
 
@@ -48,7 +48,7 @@ def _rank(rule: ErrorRule) -> int:
         return 0
     if rule.code is None:
         return 2
-    return 1 if rule.is_ in VAGUE or all(len(code) == 3 and code.isdigit() for code in rule.code) else 0
+    return 1 if rule.kind in VAGUE or all(len(code) == 3 and code.isdigit() for code in rule.code) else 0
 
 
 @lru_cache(maxsize=512)

@@ -32,8 +32,8 @@ def add_patches(
             remove(body, path)
     rules = flags.reasoning
     patches = list(reasoning.patches)
-    if rules is not None and rules.keep is not None and _has_reasoning(history):
-        patches.append(rules.keep)
+    if rules is not None and rules.replay_patch is not None and _has_reasoning(history):
+        patches.append(rules.replay_patch)
     for patch in patches:
         merge_patch(body, patch.set or {})
         for path in patch.drop or ():

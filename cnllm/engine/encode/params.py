@@ -95,7 +95,7 @@ def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> An
     nearest = _nearest(value, rule)
     if nearest == value:
         return value
-    match rule.outside or "clamp":
+    match rule.otherwise or "clamp":
         case "error":
             if ledger.cannot("param-range", flag, f"{name}={value}", "out of range"):
                 return None

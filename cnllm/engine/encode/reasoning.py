@@ -84,8 +84,8 @@ def _asked_on(asked: str | int, flags: Reasoning, ledger: Ledger) -> ReasoningPl
             return ReasoningPlan(patches, _level(level, flags.effort, ledger, note=False))
     elif flags.effort is not None and flags.effort.at:
         return ReasoningPlan(patches, _level(str(asked), flags.effort, ledger))
-    elif flags.budget is not None and flags.budget.at and flags.scale:
-        tokens = flags.scale.get(str(asked))
+    elif flags.budget is not None and flags.budget.at and flags.effort_budgets:
+        tokens = flags.effort_budgets.get(str(asked))
         if tokens is not None:
             return ReasoningPlan(patches, budget=(flags.budget.at, _within(tokens, flags.budget, ledger, quiet=True)))
     if known:
@@ -126,6 +126,8 @@ def _within(tokens: int, budget: Budget, ledger: Ledger, *, quiet: bool = False)
 
 def _nearest_level(tokens: int, flags: Reasoning, effort: Effort | None) -> str | None:
     scale = {
-        k: v for k, v in (flags.scale or {}).items() if effort is not None and getattr(effort, k, None) is not None
+        k: v
+        for k, v in (flags.effort_budgets or {}).items()
+        if effort is not None and getattr(effort, k, None) is not None
     }
     return min(scale, key=lambda name: abs(scale[name] - tokens)) if scale else None

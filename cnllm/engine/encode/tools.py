@@ -101,7 +101,7 @@ def takes_parallel(asked: RequestOptions, flags: Flags, ledger: Ledger) -> bool:
 
 def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> dict[str, str]:
     """Names the endpoint finds too long: name on the wire → the caller's. The same each time, so that caches hit."""
-    longest = flags.tools.names_max if flags.tools else None
+    longest = flags.tools.name_max_length if flags.tools else None
     out: dict[str, str] = {}
     for tool in tools:
         if longest is not None and len(tool.name) > longest and tool.definition is None:
@@ -109,7 +109,7 @@ def shorten_names(tools: tuple[Function, ...], flags: Flags, ledger: Ledger) -> 
 
             digest = hashlib.sha256(tool.name.encode()).hexdigest()[:8]
             short = f"{tool.name[: longest - 9]}_{digest}" if longest > 9 else digest[:longest]
-            if ledger.may_change("tool-renamed", "tools.names_max", tool.name, short):
+            if ledger.may_change("tool-renamed", "tools.name_max_length", tool.name, short):
                 out[short] = tool.name
     return out
 

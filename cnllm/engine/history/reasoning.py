@@ -153,10 +153,10 @@ def _foreign(part: Reasoning, index: int, own: bool, rules: Rules, ledger: Ledge
     """Reasoning that another endpoint's or family's model wrote, or without the seal it must have: text, or nothing."""
     if not part.text:
         return None
-    as_text = rules.foreign == "text"
+    as_text = rules.if_foreign == "text"
     whose = "reasoning without its seal" if own else "another model's reasoning"
     said = f"messages[{index}]: {whose}"
-    ledger.note("reasoning-foreign", "reasoning.foreign", said, "sent as text" if as_text else "left out")
+    ledger.note("reasoning-foreign", "reasoning.if_foreign", said, "sent as text" if as_text else "left out")
     return Text(part.text + "\n\n") if as_text else None
 
 

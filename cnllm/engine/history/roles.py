@@ -60,7 +60,7 @@ def join_neighbours(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     for index, message in turns:
         if run and message.role == run[0].role and message.role in ("user", "assistant", "system"):
             said = f"messages[{index}] is by {message.role}, as the one before it"
-            ledger.note("turns-joined", "messages.runs", said, "joined")
+            ledger.note("turns-joined", "messages.consecutive_roles", said, "joined")
         else:
             put_down()
             start = index
