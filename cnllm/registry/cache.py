@@ -16,9 +16,15 @@ try:
 except ImportError:  # a Python that was built otherwise
     from hashlib import blake2b
 
-__all__ = ["cache_entry", "read_entry", "write_entry"]
+__all__ = ["DIGEST", "cache_entry", "digest", "read_entry", "write_entry"]
 
-_SEAL = 32  # bytes
+DIGEST = 32
+"""Bytes of a digest."""
+
+
+def digest(key: bytes, content: bytes | memoryview) -> bytes:
+    """Return the digest of a content. `key` names the format of what is made from it."""
+    return blake2b(content, digest_size=DIGEST, key=key).digest()
 
 
 def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str | None:
@@ -48,10 +54,10 @@ def read_entry(place: str | None) -> memoryview | None:
             blob = memoryview(file.read())
     except OSError:
         return None  # the usual first time
-    if _seal(place, blob[_SEAL:]) != blob[:_SEAL]:
+    if _seal(place, blob[DIGEST:]) != blob[:DIGEST]:
         _tell("damaged cache entry %s", place)
         return None
-    return blob[_SEAL:]
+    return blob[DIGEST:]
 
 
 def write_entry(place: str | None, payload: bytes) -> None:
@@ -76,7 +82,7 @@ def write_entry(place: str | None, payload: bytes) -> None:
 
 def _seal(place: str, payload: bytes | memoryview) -> bytes:
     """A digest of an entry that is that of no other."""
-    return blake2b(payload, digest_size=_SEAL, key=os.path.basename(place).encode()).digest()
+    return blake2b(payload, digest_size=DIGEST, key=os.path.basename(place).encode()).digest()
 
 
 def _tell(said: str, *more: object) -> None:

@@ -1,7 +1,8 @@
-"""Registry files: found, read, checked, and kept parsed in a cache.
+"""Registry files: found, read, checked, and kept parsed.
 
-The cache (see `cache`) is plain data keyed by the file's content, so an edited file never meets an old entry. It only
-saves time: everything works without it.
+A wheel carries the built-in file parsed (`providers.bin`), so that the first start on a machine is as fast as the next
+ones. Every other file is parsed once and kept in the cache (see `cache`). Both are plain data that name the content
+they were made from, so that an edited file never meets old data. They only save time: everything works without them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
-__all__ = ["Document", "builtin_path", "overlay_paths", "read"]
+__all__ = ["Document", "builtin_path", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
 _FORMAT = b"cnllm-registry-17"  # a change of what is cached, or of what the checks accept, changes this
@@ -130,8 +131,10 @@ def read(path: Path, *, builtin: bool = False) -> Document:
         raise RegistryError(
             f"cannot be read: {error.strerror}", file=shown, hint="name a registry file that exists"
         ) from error
-    entry = _entry(text, builtin)
-    data = _recall(entry)
+    data = _shipped(path, text) if builtin else None
+    entry = _entry(text, builtin) if data is None else None
+    if data is None:
+        data = _recall(entry)
     if data is None:
         data = parse(text, shown)
         if not builtin:  # the built-in file is checked by the tests, not by every user again
@@ -165,6 +168,27 @@ def parse(text: bytes, shown: str) -> dict[str, Any]:
         place = _line_of_value(data, source)
         raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="mend the file") from error
     return plain
+
+
+def packed(text: bytes) -> bytes:
+    """Return the content of `providers.bin` for a built-in file: digests of its text and of its data, then the data.
+
+    The build of a wheel writes it beside the file.
+    """
+    data = msgspec.msgpack.encode(parse(text, "providers.toml"))
+    return cache.digest(_FORMAT, text) + cache.digest(_FORMAT, data) + data
+
+
+def _shipped(path: Path, text: bytes) -> dict[str, Any] | None:
+    """Return the data that came with the wheel; None where none came, or where it is damaged or of another text."""
+    try:
+        blob = memoryview(path.with_suffix(".bin").read_bytes())
+    except OSError:
+        return None  # a checkout
+    size = cache.DIGEST
+    data = blob[2 * size :]
+    whole = blob[:size] == cache.digest(_FORMAT, text) and blob[size : 2 * size] == cache.digest(_FORMAT, data)
+    return _unpacked(data) if whole else None
 
 
 def _line_of(error: Exception, source: str) -> int:
@@ -203,8 +227,10 @@ def _entry(text: bytes, builtin: bool) -> str | None:
 
 def _recall(entry: str | None) -> dict[str, Any] | None:
     payload = cache.read_entry(entry)
-    if payload is None:
-        return None
+    return None if payload is None else _unpacked(payload)
+
+
+def _unpacked(payload: memoryview) -> dict[str, Any]:
     top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
     return {
         key: LazyTables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))
