@@ -1,0 +1,108 @@
+"""The errors: when each is raised, whether it is tried again, and what its hints say."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from functools import cache
+from pathlib import Path
+
+import cnllm
+from cnllm import errors
+from cnllm.engine.decode.endpoint_errors import CLASSES, HINTS
+from cnllm.engine.decode.error_rules import RETRYABLE
+from cnllm.errors import CnllmError, EndpointError, TransportError
+from docs.generate.builtin import registry
+from docs.generate.markdown import cell, table
+
+__all__ = ["page"]
+
+_SHOWN = 3  # hints of one error
+
+
+def page() -> str:
+    """Return a page with every error of the package."""
+    classes = [getattr(errors, name) for name in errors.__all__]
+    rows = [
+        [f"`{one.__name__}`", f"`{one.__mro__[1].__name__}`", cell(one.__doc__ or ""), _retried(one), _hints(one)]
+        for one in sorted(classes, key=_place)
+    ]
+    return "\n\n".join(
+        [
+            "# Errors",
+            "Everything that cnllm raises on purpose is a `CnllmError`; a wrong argument of yours is a `TypeError` or "
+            "`ValueError` that names it. What arrived before an error is in its `reply`, what to do next in its `hint`. No "
+            "message, repr or attribute holds a key.",
+            "```text\n" + _tree(CnllmError) + "\n```",
+            table(["error", "is a", "when, and what it holds", "tried again", "hint"], rows),
+            "Of an endpoint's error, the registry says whether the same request may succeed later (`errors`); the column "
+            "shows what the built-in defaults say. `…` in a hint stands for a name or a number.",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _place(one: type[CnllmError]) -> list[int]:
+    """Where a class stands in the tree, those of one parent as the module names them."""
+    path = [list(vars(errors)).index(base.__name__) for base in one.__mro__ if issubclass(base, CnllmError)]
+    return path[::-1]
+
+
+def _tree(root: type[CnllmError], depth: int = 0) -> str:
+    lines = ["  " * depth + root.__name__]
+    for one in sorted(root.__subclasses__(), key=_place):
+        if one.__module__ == errors.__name__:
+            lines.append(_tree(one, depth + 1))
+    return "\n".join(lines)
+
+
+@cache
+def _rules() -> dict[str, set[bool]]:
+    """Kind of an endpoint's error → what the defaults say of trying again."""
+    rules = registry().resolve("openai-compatible/any").flags.errors or []
+    out: dict[str, set[bool]] = {}
+    for rule in rules:
+        kind = rule.kind if hasattr(rule, "kind") else rule.is_
+        out.setdefault(kind, set()).add(kind in RETRYABLE if rule.retry is None else rule.retry)
+    return out
+
+
+def _retried(one: type[CnllmError]) -> str:
+    if issubclass(one, TransportError):
+        return "if nothing of a response came"
+    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is one]
+    said = {retry for kind in kinds for retry in _rules().get(kind, set())}
+    if issubclass(one, EndpointError) and said:
+        return "yes" if said == {True} else "no" if said == {False} else "as the rule says"
+    return "no"
+
+
+@cache
+def _raised() -> dict[str, dict[str, None]]:
+    """Error → the hints that stand where the package raises it."""
+    found: dict[str, dict[str, None]] = {}
+    for path in sorted(Path(cnllm.__file__).parent.rglob("*.py")):
+        if path == Path(inspect.getfile(errors)):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+                for keyword in node.keywords:
+                    if keyword.arg == "hint" and name in errors.__all__ and (text := _text(keyword.value)):
+                        found.setdefault(name, {})[text] = None
+    return found
+
+
+def _text(node: ast.expr) -> str:
+    """A text of the source, with … for what is put into it."""
+    if isinstance(node, ast.Constant):
+        return str(node.value or "")
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+    return ""
+
+
+def _hints(one: type[CnllmError]) -> str:
+    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is one]
+    said = [*(HINTS[kind] for kind in kinds if kind in HINTS), *_raised().get(one.__name__, {})]
+    more = "; …" if len(said) > _SHOWN else ""
+    return cell("; ".join(said[:_SHOWN]).replace("{provider}", "…")) + more

@@ -1,0 +1,54 @@
+"""The codes of notes."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import cnllm
+from cnllm.types.note_codes import NOTE_CODES
+from docs.generate.markdown import cell, table
+
+__all__ = ["flags_of", "page"]
+
+_MAKERS = {"Note", "note", "may_change", "cannot", "refuse", "_note", "tell"}
+"""The functions that take a note's code and flag first."""
+
+
+@cache
+def flags_of() -> dict[str, list[str]]:
+    """Each code that the package writes → the flags that its notes name, as far as the source spells them."""
+    found: dict[str, dict[str, None]] = {}
+    for path in sorted(Path(cnllm.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+            code, *rest = node.args
+            if name in _MAKERS and isinstance(code, ast.Constant) and isinstance(code.value, str):
+                flags = found.setdefault(code.value, {})
+                if rest and isinstance(rest[0], ast.Constant) and _is_flag(rest[0].value):
+                    flags[rest[0].value] = None
+    return {code: sorted(flags) for code, flags in found.items()}
+
+
+def _is_flag(text: object) -> bool:
+    return isinstance(text, str) and text.replace(".", "").replace("_", "").isalnum()
+
+
+def page() -> str:
+    """Return a page with every code."""
+    parts = [
+        "# Notes",
+        "A note says what cnllm changed or noticed: `code`, `flag` (the registry's flag, or the option), `said` (what was "
+        "asked for, or arrived), `did` (what was made of it) and `where` (file and line of the registry, or empty). Codes "
+        "are stable; the words of `said` and `did` may change. A code of a refusal comes in `CannotSend.note`.",
+    ]
+    for group, codes in NOTE_CODES.items():
+        rows = [
+            [f"`{code}`", cell(meaning), ", ".join(f"`{flag}`" for flag in flags_of().get(code, []))]
+            for code, meaning in codes.items()
+        ]
+        parts += [f"## {group}", table(["code", "meaning", "flags"], rows)]
+    return "\n\n".join(parts) + "\n"
