@@ -86,9 +86,7 @@ class CallOptions(TypedDict, total=False):
         Limits | None,
         _d("how many bytes of a reply are taken: `Limits(max_reply_bytes=, max_event_bytes=)`; 128 MiB and 64 MiB"),
     ]
-    api_key: Annotated[
-        str | None, _d("this key, wherever the call goes; left out: the environment, or the keys file")
-    ]
+    api_key: Annotated[str | None, _d("this key, wherever the call goes; left out: the environment, or the keys file")]
 
 
 class RunOptions(TypedDict, total=False):
@@ -103,7 +101,9 @@ class RunOptions(TypedDict, total=False):
         ),
     ]
     max_parallel: Annotated[int, _d("the most tools that run at a time")]
-    tool_timeout: Annotated[float | None, _d("seconds for a tool that has no `timeout` of its own; `None` for no limit")]
+    tool_timeout: Annotated[
+        float | None, _d("seconds for a tool that has no `timeout` of its own; `None` for no limit")
+    ]
     approve: Annotated[
         Callable[..., Any] | None,
         _d("called before a tool runs: `approve(call)` → `True`, `False`, or the reason for no, in words"),

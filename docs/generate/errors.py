@@ -30,13 +30,13 @@ def page() -> str:
     return "\n\n".join(
         [
             "# Errors",
-            "Everything that cnllm raises on purpose is a `CnllmError`; a wrong argument of yours is a `TypeError` or "
-            "`ValueError` that names it. What arrived before an error is in its `reply`, what to do next in its `hint`. No "
-            "message, repr or attribute holds a key.",
+            "Everything that cnllm raises on purpose is a `CnllmError`; a wrong argument of yours is a `TypeError` "
+            "or `ValueError` that names it. What arrived before an error is in its `reply`, what to do next in its "
+            "`hint`. No message, repr or attribute holds a key.",
             "```text\n" + _tree(CnllmError) + "\n```",
             table(["error", "is a", "when, and what it holds", "tried again", "hint"], rows),
-            "Of an endpoint's error, the registry says whether the same request may succeed later (`errors`); the column "
-            "shows what the built-in defaults say. `…` in a hint stands for a name or a number.",
+            "Of an endpoint's error, the registry says whether the same request may succeed later (`errors`); the "
+            "column shows what the built-in defaults say. `…` in a hint stands for a name or a number.",
         ]
     ) + "\n"  # fmt: skip
 

@@ -25,8 +25,8 @@ def page() -> str:
         [
             "# Events",
             "## Of a stream",
-            "`stream` and `run_stream` give these, `cnllm call --events` prints one as a line of JSON, with `type` first.",
-            _table([one for one in get_args(Event)]),
+            "`stream` and `run_stream` give these, `cnllm call --events` prints each as a line of JSON.",
+            _table(list(get_args(Event))),
             "The text of all `TextDelta`s since the last `Restarted` is the reply's `text`; so it is with reasoning.",
             "## Of a client",
             "`on_event` of a client gets these ([watching](../watching.md)). None holds a key, a prompt or an answer.",

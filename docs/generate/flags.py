@@ -146,7 +146,11 @@ def all_flags(struct: type[Struct] = flags.Flags) -> list[Flag]:
     out: list[Flag] = []
     for flag in _rows(struct):
         last = out[-1] if out else None
-        same = last is not None and (_table(last), last.values, last.meaning) == (_table(flag), flag.values, flag.meaning)
+        same = last is not None and (_table(last), last.values, last.meaning) == (
+            _table(flag),
+            flag.values,
+            flag.meaning,
+        )
         if last is not None and same:
             out[-1] = msgspec.structs.replace(last, names=(*last.names, *flag.names))
         else:
@@ -212,12 +216,18 @@ def page() -> str:
         if struct is not None and struct.__doc__:
             parts.append(prose(struct.__doc__))
         parts.append(
-            table(["flag", "values", "meaning", "set by"], [[f.name, f.values, cell(f.meaning), _set_by(f)] for f in rows])
+            table(
+                ["flag", "values", "meaning", "set by"], [[f.name, f.values, cell(f.meaning), _set_by(f)] for f in rows]
+            )
         )
         for flag in rows:
             if flag.inner is not None:
                 parts += _inner(flag)
-    parts += ["## Sources", "Where the facts of a table come from: `sources.NAME` beside them.", _keys_table(flags.Source)]
+    parts += [
+        "## Sources",
+        "Where the facts of a table come from: `sources.NAME` beside them.",
+        _keys_table(flags.Source),
+    ]
     parts += ["## What a table may hold besides", _keys_table(flags.Table, flags.Flags)]
     parts += ["## A registry file", _keys_table(flags.File)]
     return "\n\n".join(parts) + "\n"

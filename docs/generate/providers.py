@@ -18,7 +18,9 @@ def page() -> str:
         flags = builtin.resolve(any_model).flags
         count = sum(name.startswith(f"{provider}/") for name in names)
         keys = ", ".join(map(code, flags.keys or ())) or "none"
-        rows.append([code(provider), cell(flags.title or ""), str(count or ""), ", ".join(builtin.wires(any_model)), keys])
+        rows.append(
+            [code(provider), cell(flags.title or ""), str(count or ""), ", ".join(builtin.wires(any_model)), keys]
+        )
     return "\n\n".join(
         [
             "# Providers",
