@@ -101,9 +101,7 @@ class RunOptions(TypedDict, total=False):
         ),
     ]
     max_parallel: Annotated[int, _d("the most tools that run at a time")]
-    tool_timeout: Annotated[
-        float | None, _d("seconds for a tool that has no `timeout` of its own; `None` for no limit")
-    ]
+    tool_timeout: Annotated[float | None, _d("seconds for a tool without a `timeout` of its own; `None` for no limit")]
     approve: Annotated[
         Callable[..., Any] | None,
         _d("called before a tool runs: `approve(call)` → `True`, `False`, or the reason for no, in words"),

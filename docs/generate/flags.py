@@ -92,9 +92,9 @@ def _docstrings(struct: type[Struct]) -> dict[str, str]:
     (made,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     found = {}
     for field, below in zip(made.body, made.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            if isinstance(below.value, ast.Constant) and isinstance(below.value.value, str):
-                found[field.target.id] = " ".join(below.value.value.split())
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
     return found
 
 
@@ -137,6 +137,10 @@ def _within(kind: Any) -> Iterator[Any]:
         yield from _within(inner)
 
 
+def _says(flag: Flag) -> tuple[str, str]:
+    return flag.values, flag.meaning
+
+
 def _table(flag: Flag) -> str:
     return flag.names[0].rpartition(".")[0]
 
@@ -146,12 +150,7 @@ def all_flags(struct: type[Struct] = flags.Flags) -> list[Flag]:
     out: list[Flag] = []
     for flag in _rows(struct):
         last = out[-1] if out else None
-        same = last is not None and (_table(last), last.values, last.meaning) == (
-            _table(flag),
-            flag.values,
-            flag.meaning,
-        )
-        if last is not None and same:
+        if last is not None and _table(last) == _table(flag) and _says(last) == _says(flag):
             out[-1] = msgspec.structs.replace(last, names=(*last.names, *flag.names))
         else:
             out.append(flag)
@@ -204,8 +203,8 @@ def page() -> str:
         "# Flags",
         "What an endpoint does on the wire, as data. A flag that nobody sets is unknown, which is neither false nor "
         "zero. Where flags stand and which one wins is under [the registry](../registry.md). Paths are dotted "
-        "(`thinking.budget_tokens`); a number in a path is an index. The last column names who sets a flag in the built-in "
-        "file.",
+        "(`thinking.budget_tokens`); a number in a path is an index. The last column names who sets a flag in the "
+        "built-in file.",
     ]
     sections: dict[str, list[Flag]] = {}
     for flag in all_flags():

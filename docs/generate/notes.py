@@ -28,22 +28,22 @@ def flags_of() -> dict[str, list[str]]:
             code, *rest = node.args
             if name in _MAKERS and isinstance(code, ast.Constant) and isinstance(code.value, str):
                 flags = found.setdefault(code.value, {})
-                if rest and isinstance(rest[0], ast.Constant) and _is_flag(rest[0].value):
-                    flags[rest[0].value] = None
+                if rest and isinstance(rest[0], ast.Constant) and _is_flag(flag := str(rest[0].value)):
+                    flags[flag] = None
     return {code: sorted(flags) for code, flags in found.items()}
 
 
-def _is_flag(text: object) -> bool:
-    return isinstance(text, str) and text.replace(".", "").replace("_", "").isalnum()
+def _is_flag(text: str) -> bool:
+    return text.replace(".", "").replace("_", "").isalnum()
 
 
 def page() -> str:
     """Return a page with every code."""
     parts = [
         "# Notes",
-        "A note says what cnllm changed or noticed: `code`, `flag` (the registry's flag, or the option), `said` (what was "
-        "asked for, or arrived), `did` (what was made of it) and `where` (file and line of the registry, or empty). Codes "
-        "are stable; the words of `said` and `did` may change. A code of a refusal comes in `CannotSend.note`.",
+        "A note says what cnllm changed or noticed: `code`, `flag` (the registry's flag, or the option), `said` (what "
+        "was asked for, or arrived), `did` (what was made of it) and `where` (file and line of the registry, or empty). "
+        "Codes are stable; the words of `said` and `did` may change. The code of a refusal comes in `CannotSend.note`.",
     ]
     for group, codes in NOTE_CODES.items():
         rows = [

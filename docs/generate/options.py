@@ -30,8 +30,8 @@ def page() -> str:
             "`engine.build_request`. `None` is the same as left out.",
             "## Of a call",
             table(["option", "values", "meaning"], [_row(name, kind) for name, kind in _hints(CallOptions)]),
-            f"Further parameters ({further}, and whatever the model's registry entry names under `params`) are options of "
-            "their own names. What only the endpoint knows goes into `extra_body`.",
+            f"Further parameters ({further}, and whatever the model's registry entry names under `params`) are options "
+            "of their own names. What only the endpoint knows goes into `extra_body`.",
             "## Of a tool loop",
             "`run` and `run_stream` take these as well.",
             table(

@@ -41,8 +41,8 @@ def page() -> str:
     public = {name: getattr(cnllm, name) for name in names}
     parts = [
         "# Python",
-        "Every name of `cnllm`. [Errors](errors.md), [events](events.md) and the [options](options.md) of a call have pages "
-        "of their own. How they are used is under [the Python API](../python-api.md).",
+        "Every name of `cnllm`. [Errors](errors.md), [events](events.md) and the [options](options.md) of a call have "
+        "pages of their own. How the names are used is under [the Python API](../python-api.md).",
     ]
     placed: dict[str, list[str]] = {heading: [] for heading in GROUPS}
     for name, one in public.items():
