@@ -8,6 +8,8 @@ import click
 from click.testing import CliRunner
 
 from cnllm.cli.app import root
+from cnllm.cli.chat_commands import COMMANDS, TYPING
+from docs.generate.markdown import cell, table
 
 __all__ = ["page"]
 
@@ -24,6 +26,12 @@ def page() -> str:
     for path, shown in _helps(root, []):
         level = 2 if len(path) < 2 else 3
         parts += [f"{'#' * level} {' '.join(['cnllm', *path])}", f"```text\n{shown}\n```"]
+    parts += [
+        "## In a chat",
+        "`cnllm chat` takes these at the beginning of a line.",
+        table(["command", "what it does"], [[f"`{name}`", cell(said)] for name, said in COMMANDS.items()]),
+        cell(TYPING),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -25,8 +25,8 @@ def page() -> str:
         [
             "# Providers",
             f"{len(builtin.providers)} providers and {len(names):,} models are described in `providers.toml`. A model "
-            "is named `PROVIDER/ID`, with the id that the endpoint knows; an id that is not described works too, with the "
-            "provider's facts. Keys are looked up in the variables of the last column, the first one first.",
+            "is named `PROVIDER/ID`, with the id that the endpoint knows; an id that is not described works too, with "
+            "the provider's facts. Keys are looked up in the variables of the last column, the first one first.",
             table(["provider", "name", "models described", "wires", "key"], rows),
             "`cnllm models list` shows the models, `cnllm models show M --explain` every fact with its source.",
         ]

@@ -87,7 +87,7 @@ def _cnllm(args: list[str], given: bytes, line: str) -> bytes:
             status = run(args)
         finally:
             for wrapper in (sys.stdin, sys.stdout, sys.stderr):
-                wrapper.detach()  # type: ignore[attr-defined]
+                wrapper.detach()
             sys.stdin, sys.stdout, sys.stderr = before
         out.seek(0)
         err.seek(0)

@@ -1,7 +1,7 @@
 """Every code block of README and the manual runs as it stands there, or says why not.
 
-Keys are set and every endpoint of the registry is at a simulator on this machine, over real sockets. The blocks of a page
-run one after the other, as a reader would.
+Keys are set and every endpoint of the registry is at a simulator on this machine, over real sockets. The blocks of a
+page run one after the other, as a reader would.
 """
 
 from __future__ import annotations
