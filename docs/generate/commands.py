@@ -8,7 +8,7 @@ import click
 from click.testing import CliRunner
 
 from cnllm.cli.app import root
-from cnllm.cli.chat_commands import COMMANDS, TYPING
+from cnllm.cli.chat_commands import COMMANDS
 from docs.generate.markdown import cell, table
 
 __all__ = ["page"]
@@ -30,7 +30,6 @@ def page() -> str:
         "## In a chat",
         "`cnllm chat` takes these at the beginning of a line.",
         table(["command", "what it does"], [[f"`{name}`", cell(said)] for name, said in COMMANDS.items()]),
-        cell(TYPING),
     ]
     return "\n\n".join(parts) + "\n"
 
