@@ -39,7 +39,9 @@ class CallOptions(TypedDict, total=False):
     ]
     tool_choice: Annotated[
         str | Mapping[str, Any] | None,
-        _d('`"auto"`, `"none"`, `"required"`, or a tool\'s name; the objects of OpenAI and Anthropic are understood'),
+        _d(
+            '`"auto"`, `"none"`, `"required"`, or a tool\'s name; the objects of the chat and messages wires are understood'
+        ),
     ]
     parallel_tool_calls: Annotated[bool | None, _d("whether the model may call several tools in one reply")]
     temperature: Annotated[float | None, _d("how freely the model samples; clamped or left out with a note")]

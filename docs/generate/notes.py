@@ -43,7 +43,8 @@ def page() -> str:
         "# Notes",
         "A note says what cnllm changed or noticed: `code`, `flag` (the registry's flag, or the option), `said` (what "
         "was asked for, or arrived), `did` (what was made of it) and `where` (file and line of the registry, or "
-        "empty). Codes are stable; the words of `said` and `did` may change. The code of a refusal comes in `CannotSend.note`.",
+        "empty). Codes are stable; the words of `said` and `did` may change. The code of a refusal comes in "
+        "`CannotSend.note`.",
     ]
     for group, codes in NOTE_CODES.items():
         rows = [

@@ -40,7 +40,7 @@ def page() -> str:
     names = [name for name in cnllm.__all__ if name != "engine"]
     public = {name: getattr(cnllm, name) for name in names}
     parts = [
-        "# Python",
+        "# Public names",
         "Every name of `cnllm`. [Errors](errors.md), [events](events.md) and the [options](options.md) of a call have "
         "pages of their own. How the names are used is under [the Python API](../python-api.md).",
     ]
@@ -80,7 +80,7 @@ def _doc(one: Any) -> str:
 
 
 def _entry(name: str, one: Any) -> list[str]:
-    signature = [] if name in GIVEN else [f"```text\n{_signature(name, one)}\n```"]
+    signature = [] if name in GIVEN else [f"```text\n{_signature(name, one, width=88)}\n```"]
     out = [f"### {name}", *signature, prose(_doc(one))]
     if isinstance(one, type):
         members = list(_members(one))
@@ -98,18 +98,40 @@ def _members(one: type) -> Iterator[tuple[str, str]]:
         yield name if isinstance(member, property) else _signature(name, getattr(one, name)), prose(doc)
 
 
-def _signature(name: str, one: Any) -> str:
+def _signature(name: str, one: Any, width: int | None = None) -> str:
+    """Return how a name is called; where that is wider than `width`, one parameter a line."""
+    result = ""
     if isinstance(one, type) and issubclass(one, Struct):
         inside = [_field(field) for field in msgspec.structs.fields(one)]
-        return f"{name}({', '.join(inside)})"
-    try:
+    else:
         shown = inspect.signature(one)
-    except (TypeError, ValueError):
-        return name
+        inside = _parameters(shown)
+        result = "" if isinstance(one, type) else f" -> {_short(str(shown.return_annotation))}"
+    line = f"{name}({', '.join(inside)}){result}"
+    if width is None or len(line) <= width:
+        return line
+    return "\n".join([f"{name}(", *(f"    {part}," for part in inside), f"){result}"])
+
+
+def _parameters(shown: inspect.Signature) -> list[str]:
+    """List the parameters but `self`, with the signs that divide them."""
     own = [p.replace(annotation=_Words(p.annotation)) for p in shown.parameters.values() if p.name != "self"]
-    result = _Words(shown.return_annotation)
-    text = f"{name}{shown.replace(parameters=own, return_annotation=result)}"
-    return _DEFAULT.sub("…", _PATHS.sub("", text)).removesuffix(" -> None" if isinstance(one, type) else "\0")
+    text: list[str] = []
+    for parameter in own:
+        if (
+            parameter.kind is parameter.KEYWORD_ONLY
+            and "*" not in text
+            and not any(one.startswith("*") for one in text)
+        ):
+            text.append("*")
+        text.append(_short(str(parameter)))
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            text.append("/")
+    return text
+
+
+def _short(text: str) -> str:
+    return _DEFAULT.sub("…", _PATHS.sub("", text))
 
 
 class _Words(str):
