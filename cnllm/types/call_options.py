@@ -40,7 +40,8 @@ class CallOptions(TypedDict, total=False):
     tool_choice: Annotated[
         str | Mapping[str, Any] | None,
         _d(
-            '`"auto"`, `"none"`, `"required"`, or a tool\'s name; the objects of the chat and messages wires are understood'
+            '`"auto"`, `"none"`, `"required"`, or a tool\'s name; the objects of the chat and messages wires are '
+            "understood"
         ),
     ]
     parallel_tool_calls: Annotated[bool | None, _d("whether the model may call several tools in one reply")]
