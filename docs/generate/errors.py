@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from functools import cache
-from pathlib import Path
 
-import cnllm
 from cnllm import errors
 from cnllm.engine.decode.endpoint_errors import CLASSES, HINTS
 from cnllm.engine.decode.error_rules import RETRYABLE
 from cnllm.errors import CnllmError, EndpointError, TransportError
 from docs.generate.builtin import registry
 from docs.generate.markdown import cell, table
+from docs.generate.source import calls
 
 __all__ = ["page"]
 
@@ -80,15 +78,11 @@ def _retried(one: type[CnllmError]) -> str:
 def _raised() -> dict[str, dict[str, None]]:
     """Error → the hints that stand where the package raises it."""
     found: dict[str, dict[str, None]] = {}
-    for path in sorted(Path(cnllm.__file__).parent.rglob("*.py")):
-        if path == Path(inspect.getfile(errors)):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-                for keyword in node.keywords:
-                    if keyword.arg == "hint" and name in errors.__all__ and (text := _text(keyword.value)):
-                        found.setdefault(name, {})[text] = None
+    for module, name, call in calls():
+        if name in errors.__all__ and module != "errors.py":
+            for keyword in call.keywords:
+                if keyword.arg == "hint" and (text := _text(keyword.value)):
+                    found.setdefault(name, {})[text] = None
     return found
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from pathlib import Path
 
-import cnllm
 from cnllm.types.note_codes import NOTE_CODES
 from docs.generate.markdown import cell, table
+from docs.generate.source import calls
 
 __all__ = ["flags_of", "page"]
 
@@ -20,14 +19,10 @@ _MAKERS = {"Note", "note", "may_change", "cannot", "refuse", "_note", "tell"}
 def flags_of() -> dict[str, list[str]]:
     """Each code that the package writes → the flags that its notes name, as far as the source spells them."""
     found: dict[str, dict[str, None]] = {}
-    for path in sorted(Path(cnllm.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or not node.args:
-                continue
-            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-            code, *rest = node.args
-            if name in _MAKERS and isinstance(code, ast.Constant) and isinstance(code.value, str):
-                flags = found.setdefault(code.value, {})
+    for _, name, call in calls():
+        match call.args:
+            case [ast.Constant(value=str(code)), *rest] if name in _MAKERS:
+                flags = found.setdefault(code, {})
                 if rest and isinstance(rest[0], ast.Constant) and _is_flag(flag := str(rest[0].value)):
                     flags[flag] = None
     return {code: sorted(flags) for code, flags in found.items()}

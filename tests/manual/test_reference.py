@@ -24,6 +24,7 @@ from cnllm.types.call_options import CallOptions, RunOptions
 from cnllm.types.note_codes import NOTE_CODES
 from docs.generate.flags import all_flags, setters
 from docs.generate.notes import flags_of
+from docs.generate.source import nodes
 
 from .pages import ROOT
 
@@ -87,12 +88,8 @@ def test_every_code_of_a_note_is_described_and_used() -> None:
     assert len(described) == len({*described})
     written = {code for code in flags_of() if CODE.fullmatch(code)}
     assert written - {*described} == set(), "describe them in cnllm/types/note_codes.py"
-    package = Path(cnllm.__file__).parent
-    texts: set[str] = set()
-    for path in package.rglob("*.py"):
-        if path.name != "note_codes.py":
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            texts |= {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    others = [inside for module, inside in nodes().items() if module != "types/note_codes.py"]
+    texts = {node.value for inside in others for node in inside if isinstance(node, ast.Constant)}
     assert {*described} - texts == set(), "nobody writes these any more"
 
 
