@@ -78,7 +78,7 @@ def _retried(one: type[CnllmError]) -> str:
 def _raised() -> dict[str, dict[str, None]]:
     """Error → the hints that stand where the package raises it."""
     found: dict[str, dict[str, None]] = {}
-    for module, name, call in calls():
+    for module, name, call in calls(r"\bhint="):
         if name in errors.__all__ and module != "errors.py":
             for keyword in call.keywords:
                 if keyword.arg == "hint" and (text := _text(keyword.value)):

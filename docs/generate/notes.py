@@ -19,7 +19,7 @@ _MAKERS = {"Note", "note", "may_change", "cannot", "refuse", "_note", "tell"}
 def flags_of() -> dict[str, list[str]]:
     """Each code that the package writes → the flags that its notes name, as far as the source spells them."""
     found: dict[str, dict[str, None]] = {}
-    for _, name, call in calls():
+    for _, name, call in calls(rf"\b({'|'.join(_MAKERS)})\(\s*['\"]"):
         match call.args:
             case [ast.Constant(value=str(code)), *rest] if name in _MAKERS:
                 flags = found.setdefault(code, {})
