@@ -18,6 +18,7 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
 language = "en"
+smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"cnllm {release}"
 html_static_path = ["static"]

@@ -22,7 +22,7 @@ def page() -> str:
     """Return a page with every error of the package."""
     classes = [getattr(errors, name) for name in errors.__all__]
     rows = [
-        [f"`{one.__name__}`", f"`{one.__mro__[1].__name__}`", cell(one.__doc__ or ""), _retried(one), _hints(one)]
+        [f"`{one.__name__}`", cell(one.__doc__ or ""), _retried(one), _hints(one)]
         for one in sorted(classes, key=_place)
     ]
     return "\n\n".join(
@@ -32,7 +32,7 @@ def page() -> str:
             "or `ValueError` that names it. What arrived before an error is in its `reply`, what to do next in its "
             "`hint`. No message, repr or attribute holds a key.",
             "```text\n" + _tree(CnllmError) + "\n```",
-            table(["error", "is a", "when, and what it holds", "tried again", "hint"], rows),
+            table(["error", "when, and what it holds", "tried again", "hint"], rows),
             "Of an endpoint's error, the registry says whether the same request may succeed later (`errors`); the "
             "column shows what the built-in defaults say. `…` in a hint stands for a name or a number.",
         ]
