@@ -87,12 +87,16 @@ def _raised() -> dict[str, dict[str, None]]:
 
 
 def _text(node: ast.expr) -> str:
-    """A text of the source, with … for what is put into it."""
-    if isinstance(node, ast.Constant):
-        return str(node.value or "")
-    if isinstance(node, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-    return ""
+    """A text of the source, with … for what is put into it; of a sum, what is known of it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _text(left) + _text(right)
+        case _:
+            return ""
 
 
 def _hints(one: type[CnllmError]) -> str:
