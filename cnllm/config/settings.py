@@ -15,9 +15,9 @@ from msgspec import Struct
 from cnllm.errors import CnllmError
 from cnllm.types.policy import Limits, Retry, Timeouts
 
-__all__ = ["Settings", "read_settings"]
+__all__ = ["VARIABLES", "Settings", "read_settings"]
 
-_VARIABLES = {
+VARIABLES = {
     "CNLLM_TIMEOUT": "seconds, for all four of the waits below",
     "CNLLM_CONNECT_TIMEOUT": "seconds until there is a connection",
     "CNLLM_FIRST_BYTE_TIMEOUT": "seconds until the status line",
@@ -27,6 +27,7 @@ _VARIABLES = {
     "CNLLM_MAX_REPLY_BYTES": "bytes of a reply that are taken",
     "CNLLM_MAX_EVENT_BYTES": "bytes of one event of a stream that are taken",
 }
+"""The variables that are read here, each with what it sets."""
 _WHOLE = frozenset({"CNLLM_ATTEMPTS", "CNLLM_MAX_REPLY_BYTES", "CNLLM_MAX_EVENT_BYTES"})
 
 
@@ -40,7 +41,7 @@ class Settings(Struct, frozen=True):
 
 def read_settings() -> Settings:
     """The settings in force. Raises `CnllmError` naming a variable whose value is no number or out of range."""
-    if not any(os.environ.get(name) for name in _VARIABLES):
+    if not any(os.environ.get(name) for name in VARIABLES):
         return Settings()
     read = _plain() or _read()
     base = Timeouts.of(read["timeout"])
@@ -54,12 +55,12 @@ def read_settings() -> Settings:
 
 def _plain() -> dict[str, Any] | None:
     """The same as `_read` where there is nothing but plain numbers under these very names; None where there is more."""
-    given = {name: value for name, value in os.environ.items() if name.upper() in _VARIABLES and value}
-    read: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in _VARIABLES}
+    given = {name: value for name, value in os.environ.items() if name.upper() in VARIABLES and value}
+    read: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in VARIABLES}
     for name, value in given.items():
         whole, _, part = value.partition(".")
         digits = whole + part if name not in _WHOLE else value
-        plain = name in _VARIABLES and digits.isascii() and digits.isdigit() and len(whole) > 0 and len(digits) < 10
+        plain = name in VARIABLES and digits.isascii() and digits.isdigit() and len(whole) > 0 and len(digits) < 10
         if not plain or not int(digits) or value.endswith("."):
             return None
         read[name.removeprefix("CNLLM_").lower()] = int(value) if name in _WHOLE else float(value)
@@ -88,5 +89,5 @@ def _read() -> dict[str, Any]:
         first = error.errors()[0]
         name = f"CNLLM_{str(first['loc'][0]).upper()}"
         raise CnllmError(
-            f"{name}={first['input']}: {first['msg'].lower()}", hint=f"{name} is {_VARIABLES[name]}"
+            f"{name}={first['input']}: {first['msg'].lower()}", hint=f"{name} is {VARIABLES[name]}"
         ) from error

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cnllm import CnllmError
 from cnllm.config import settings
 
-NAMES = [*settings._VARIABLES, "cnllm_timeout", "Cnllm_Attempts"]
+NAMES = [*settings.VARIABLES, "cnllm_timeout", "Cnllm_Attempts"]
 ODD = [
     "",
     "0",
@@ -39,7 +39,7 @@ VALUES = st.sampled_from([*ODD, "1", "2.5", "007", "0.001", "30", "120.0", "1.0"
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.upper() in settings._VARIABLES:
+        if name.upper() in settings.VARIABLES:
             monkeypatch.delenv(name)
 
 

@@ -1,4 +1,4 @@
-"""README's page of promises: each names tests that there are, and quotes figures that were measured.
+"""The page of promises: each names tests that there are, and quotes figures that were measured.
 
 `pytest --update` writes the figures.
 """
@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "promises.md"
 RESULTS = ROOT / "benchmarks" / "faults" / "RESULTS.md"
-TITLE = "## What cnllm promises under faults\n"
 BEGIN, END = "<!-- faults -->\n", "<!-- /faults -->"
 
 
 def promises() -> list[tuple[str, list[str]]]:
     """Each promise, and the tests that it names."""
-    section = README.read_text(encoding="utf-8").split(TITLE)[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split("\n## ")[0]
     rows = re.findall(r"^\| (?!promise|-)(.+?) \| (`tests/.+?) \|$", section, re.MULTILINE)
     return [(said, re.findall(r"`(tests/[^`]+)`", held)) for said, held in rows]
 
@@ -53,11 +52,11 @@ def figures() -> str:
 
 
 def test_the_figures_are_those_that_were_measured(update: bool) -> None:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     now, tail = rest.split(END)
     if update:
-        README.write_text(head + BEGIN + figures() + END + tail, encoding="utf-8")
+        PAGE.write_text(head + BEGIN + figures() + END + tail, encoding="utf-8")
     else:
         assert now == figures(), "pytest --update -n 0 writes it"
 

@@ -25,7 +25,7 @@ from .support import (
     written,
 )
 
-README = Path(__file__).parents[2] / "README.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "tools.md"
 
 
 def search(q: str) -> str:
@@ -195,10 +195,10 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
         assert peer.received == []
 
 
-def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    section = README.read_text().split("### Tool loop\n")[1].split("\n### ")[0].split("\n## ")[0]
+def test_the_example_of_the_manual_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = MANUAL.read_text().split("## The tool loop\n")[1].split("\n### ")[0]
     example = section.split("```python\n")[1].split("```")[0]
-    exec(compile(example, str(README), "exec"), {"__name__": "example"})
+    exec(compile(example, str(MANUAL), "exec"), {"__name__": "example"})
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("step 1: 1 calls, 1 returned")
     assert "21 degrees" in told[2]

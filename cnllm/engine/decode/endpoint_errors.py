@@ -33,9 +33,9 @@ from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 if TYPE_CHECKING:
     from cnllm.engine.encode.plan import Plan
 
-__all__ = ["NOTHING", "Fault", "build_error", "empty_reply_error", "read_fault"]
+__all__ = ["CLASSES", "HINTS", "NOTHING", "Fault", "build_error", "empty_reply_error", "read_fault"]
 
-_CLASSES: dict[str, type[EndpointError]] = {
+CLASSES: dict[str, type[EndpointError]] = {
     "bad-key": errors.BadKey,
     "quota": errors.QuotaExceeded,
     "rate": errors.RateLimited,
@@ -46,6 +46,17 @@ _CLASSES: dict[str, type[EndpointError]] = {
     "bad-request": errors.BadRequest,
     "other": EndpointError,
 }
+"""The kinds of a rule (`errors` in the registry), and the exception for each."""
+HINTS = {
+    "bad-key": "check the key for {provider}: `cnllm keys list`",
+    "quota": "top up or change the plan at {provider}; waiting does not help",
+    "rate": "wait, or send fewer requests at once",
+    "overloaded": "try again later",
+    "context": "shorten the conversation, or take a model with a larger window",
+    "replay": "send the assistant turns back as they came: append reply.message to the history",
+    "filtered": "a moderation rule refused it; rephrase",
+}
+"""What to do next, by the kind of an error."""
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _LONGEST = 65_536  # characters of a body that an error carries
 _SPOILED = 200  # characters of JSON that cannot be read, in a sentence
@@ -129,7 +140,7 @@ def build_error(
     if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
         message = f"{message} (asked: {wrong_url.without_query(plan.url)})"
         hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", fold.of.protocol), False
-    return _CLASSES[kind](
+    return CLASSES[kind](
         message,
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
@@ -238,13 +249,8 @@ def _hint(kind: str, fold: ReplyBuilder, sent: Callable[[], str] | None) -> str 
     status = fold.flags.status
     if status is not None and status.is_ == "retired" and status.use:
         return f"{fold.of.name} is retired; use {status.use}"
-    hints = {
-        "bad-key": f"check the key for {fold.of.provider}: `cnllm keys list`",
-        "quota": f"top up or change the plan at {fold.of.provider}; waiting does not help",
-        "rate": "wait, or send fewer requests at once",
-        "overloaded": "try again later",
-        "context": "shorten the conversation, or take a model with a larger window",
-        "replay": "send the assistant turns back as they came: append reply.message to the history",
-        "filtered": "a moderation rule refused it; rephrase",
-    }
-    return f"{hints[kind]}; {sent()}" if kind == "replay" and sent is not None else hints.get(kind)
+    hint = HINTS.get(kind)
+    if hint is None:
+        return None
+    hint = hint.replace("{provider}", fold.of.provider)
+    return f"{hint}; {sent()}" if kind == "replay" and sent is not None else hint

@@ -15,12 +15,13 @@ from cnllm.registry.flags import ErrorRule
 if TYPE_CHECKING:
     from cnllm.schemas import Pattern
 
-__all__ = ["VAGUE", "classify"]
+__all__ = ["RETRYABLE", "VAGUE", "classify"]
 
 VAGUE = frozenset({"bad-request", "other"})
 """The kinds that say no more than that the request failed."""
 
-_RETRYABLE = {"rate", "overloaded"}
+RETRYABLE = frozenset({"rate", "overloaded"})
+"""The kinds that may succeed later, where the rule does not say."""
 _LONGEST = 65_536  # characters in which a rule looks
 
 
@@ -39,7 +40,7 @@ def classify(rules: Iterable[ErrorRule], status: int, said: str, codes: Collecti
             and (rule.pattern is None or any(_compiled(p).matches(said) for p in rule.pattern))
             and (rule.unless is None or all(_compiled(p).matches(said) is False for p in rule.unless))
         ):
-            return rule.kind, rule.retry if rule.retry is not None else rule.kind in _RETRYABLE
+            return rule.kind, rule.retry if rule.retry is not None else rule.kind in RETRYABLE
     return "other", status in (408, 409, 429) or status >= 500
 
 

@@ -1,0 +1,1 @@
+"""The manual: pages in Markdown, and the program that writes its reference."""

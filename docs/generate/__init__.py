@@ -1,0 +1,56 @@
+"""Write the reference pages of the manual: what the program itself knows, nobody writes by hand.
+
+    python -m docs.generate            write docs/reference/
+    python -m docs.generate --check    name the pages that are out of date; exit status 1 if there are any
+
+`pytest --update` writes them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.generate import commands, errors, events, flags, notes, options, providers, python
+
+__all__ = ["FOLDER", "PAGES", "outdated", "write"]
+
+FOLDER = Path(__file__).parent.parent / "reference"
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands": commands.page,
+    "options": options.page,
+    "python": python.page,
+    "events": events.page,
+    "errors": errors.page,
+    "notes": notes.page,
+    "flags": flags.page,
+    "providers": providers.page,
+}
+"""Name of a page in docs/reference → what writes it."""
+
+_NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
+
+
+def _path(name: str) -> Path:
+    return FOLDER / f"{name}.md"
+
+
+def outdated() -> list[str]:
+    """List the pages that differ from what the program says."""
+    return [name for name, page in PAGES.items() if not _same(_path(name), _NOTICE + page())]
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def write() -> list[str]:
+    """Write the pages that are out of date, and return their names."""
+    changed = []
+    for name, page in PAGES.items():
+        text = _NOTICE + page()
+        if not _same(_path(name), text):
+            _path(name).write_text(text, encoding="utf-8")
+            changed.append(name)
+    return changed

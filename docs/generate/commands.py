@@ -1,0 +1,48 @@
+"""The help of every command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from click.testing import CliRunner
+
+from cnllm.cli.app import root
+from cnllm.cli.chat_commands import COMMANDS
+from docs.generate.markdown import cell, table
+
+__all__ = ["page"]
+
+_WIDTH = 100
+
+
+def page() -> str:
+    """Return a page with the help of every command, as `--help` prints it."""
+    parts = [
+        "# Commands",
+        "Every command prints this with `--help`. What all of them have in common stands under "
+        "[the command line](../command-line.md).",
+    ]
+    for path, shown in _helps(root, []):
+        level = 2 if len(path) < 2 else 3
+        parts += [f"{'#' * level} {' '.join(['cnllm', *path])}", f"```text\n{shown}\n```"]
+    parts += [
+        "## In a chat",
+        "`cnllm chat` takes these at the beginning of a line.",
+        table(["command", "what it does"], [[f"`{name}`", cell(said)] for name, said in COMMANDS.items()]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _helps(command: click.Command, path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield each command's words and its help, the groups before what is in them."""
+    result = CliRunner().invoke(root, [*path, "--help"], prog_name="cnllm", terminal_width=_WIDTH)
+    if result.exit_code != 0:
+        raise RuntimeError(f"cnllm {' '.join(path)} --help: {result.output}")
+    yield path, result.output.rstrip()
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _helps(inner, [*path, name])

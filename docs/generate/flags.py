@@ -1,0 +1,268 @@
+"""Every flag of the registry, from the classes in `cnllm.registry.flags`: values, meaning, and who sets it."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import inspect
+import tomllib
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cnllm.registry import flags
+from cnllm.registry.documents import builtin_path
+from docs.generate.markdown import cell, prose, table
+
+__all__ = ["Flag", "all_flags", "page", "plain", "setters"]
+
+PATCH = flags.Patch
+CALL = "call"  # its keys are those of `flags.Call`, though the field itself takes any
+OPEN = {"params": "params.NAME", "finish": "finish.WORD"}
+"""Tables whose keys are the endpoint's own names: one flag each."""
+
+_SHOWN = 3  # who set a flag, by name
+
+
+class Flag(Struct, frozen=True):
+    """One row: `names` are flags that mean the same thing, of the same table."""
+
+    names: tuple[str, ...]
+    values: str
+    meaning: str
+    inner: type[Struct] | None = None
+
+    @property
+    def name(self) -> str:
+        """The flag's name; where several are one row, the first and the last."""
+        first, *others = self.names
+        return f"`{first}` … `.{others[-1].rpartition('.')[2]}`" if others else f"`{first}`"
+
+
+def plain(kind: Any) -> Any:
+    """Return a type without its description and without None."""
+    while typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    several = [one for one in typing.get_args(kind) if one is not type(None)]
+    optional = typing.get_origin(kind) in (types.UnionType, typing.Union) and len(several) == 1
+    return plain(several[0]) if optional else kind
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _keys(struct: type[Struct]) -> str:
+    if issubclass(struct, flags.Flags):
+        return "table"
+    return f"`{{ {', '.join(field.encode_name for field in msgspec.structs.fields(struct))} }}`"
+
+
+_WORDS = {bool: "true false", int: "number", float: "number", str: "text", datetime.date: "date"}
+
+
+def values(kind: Any) -> str:
+    """Say which values a type takes."""
+    kind = plain(kind)
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return " ".join(f"`{value}`" for value in inside)
+    if origin in (types.UnionType, typing.Union):
+        shown = [values(one) for one in inside if one is not type(None)]
+        return ", ".join("`false`" if one == "true false" else one for one in shown)
+    if origin is list:
+        return f"list of {values(inside[0])}"
+    if origin is dict:
+        return "table"
+    return _keys(kind) if _is_struct(kind) else _WORDS.get(kind, "any")
+
+
+@cache
+def _docstrings(struct: type[Struct]) -> dict[str, str]:
+    """The strings that stand below the fields of a class."""
+    try:
+        tree = ast.parse(inspect.cleandoc(inspect.getsource(struct)))
+    except (OSError, SyntaxError):
+        return {}
+    (made,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = {}
+    for field, below in zip(made.body, made.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.split())
+    return found
+
+
+def meaning(struct: type[Struct], field: msgspec.structs.FieldInfo) -> str:
+    """Return all that the code says of a flag: its description, why it exists, and the string below it."""
+    said: list[str] = []
+    kind = field.type
+    while typing.get_origin(kind) is typing.Annotated:
+        for meta in (one for one in typing.get_args(kind)[1:] if isinstance(one, Meta)):
+            further = {**(meta.extra_json_schema or {}), **(meta.extra or {})}
+            said += [text for text in (meta.title, meta.description, *further.values()) if isinstance(text, str)]
+        kind = typing.get_args(kind)[0]
+    said.append(_docstrings(struct).get(field.name, ""))
+    return ". ".join(dict.fromkeys(text.rstrip(".") for text in said if text))
+
+
+def _rows(struct: type[Struct], prefix: str = "") -> Iterator[Flag]:
+    """One row a flag, tables within tables flattened."""
+    for field in msgspec.structs.fields(struct):
+        name = prefix + field.encode_name
+        kind = plain(field.type)
+        text = meaning(struct, field)
+        if _is_struct(kind) and kind is not PATCH:
+            yield from _rows(kind, f"{name}.")
+        elif name == CALL:
+            yield Flag((name,), _keys(flags.Call), text, flags.Call)
+        else:
+            structs = [one for one in _within(kind) if _is_struct(one) and one is not PATCH]
+            yield Flag((OPEN.get(name, name),), _open(name, kind), text, structs[0] if structs else None)
+
+
+def _open(name: str, kind: Any) -> str:
+    return values(typing.get_args(kind)[1]) if name in OPEN else values(kind)
+
+
+def _within(kind: Any) -> Iterator[Any]:
+    """A type and the types inside it."""
+    yield kind
+    for inner in typing.get_args(kind):
+        yield from _within(inner)
+
+
+def _says(flag: Flag) -> tuple[str, str]:
+    return flag.values, flag.meaning
+
+
+def _table(flag: Flag) -> str:
+    return flag.names[0].rpartition(".")[0]
+
+
+def all_flags(struct: type[Struct] = flags.Flags) -> list[Flag]:
+    """List the flags. Neighbours of one table with the same values and the same meaning are one row."""
+    out: list[Flag] = []
+    for flag in _rows(struct):
+        last = out[-1] if out else None
+        if last is not None and _table(last) == _table(flag) and _says(last) == _says(flag):
+            out[-1] = msgspec.structs.replace(last, names=(*last.names, *flag.names))
+        else:
+            out.append(flag)
+    return out
+
+
+# ── who sets a flag ──────────────────────────────────────────────────────────
+
+
+@cache
+def setters() -> dict[str, list[str]]:
+    """Flag → the providers (their models included), families and wires whose tables set it, and the defaults."""
+    found: dict[str, dict[str, None]] = {name: {} for flag in all_flags() for name in flag.names}
+    starts = {f"{table}.": shown for table, shown in OPEN.items()}
+
+    def walk(who: str, part: dict[str, Any], prefix: str = "") -> None:
+        for key, value in part.items():
+            if not prefix and key in ("when", "on", "families"):
+                for inner in value.values():
+                    walk(who, inner)
+                continue
+            name = prefix + key
+            for shown in (name, *(shown for start, shown in starts.items() if name.startswith(start))):
+                if shown in found:
+                    found[shown][who] = None
+            if isinstance(value, dict):
+                walk(who, value, f"{name}.")
+
+    document = tomllib.loads(builtin_path().read_text(encoding="utf-8"))
+    labels = {"providers": "{}", "models": "{}", "families": "{} (family)", "protocols": "{} (wire)"}
+    for section, label in labels.items():
+        for name, part in document[section].items():
+            walk(label.format(name.split("/")[0] if section == "models" else name), part)
+    walk("the defaults", document["defaults"])
+    return {name: list(who) for name, who in found.items()}
+
+
+def _set_by(flag: Flag) -> str:
+    who = list(dict.fromkeys(one for name in flag.names for one in setters()[name]))
+    more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
+    return ", ".join(who[:_SHOWN]) + more
+
+
+# ── the page ─────────────────────────────────────────────────────────────────
+
+
+def page() -> str:
+    """Return a page with every flag, a section a table."""
+    parts = [
+        "# Flags",
+        "What an endpoint does on the wire, as data. A flag that nobody sets is unknown, which is neither false nor "
+        "zero. Where flags stand and which one wins is under [the registry](../registry.md). Paths are dotted "
+        "(`thinking.budget_tokens`); a number in a path is an index. The last column names who sets a flag in the "
+        "built-in file.",
+    ]
+    sections: dict[str, list[Flag]] = {}
+    for flag in all_flags():
+        sections.setdefault(_section(flag), []).append(flag)
+    for name, rows in sections.items():
+        parts.append(f"## {_title(name)}")
+        struct = _struct(name)
+        if struct is not None and struct.__doc__:
+            parts.append(prose(struct.__doc__))
+        parts.append(
+            table(
+                ["flag", "values", "meaning", "set by"], [[f.name, f.values, cell(f.meaning), _set_by(f)] for f in rows]
+            )
+        )
+        for flag in rows:
+            if flag.inner is not None:
+                parts += _inner(flag)
+    parts += [
+        "## Sources",
+        "Where the facts of a table come from: `sources.NAME` beside them.",
+        _keys_table(flags.Source),
+    ]
+    parts += ["## What a table may hold besides", _keys_table(flags.Table, flags.Flags)]
+    parts += ["## A registry file", _keys_table(flags.File)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(flag: Flag) -> str:
+    """The table that a flag belongs to; flags of no table stand under the first that has none of its own."""
+    head, dot, _ = flag.names[0].partition(".")
+    return head if dot or flag.inner is not None else ""
+
+
+def _title(name: str) -> str:
+    return name or "The endpoint"
+
+
+def _struct(name: str) -> type[Struct] | None:
+    for field in msgspec.structs.fields(flags.Flags):
+        kind = plain(field.type)
+        if field.encode_name == name and _is_struct(kind):
+            found: type[Struct] = kind
+            return found
+    return None
+
+
+def _inner(flag: Flag) -> list[str]:
+    """What stands inside a flag that is a table or a list of tables."""
+    assert flag.inner is not None
+    said = [f"The keys of `{flag.names[0]}`:", _keys_table(flag.inner)]
+    return [prose(flag.inner.__doc__), *said] if flag.inner.__doc__ else said
+
+
+def _keys_table(struct: type[Struct], without: type[Struct] | None = None) -> str:
+    inherited = {field.name for field in msgspec.structs.fields(without)} if without is not None else set()
+    rows = [
+        [f"`{field.encode_name}`", values(field.type), cell(meaning(struct, field))]
+        for field in msgspec.structs.fields(struct)
+        if field.name not in inherited
+    ]
+    return table(["key", "values", "meaning"], rows)

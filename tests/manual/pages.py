@@ -1,0 +1,53 @@
+"""Read the pages of the manual: their code blocks, and what the comments around a block say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+GENERATED = ROOT / "docs" / "reference"
+
+_COMMENT = re.compile(r"<!-- (not run|before|after):(.*?)-->\n", re.DOTALL)
+_FENCE = re.compile(r"(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=fence)\n", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A code block. `why` it is not run, or None; `kind` is a language, or `before` or `after` of a hidden comment."""
+
+    kind: str
+    code: str
+    line: int
+    why: str | None = None
+
+
+def pages() -> list[Path]:
+    """List the pages that people write."""
+    written = [page for page in sorted((ROOT / "docs").rglob("*.md")) if GENERATED not in page.parents]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *written]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Yield the blocks of a page and its hidden comments, in their order."""
+    place, why = 0, None
+    while place < len(text):
+        begins = place == 0 or text[place - 1] == "\n"
+        if begins and (comment := _COMMENT.match(text, place)):
+            kind, said = comment.groups()
+            line = text.count("\n", 0, place) + 1
+            if kind == "not run":
+                why = said.strip()
+            else:
+                yield Block(kind, said.strip("\n") + "\n", line)
+            place = comment.end()
+        elif begins and (fence := _FENCE.match(text, place)):
+            if not fence["language"].startswith("{"):  # a directive of MyST
+                yield Block(fence["language"].strip(), fence["code"], text.count("\n", 0, place) + 2, why)
+            place, why = fence.end(), None
+        else:
+            end = text.find("\n", place) + 1 or len(text)
+            if text[place:end].strip():
+                why = None
+            place = end

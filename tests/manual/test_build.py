@@ -1,0 +1,55 @@
+"""The manual builds without a warning and without a network, and README leads into it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .pages import ROOT
+
+
+def test_the_manual_builds_without_a_warning_and_without_a_network(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="the manual is built where cnllm[docs] is installed")
+    pytest.importorskip("myst_parser", reason="the manual is built where cnllm[docs] is installed")
+    pytest.importorskip("furo", reason="the manual is built where cnllm[docs] is installed")
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "docs", str(tmp_path / "html")]
+    done = subprocess.run(build, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    first = (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    for name in ("getting-started", "reference/flags", "glossary", "contributing"):
+        assert f'href="{name}.html"' in first
+    remote = re.findall(r'<(?:link|script|img)[^>]+(?:href|src)="((?:https?:)?//[^"]+)', first)
+    assert remote == [], "a page of the manual loads nothing from elsewhere"
+
+
+def test_readme_and_the_pages_beside_it_link_what_there_is() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (ROOT / target).exists(), f"{name}: {target}"
+
+
+def test_readme_is_a_screen_and_a_half() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_the_figures_of_readme_are_those_of_the_registry() -> None:
+    from docs.generate.builtin import registry
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    providers, models = re.findall(r"\*\*(\d+) providers, more than ([\d,]+) models\*\*", text)[0]
+    assert int(providers) == len(registry().providers)
+    assert 0 <= len(registry().names()) - int(models.replace(",", "")) < 1_000
+
+
+def test_every_file_that_contributing_names_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    made = ("NAME", "build/", "results.json")
+    for name in re.findall(r"`((?:cnllm|tests|docs|schemas|benchmarks|fuzz|\.ci)/[\w./-]*)`", text):
+        assert any(word in name for word in made) or (ROOT / name).exists(), name

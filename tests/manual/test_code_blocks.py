@@ -1,0 +1,127 @@
+"""Every code block of README and the manual runs as it stands there, or says why not.
+
+Keys are set and every endpoint of the registry is at a simulator on this machine, over real sockets. The blocks of a
+page run one after the other, as a reader would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cnllm import Client, Registry
+from cnllm.registry.documents import builtin_path
+from cnllm.registry.trusted_files import trust
+from cnllm.simulator.server import running
+
+from .pages import ROOT, Block, blocks, pages
+from .shell import Failed, execute
+
+LANGUAGES = {"python", "sh", "toml", "json", "text", "before", "after"}
+SERVER = "http://127.0.0.1:8000"  # where a server of the reader's own stands in the pages
+MODELS = ("my-model", "zai-org/GLM-4.7-FP8")  # and what it serves
+
+
+class Endpoints(NamedTuple):
+    """A simulator, the registry file that sends every provider there, and the variables that hold keys."""
+
+    server: str
+    overlay: Path
+    keys: tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
+    """Serve every provider of the registry, and a server of the reader's own at /v1."""
+    document = tomllib.loads(builtin_path().read_text(encoding="utf-8"))
+    folder = tmp_path_factory.mktemp("served")
+    own, overlay = folder / "own.toml", folder / "endpoints.toml"
+    served = "".join(f'[models."v1/{name}"]\nlimits.context = 100_000\n' for name in MODELS)
+    own.write_text(f"[providers.v1]\nextends = 'openai-compatible'\nkeys = []\n{served}", encoding="utf-8")
+    with running(Registry.load(str(own))) as server:
+        lines = []
+        for provider in document["providers"]:
+            address = f"base_url = '{server.url}/{provider}'"
+            lines.append(f"[providers.{provider}]\n{address}\n")
+            lines += [f"[providers.{provider}.on.{wire}]\n{address}\n" for wire in document["protocols"]]
+        overlay.write_text("".join(lines), encoding="utf-8")
+        keys = {name for table in document["providers"].values() for name in table.get("keys", ())}
+        yield Endpoints(server.url, overlay, tuple(sorted(keys)))
+
+
+class Page:
+    """The blocks of one page while they run: one namespace, one folder, one set of registry files."""
+
+    def __init__(self, path: Path, folder: Path, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.folder = folder
+        self.server = endpoints.server
+        self.names: dict[str, Any] = {"__name__": "page"}
+        self.files: list[Path] = []
+        self.patch = monkeypatch
+        self._use(endpoints.overlay)
+        for name in endpoints.keys:
+            monkeypatch.setenv(name, "sk-of-the-manual")
+        monkeypatch.chdir(folder)
+
+    def _use(self, file: Path) -> None:
+        trust(file)
+        self.files.append(file)
+        self.patch.setenv("CNLLM_PROVIDERS", os.pathsep.join(map(str, self.files)))
+
+    def run(self, block: Block) -> None:
+        """Run one block. Raises what it raises, and `Failed` where a command fails."""
+        code = block.code.replace(SERVER, self.server)
+        match block.kind:
+            case "python" | "before" | "after":
+                exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec"), self.names)
+            case "sh":
+                execute(code)
+            case "toml":
+                file = self.folder / f"block-{block.line}.toml"
+                file.write_text(code, encoding="utf-8")
+                self._use(file)
+                Registry.load()  # raises what is wrong with it
+            case "json":
+                json.loads(code)
+            case other:
+                raise Failed(f"a block of {other or 'no language'} says why it is not run: <!-- not run: … -->")
+
+    def close(self) -> None:
+        """Close the clients that a page leaves open."""
+        for value in self.names.values():
+            if isinstance(value, Client):
+                value.close()
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_blocks_of_a_page_run_or_say_why_not(
+    path: Path, endpoints: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list(blocks(path.read_text(encoding="utf-8")))
+    if not any(block.why is None for block in found):
+        return
+    page = Page(path, tmp_path, endpoints, monkeypatch)
+    try:
+        for block in found:
+            if block.why is None:
+                try:
+                    page.run(block)
+                except Exception as error:
+                    raise Failed(f"{path.relative_to(ROOT)}:{block.line}: {type(error).__name__}: {error}") from error
+    finally:
+        page.close()
+
+
+def test_every_block_has_a_language_and_every_reason_says_something() -> None:
+    for path in pages():
+        for block in blocks(path.read_text(encoding="utf-8")):
+            place = f"{path.relative_to(ROOT)}:{block.line}"
+            assert block.kind in LANGUAGES, f"{place}: {block.kind or 'no'} language"
+            assert block.why is None or len(block.why) > 10, f"{place}: why is it not run?"

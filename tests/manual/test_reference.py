@@ -1,0 +1,101 @@
+"""The reference pages are what the program says, and what they are made of is complete.
+
+`pytest --update` writes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cnllm
+import docs.generate as generate
+from cnllm import Client, errors
+from cnllm.cli.app import COMMANDS
+from cnllm.engine import options
+from cnllm.registry import flags
+from cnllm.types.call_options import CallOptions, RunOptions
+from cnllm.types.note_codes import NOTE_CODES
+from docs.generate.flags import all_flags, setters
+from docs.generate.notes import flags_of
+from docs.generate.source import texts
+
+from .pages import ROOT
+
+CODE = re.compile(r"[a-z]+(-[a-z]+)*")
+
+
+def page(name: str) -> str:
+    return (generate.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_are_what_the_program_says(update: bool) -> None:
+    if update:
+        generate.write()
+    assert generate.outdated() == [], "pytest --update -n 0 tests/manual writes them"
+    assert {path.stem for path in generate.FOLDER.iterdir()} == {*generate.PAGES}
+
+
+def test_the_check_names_an_old_page_and_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "FOLDER", tmp_path)
+    monkeypatch.setattr(generate, "PAGES", {"events": generate.PAGES["events"]})
+    assert generate.outdated() == ["events"]
+    assert generate.write() == ["events"]
+    assert (generate.outdated(), generate.write()) == ([], [])
+    done = subprocess.run([sys.executable, "-m", "docs.generate", "--wrong"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_page_says_the_same_each_time() -> None:
+    """No address of this process, no order of a set, no folder of this machine."""
+    for name in generate.PAGES:
+        assert not re.search(r"\bat 0x[0-9a-f]+|<function|<class|/work/|/home/", page(name)), name
+
+
+def test_every_option_of_a_call_is_described() -> None:
+    known = {*options._READERS, *options._PARAMS, *options._TRANSPORT, "tool_choice", "schema"}
+    assert {*CallOptions.__annotations__} == known
+    taken = {name for name, one in inspect.signature(Client.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert {*RunOptions.__annotations__} == taken - {"tools"}
+    for name in (*known, *RunOptions.__annotations__):
+        assert f"| `{name}` |" in page("options"), name
+
+
+def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:
+    rows = all_flags()
+    assert [row.names for row in rows if not row.meaning] == []
+    unset = {row.names[0] for row in rows if not any(setters()[name] for name in row.names)}
+    # Two that a user's own gateway may need, and one of a wire where streams have another address.
+    assert unset <= {"stream_path", "headers", "body.drop"}
+    # A budget, so that nobody adds one lightly: 89 before files, prefill, recovery and the form of strict tools came.
+    assert len(rows) < 100
+    for name in ("reasoning.replay", "params.NAME", "tools.schema"):
+        assert f"| `{name}` |" in page("flags")
+    for value in ("tool-turns", "since-user"):
+        assert f"`{value}`" in page("flags")
+    assert [field for field in flags.Leak.__struct_fields__ if f"| `{field}` |" not in page("flags")] == []
+
+
+def test_every_code_of_a_note_is_described_and_used() -> None:
+    """A code in a call that makes a note is one of the table, and each of the table stands somewhere in the package."""
+    described = [code for group in NOTE_CODES.values() for code in group]
+    assert len(described) == len({*described})
+    written = {code for code in flags_of() if CODE.fullmatch(code)}
+    assert written - {*described} == set(), "describe them in cnllm/types/note_codes.py"
+    others = "".join(text for module, text in texts().items() if module != "types/note_codes.py")
+    assert [code for code in described if f'"{code}"' not in others] == [], "nobody writes these any more"
+
+
+def test_every_error_and_command_has_its_place() -> None:
+    for name in errors.__all__:
+        assert f"| `{name}` |" in page("errors"), name
+    for name in COMMANDS:
+        assert f"## cnllm {name}\n" in page("commands"), name
+    for name in cnllm.__all__:
+        where = [p for p in ("python", "errors", "events") if f"`{name}`" in page(p) or f"### {name}\n" in page(p)]
+        assert where or name == "engine", name
