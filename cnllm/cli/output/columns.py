@@ -34,8 +34,8 @@ def fit_columns(
 ) -> str:
     """Return a table no wider than `width`, if the columns in `give` can be narrowed so far.
 
-    `give` holds the least width of each column that may be narrowed; the widest is narrowed first. A long cell loses its
-    end, in the columns of `middles` its middle, and in those of `addresses` the text between host and end.
+    `give` holds the least width of each column that may be narrowed; the widest is narrowed first. A long cell loses
+    its end, in the columns of `middles` its middle, and in those of `addresses` the text between host and end.
     """
     widths = [max(display_width(line[column]) for line in [heads, *rows]) for column in range(len(heads))]
     excess = sum(widths) + _GAP * (len(heads) - 1) - (width or line_width())
