@@ -197,7 +197,7 @@ def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
             "completion_tokens": counts.output,
             "total_tokens": counts.total,
         }
-    excluded = rules.apart or []
+    excluded = rules.excluded_from_totals or []
     values = {
         "input": (counts.input or 0) - ((counts.cached or 0) if "cached" in excluded else 0),
         "output": (counts.output or 0) - ((counts.reasoning or 0) if "reasoning" in excluded else 0),

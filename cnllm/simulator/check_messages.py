@@ -72,7 +72,12 @@ def _order(context: RequestContext) -> Iterator[Violation]:
         if rules.system == "first" and turn.role in ("system", "developer") and index:
             message = "A system message must be the first message."
             yield Violation("system-place", message, param=f"messages[{index}]", role=turn.role, index=index)
-        if rules.runs == "join" and index and turn.role == turns[index - 1].role and turn.role in ("user", "assistant"):
+        if (
+            rules.consecutive_roles == "join"
+            and index
+            and turn.role == turns[index - 1].role
+            and turn.role in ("user", "assistant")
+        ):
             message = "Roles user and assistant must alternate."
             yield Violation("alternation", message, param=f"messages[{index}]", role=turn.role, index=index)
     start = next((t for t in turns if t.role not in ("system", "developer")), None)
@@ -135,8 +140,8 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
             path = f"messages[{index}].tool_calls[{number}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
                 yield Violation("param", f"{path} has no id or no name.", param=path, index=index)
-            elif rules is not None and rules.ids and not _matches(rules.ids, call.id):
-                message = f"{path}.id is {call.id} but must match {rules.ids}"
+            elif rules is not None and rules.call_id_pattern and not _matches(rules.call_id_pattern, call.id):
+                message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
             if not _is_object(call.arguments, bool(rules and rules.one_object)):
                 message = f"{path}.function.arguments is not a JSON object."

@@ -41,8 +41,8 @@ def _function(rules: Tools | None, tool: ParsedTool, index: int) -> Iterator[Vio
     if not isinstance(tool.name, str) or not tool.name:
         yield Violation("param", f"{path}.name is missing.", param=f"{path}.name", index=index)
         return
-    if rules is not None and rules.names_max is not None and len(tool.name) > rules.names_max:
-        message = f"{path}.name is longer than {rules.names_max} characters."
+    if rules is not None and rules.name_max_length is not None and len(tool.name) > rules.name_max_length:
+        message = f"{path}.name is longer than {rules.name_max_length} characters."
         yield Violation("param", message, param=f"{path}.name", value=tool.name, index=index)
     if rules is not None and rules.strict is False and tool.strict:
         yield Violation("param", f"{path}.strict is not supported.", param=f"{path}.strict", value=True, index=index)

@@ -118,7 +118,7 @@ def test_tool_calls_are_told_and_not_run(machine: Machine) -> None:
 
 
 def test_notes_are_told_with_their_place(machine: Machine, server: Server) -> None:
-    machine.overlay(server.url, flags="params.temperature = { max = 1.0, outside = 'clamp' }")
+    machine.overlay(server.url, flags="params.temperature = { max = 1.0, otherwise = 'clamp' }")
     done = machine.run(*CALL, "-p", "temperature=1.5", "hi")
     assert (done.status, done.out) == (0, "Hello\n")
     assert "note: " in done.err

@@ -108,8 +108,8 @@ def test_another_model_can_go_on_and_what_it_is_not_told_is_noted(machine: Machi
     assert "the real glm-4.7" in done.out.splitlines()[0]
     assert "the real deepseek-flash" in done.out.splitlines()[1]
     before, after = done.err.split("now asking deepseek/deepseek-flash\n")
-    assert "note: reasoning.foreign: messages[…]: another model's reasoning → left out (providers.toml:" in before
-    assert "reasoning.foreign" not in after
+    assert "note: reasoning.if_foreign: messages[…]: another model's reasoning → left out (providers.toml:" in before
+    assert "reasoning.if_foreign" not in after
     assert after.startswith("asking deepseek/deepseek-flash;")
 
 
