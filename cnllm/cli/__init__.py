@@ -1,4 +1,4 @@
-"""The command `cnllm`: one file per command, imported when it is invoked."""
+"""Provide the command `cnllm`: one file per command, imported when the command runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 __all__ = ["main", "program"]
 
-_OBJECTS = 50_000  # made between two searches for garbage; a start makes that many, none of them garbage
+_GC_THRESHOLD = 50_000  # new objects between two collections; a start creates that many, and none is garbage
 
 
 def program() -> int:
-    """What `cnllm` and `python -m cnllm` run: `main`, in a process that is its own.
+    """Run `main` in a process of its own, for `cnllm` and `python -m cnllm`.
 
-    Searching all that was imported for garbage would be a fifth of a short call, half of it at the exit, where
-    the memory is given back anyway.
+    Collecting garbage among all imported objects would take a fifth of a short call, half of it at the exit, where the
+    process gives the memory back anyway.
     """
     import gc
 
-    gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     try:
         return main()
     finally:
@@ -25,9 +25,9 @@ def program() -> int:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit status; nothing is raised."""
+    """Run the command line and return its exit status. Raises nothing."""
     try:
-        from cnllm.cli import app  # click comes with it, and Ctrl-C may come meanwhile
+        from cnllm.cli import app  # this imports click, and Ctrl-C may arrive during the import
 
         return app.run(args)
     except KeyboardInterrupt:

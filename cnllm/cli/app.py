@@ -1,4 +1,4 @@
-"""The root of the command line, and where whatever goes wrong becomes words and an exit status."""
+"""Define the root command, and turn every failure into a message and an exit status."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["COMMANDS", "root", "run"]
 
 COMMANDS = {
     "call": ("cnllm.cli.commands.call:call", "Ask a model and print its answer."),
-    "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists what can be done meanwhile."),
+    "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists the commands of a chat."),
     "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export."),
-    "models": ("cnllm.cli.commands.models.group:models", "What models there are, and what is known of each."),
-    "sanitize": ("cnllm.cli.commands.sanitize:sanitize", "Read what a model wrote; print what of it is the answer."),
-    "fit": ("cnllm.cli.commands.fit:fit", "Make a conversation into one that a model takes."),
+    "models": ("cnllm.cli.commands.models.group:models", "List models, and show what is known about each."),
+    "sanitize": ("cnllm.cli.commands.sanitize:sanitize", "Read the text that a model wrote and print its answer."),
+    "fit": ("cnllm.cli.commands.fit:fit", "Change a conversation so that a model accepts it."),
     "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",
     ),
-    "completion": ("cnllm.cli.completion:completion", "Print what teaches your shell to complete cnllm."),
+    "completion": ("cnllm.cli.completion:completion", "Print the script that lets your shell complete cnllm."),
 }
-"""Name → where the command is, and its line in the listing, so that the listing imports none of them."""
+"""Maps a command's name to its import path and its line in the listing, so that the listing imports no command."""
 
 EXAMPLES = """\b
 Examples:
@@ -39,7 +39,7 @@ Examples:
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are needed and not before."""
+    """A group that imports a command only when the command is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -83,7 +83,7 @@ def root() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Runs one command line. Only Ctrl-C before anything began gets past it."""
+    """Run one command line. Only Ctrl-C before the start passes through."""
     errors.reset()
     try:
         if not stdio.prepare_streams():
@@ -95,8 +95,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         status = errors.INTERRUPTED
     except BrokenPipeError:
-        status = errors.WHOLE  # whoever read stdout had enough (`| head`), and that is all right
-    except Exception as error:  # noqa: BLE001 - the last resort: told in words, and with --debug in full
+        status = errors.WHOLE  # the reader of stdout has closed it (`| head`), which is no failure
+    except Exception as error:  # noqa: BLE001 - the last resort: a message, and with --debug a traceback
         if errors.shows_traceback():
             errors.traceback(error)
         status = errors.report_error(error)
@@ -108,6 +108,6 @@ def _invoke(args: list[str]) -> int:
     try:
         with root.make_context("cnllm", args) as context:
             result = root.invoke(context)
-    except click.exceptions.Exit as done:
-        return done.exit_code
+    except click.exceptions.Exit as exit:
+        return exit.exit_code
     return result if isinstance(result, int) else errors.WHOLE

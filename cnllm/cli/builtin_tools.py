@@ -1,4 +1,4 @@
-"""The tools that come with the program. They change nothing, start nothing and reach no network."""
+"""Define the built-in tools. They change nothing, start nothing and reach no network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 __all__ = ["SAFE", "calc", "read", "time"]
 
-_MOST_TEXT = 100_000  # characters of a file
-_MOST_DIGITS = 2_000  # of a whole number: more is no answer, and takes for ever
-_LONGEST = 1_000  # characters of an expression
-_MOST_PLACES = 400  # that round is asked for: a float has no more on either side of its point
+_MAX_TEXT = 100_000  # characters of a file
+_MAX_DIGITS = 2_000  # of a whole number: a longer one is useless, and takes too long to compute
+_MAX_EXPRESSION = 1_000  # characters of an expression
+_MAX_PLACES = 400  # of `round`: a float has no more on either side of its point
 
-_TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -25,18 +25,18 @@ _TWO: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_ONE: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _NAMES = {"pi": math.pi, "e": math.e}
 
 
 def _round(number: float, places: Any = None) -> int | float:
-    """Round as Python does, but not to more places than a number has: that many digits would be computed first."""
+    """Round as Python does, but to no more places than a number can have: Python would compute all of them."""
     if places is None:
         return round(number)
     if type(places) is not int:
         raise ValueError("round takes a whole number of places")
-    bound = _MOST_DIGITS if type(number) is int else _MOST_PLACES
-    return round(number, max(-bound - 1, min(bound, places)))
+    limit = _MAX_DIGITS if type(number) is int else _MAX_PLACES
+    return round(number, max(-limit - 1, min(limit, places)))
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -67,7 +67,7 @@ def time(
 
 def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"]) -> int | float:
     """Compute an arithmetic expression: + - * / // % **, brackets, pi, e, and common functions."""
-    if len(expression) > _LONGEST:
+    if len(expression) > _MAX_EXPRESSION:
         raise ValueError("the expression is too long")
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
@@ -84,32 +84,32 @@ def calc(expression: Annotated[str, "For example: (2 + 3) * sqrt(16) / 7 ** 2"])
 def _value(node: ast.expr) -> int | float:
     match node:
         case ast.Constant(value=value) if type(value) in (int, float):
-            return _small(value)
+            return _check_number(value)
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
-            return _small(_ONE[type(op)](_value(operand)))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            return _check_number(_UNARY[type(op)](_value(operand)))
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             return _power(_value(left), _value(right))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _TWO:
-            return _small(_TWO[type(op)](_value(left), _value(right)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _check_number(_BINARY[type(op)](_value(left), _value(right)))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return _small(_FUNCTIONS[name](*map(_value, args)))
+            return _check_number(_FUNCTIONS[name](*map(_value, args)))
     raise ValueError(f"{ast.unparse(node)!r} is no arithmetic")
 
 
 def _power(base: int | float, exponent: int | float) -> int | float:
     if type(base) is int and type(exponent) is int and abs(base) > 1:
         digits = abs(exponent) * math.log10(abs(base))
-        if digits > _MOST_DIGITS:
+        if digits > _MAX_DIGITS:
             raise ValueError("the number is too large")
-    return _small(base**exponent)
+    return _check_number(base**exponent)
 
 
-def _small(value: Any) -> int | float:
+def _check_number(value: Any) -> int | float:
     if type(value) not in (int, float):
         raise ValueError("the result is no real number")
-    if type(value) is int and value.bit_length() > _MOST_DIGITS * 3.33:
+    if type(value) is int and value.bit_length() > _MAX_DIGITS * 3.33:
         raise ValueError("the number is too large")
     if type(value) is float and not math.isfinite(value):
         raise ValueError("the number is too large")
@@ -118,21 +118,21 @@ def _small(value: Any) -> int | float:
 
 def read(path: Annotated[str, "Below the current folder, such as docs/notes.txt"]) -> str:
     """Read a text file below the current folder. Hidden files and folders are not read."""
-    here = Path.cwd().resolve()
-    found = (here / path).resolve()  # a link out of the folder leads out of it
-    if not found.is_relative_to(here):
+    root = Path.cwd().resolve()
+    target = (root / path).resolve()  # resolves links, so that a link out of the folder is refused
+    if not target.is_relative_to(root):
         raise ValueError(f"{path} is not below the current folder")
-    if any(part.startswith(".") for part in found.relative_to(here).parts):
+    if any(part.startswith(".") for part in target.relative_to(root).parts):
         raise ValueError(f"{path} is hidden, and hidden files are not read")
-    if not found.is_file():
+    if not target.is_file():
         raise ValueError(f"there is no file {path}")
-    with found.open("rb") as file:
-        data = file.read(4 * _MOST_TEXT + 4)
+    with target.open("rb") as file:
+        data = file.read(4 * _MAX_TEXT + 4)
     if b"\0" in data:
         raise ValueError(f"{path} is no text")
     text = data.decode("utf-8-sig", "replace")
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}\n[cut off after {_MOST_TEXT} characters]"
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}\n[cut off after {_MAX_TEXT} characters]"
 
 
 SAFE: dict[str, Callable[..., Any]] = {"time": time, "calc": calc, "read": read}
-"""By their names on the command line, which are those the model sees."""
+"""The built-in tools by name. The command line and the model use the same names."""

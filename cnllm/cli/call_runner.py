@@ -1,4 +1,4 @@
-"""What `cnllm call` does: ask once."""
+"""Run `cnllm call`: send one request and print the answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cnllm.cli import client_factory, option_parsing, turn_log
-from cnllm.cli import input as prompt
-from cnllm.cli import turn as went
+from cnllm.cli.input import read_messages, read_text
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.turn import report_ending, run_turn
 from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
@@ -27,76 +27,76 @@ SIMULATED = "simulated: this answer is made up on this machine; no model was ask
 
 
 class CallRunner:
-    """One invocation."""
+    """One run of `cnllm call`."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **params: Any) -> None:
         from cnllm.registry import Registry
 
-        self.given = given
-        self.form: str | None = given["form"]
+        self.params = params
+        self.form: str | None = params["form"]
         self.options = option_parsing.call_options(
-            given["parameters"],
-            given["extra_body"],
-            given["tools"],
-            given["schema"],
-            reasoning=given["reasoning"],
-            tool_choice=given["tool_choice"],
+            params["parameters"],
+            params["extra_body"],
+            params["tools"],
+            params["schema"],
+            reasoning=params["reasoning"],
+            tool_choice=params["tool_choice"],
         )
         self.box = self._toolbox()
         if self.box is not None:
             self.options["tools"] = self.box.tools
-        said = prompt.read_text(given["text"], needed=not given["images"])
-        self.new: list[Message] = prompt.read_messages(said, given["system"], given["images"])
+        text = read_text(params["text"], needed=not params["images"])
+        self.new: list[Message] = read_messages(text, params["system"], params["images"])
         self.log = self._log()
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
         self.model = self._model()
-        self.stream = self._streams()
-        self.plan = self._planned()
+        self.stream = self._wants_stream()
+        self.plan = self._build_plan()
 
     def _log(self) -> turn_log.TurnLog:
-        given = self.given
-        if given["continues"] and given["conversation"] is not None:
+        params = self.params
+        if params["continues"] and params["conversation"] is not None:
             raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
-        which = "last" if given["continues"] else given["conversation"]
-        if which is None and given["model"] is None:
+        conversation = "last" if params["continues"] else params["conversation"]
+        if conversation is None and params["model"] is None:
             raise errors.UsageError("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
-        writes = not given["no_log"] and self.form not in ("plan", "curl")
-        return turn_log.TurnLog(which, writes=writes)
+        writes = not params["no_log"] and self.form not in ("plan", "curl")
+        return turn_log.TurnLog(conversation, writes=writes)
 
     def _toolbox(self) -> Toolbox | None:
-        given = self.given
-        if not given["tool"]:
+        params = self.params
+        if not params["tool"]:
             return None
-        if given["tools"] is not None:
-            raise errors.UsageError("--tools offers what is not executed, --tool what is", "give one of them")
+        if params["tools"] is not None:
+            raise errors.UsageError("--tools only describes tools, --tool runs them", "give one of them")
         from cnllm.cli import tools
 
-        return tools.Toolbox(given["tool"], given["approve"])
+        return tools.Toolbox(params["tool"], params["approve"])
 
     def _model(self) -> Model:
-        """The model that is named, or the first of a tier that will do, or the conversation's last."""
-        given = self.given
-        if given["model"] is None:
-            given |= self.log.last_choice(protocol=given["protocol"], base_url=given["base_url"])
+        """Return the named model, the first usable one of a tier, or the conversation's last."""
+        params = self.params
+        if params["model"] is None:
+            params |= self.log.last_choice(protocol=params["protocol"], base_url=params["base_url"])
         return client_factory.resolve_model(
             self.registry,
-            given["model"],
+            params["model"],
             self.messages,
             self.options,
-            protocol=given["protocol"],
-            base_url=given["base_url"],
-            offline=given["simulate"] or given["replay"] is not None,
+            protocol=params["protocol"],
+            base_url=params["base_url"],
+            offline=params["simulate"] or params["replay"] is not None,
         )
 
-    def _streams(self) -> bool:
-        """Is the answer taken as it comes? The model's own default holds where nothing is given."""
-        given: bool | None = self.given["stream"]
+    def _wants_stream(self) -> bool:
+        """Whether the answer is streamed. Without an option, the model's default applies."""
+        stream: bool | None = self.params["stream"]
         default: bool = (self.model.flags.call or {}).get("stream", True)
-        return default if given is None else given
+        return default if stream is None else stream
 
-    def _planned(self) -> Plan:
-        """The request. What is wrong about it is known before a key is looked for or anything is sent."""
+    def _build_plan(self) -> Plan:
+        """Build the request. Its errors are raised before a key is read or anything is sent."""
         from cnllm.engine import build_request
 
         try:
@@ -105,11 +105,11 @@ class CallRunner:
             raise errors.UsageError(str(error)) from error
         except LookupError as error:
             raise errors.UsageError(
-                f"{self.model.name} speaks {self.model.protocol}, which is not known here"
+                f"{self.model.name} speaks {self.model.protocol}, which this version does not know"
             ) from error
 
     def run(self) -> int:
-        """Sends, or shows what would be sent."""
+        """Send the request, or print it."""
         with closing(self.log):
             return self._run()
 
@@ -124,15 +124,15 @@ class CallRunner:
             return self._answer(client)
 
     def _client(self) -> Client:
-        given = self.given
-        offline = given["simulate"] or given["replay"] is not None
+        params = self.params
+        offline = params["simulate"] or params["replay"] is not None
         return client_factory.build_client(
             self.registry,
-            api_key=client_factory.read_key(self.model, given["key_env"], needed=not offline),
-            simulate=given["simulate"],
-            timeout=given["timeout"],
-            replay=given["replay"],
-            records=tuple(place for place in (given["record"], given["raw_log"], self.log.exchange) if place),
+            api_key=client_factory.read_key(self.model, params["key_env"], needed=not offline),
+            simulate=params["simulate"],
+            timeout=params["timeout"],
+            replay=params["replay"],
+            records=tuple(path for path in (params["record"], params["raw_log"], self.log.exchange) if path),
         )
 
     # ── showing ──────────────────────────────────────────────────────────────
@@ -140,90 +140,90 @@ class CallRunner:
         from cnllm.config import redact
 
         plan, secrets = self.plan, errors.hide_secrets()
-        shown = {
+        request = {
             "method": plan.method,
             "url": redact.redact_url(plan.url, secrets),
             "headers": redact.redact_headers(redact.redact_request_headers(plan.headers, secrets)),
             "body": plan.body,
             "notes": msgspec.to_builtins(plan.notes),
         }
-        answer.print_json(shown)
+        answer.print_json(request)
         return errors.WHOLE
 
     def _show_curl(self) -> int:
         from cnllm.cli.output import curl
         from cnllm.config import redact
 
-        plan, variable = self.plan, client_factory.key_variable(self.model, self.given["key_env"])
+        plan, variable = self.plan, client_factory.key_variable(self.model, self.params["key_env"])
         if (
             variable is not None
-            and self.given["key_env"] is None
+            and self.params["key_env"] is None
             and not client_factory.may_send_key(self.model, variable, plan.url)
         ):
             errors.print_error(
-                f"{variable} is not for this address", "the command names another variable: put your key there"
+                f"{variable} is not for this address", "the command names another variable: put your key in it"
             )
             variable = client_factory.PLACE_OF_KEY
         headers = redact.redact_request_headers(plan.headers)
         if hidden := [name for name, value in headers.items() if redact.MARK in value]:
-            errors.print_error(f"what is in {', '.join(hidden)} is not shown", "put it there before you paste this")
-        if variable is None:  # no key is known to be needed
+            errors.print_error(f"the value of {', '.join(hidden)} is not shown", "insert it before you paste this")
+        if variable is None:  # the registry names no key for this model
             headers = {name: value for name, value in headers.items() if PLACEHOLDER not in value}
         elif not client_factory.is_set(variable):
             errors.print_error(f"{variable} is not set in this shell", f"export {variable} before you paste this")
-        place, name = redact.redact_url(plan.url), variable or ""
-        answer.print_line(curl.curl_command(plan.method, place, headers, plan.body, placeholder=PLACEHOLDER, env=name))
+        url, name = redact.redact_url(plan.url), variable or ""
+        answer.print_line(curl.curl_command(plan.method, url, headers, plan.body, placeholder=PLACEHOLDER, env=name))
         return errors.WHOLE
 
     # ── sending ──────────────────────────────────────────────────────────────
     def _answer(self, client: Client) -> int:
         view = self._view()
-        given = self.given
-        origin = "replayed" if given["replay"] is not None else "simulated" if given["simulate"] else "endpoint"
-        with self.log.turn(self.new, self.model, origin, given["protocol"], given["base_url"]) as turn:
+        params = self.params
+        origin = "replayed" if params["replay"] is not None else "simulated" if params["simulate"] else "endpoint"
+        with self.log.turn(self.new, self.model, origin, params["protocol"], params["base_url"]) as turn:
             if self.box is not None:
-                return self._looped(client, view, turn)
+                return self._run_tools(client, view, turn)
             try:
-                reply = self._streamed(client, view, turn) if self.stream else self._whole(client, view)
+                reply = self._stream_reply(client, view, turn) if self.stream else self._call_reply(client, view)
             except CnllmError as error:
                 turn.fail(error)
                 view.end(error.reply if errors.has_content(error.reply) else None)
                 raise
             turn.finish(reply)
         view.end(reply)
-        return went.report_ending(reply)
+        return report_ending(reply)
 
-    def _looped(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> int:
-        """With tools that are executed here: the answer after as many calls as the model makes."""
+    def _run_tools(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> int:
+        """Run the tool loop and print the answer, after as many tool calls as the model makes."""
         assert self.box is not None
         options = {name: value for name, value in self.options.items() if name != "tools"}
-        did = went.run_turn(
+        result = run_turn(
             client, self.model, self.messages, self.box, view, stream=self.stream, by=self._by(), **options
         )
-        if did.error is None:
-            assert did.reply is not None
-            turn.finish(did.reply, did.said)
-            view.end(did.reply)
-            return went.report_ending(did.reply, did.stopped)
-        turn.fail(did.error, did.reply, did.said)
-        if isinstance(did.error, KeyboardInterrupt):
-            view.interrupted(did.reply)
-        elif isinstance(did.error, CnllmError):
-            view.end(did.reply if errors.has_content(did.reply) else None)
-        raise did.error
+        if result.error is None:
+            assert result.reply is not None
+            turn.finish(result.reply, result.messages)
+            view.end(result.reply)
+            return report_ending(result.reply, result.stopped)
+        turn.fail(result.error, result.reply, result.messages)
+        if isinstance(result.error, KeyboardInterrupt):
+            view.interrupted(result.reply)
+        elif isinstance(result.error, CnllmError):
+            view.end(result.reply if errors.has_content(result.reply) else None)
+        raise result.error
 
     def _by(self) -> Literal["sentence"] | None:
-        return "sentence" if self.given["sentences"] else None
+        return "sentence" if self.params["sentences"] else None
 
     def _view(self) -> answer.View:
         if self.form == "json":
             return answer.SilentView()
         if self.form == "events":
             return answer.EventLinesView()
-        anew = self.plan.if_cut == "again-whole"
-        return answer.TextView(reasoning=self.given["show_reasoning"], raw=self.given["raw"], hold=anew)
+        restarts = self.plan.if_cut == "again-whole"
+        return answer.TextView(reasoning=self.params["show_reasoning"], raw=self.params["raw"], hold=restarts)
 
-    def _streamed(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
+    def _stream_reply(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
         with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:
             try:
                 for event in stream:
@@ -233,12 +233,12 @@ class CallRunner:
                 turn.fail(error, reply)
                 view.interrupted(reply)
                 raise
-            except OSError as error:  # nobody reads on, or there is no room for it
+            except OSError as error:  # the reader is gone, or the disk is full
                 turn.fail(error, stream.stop())
                 raise
             return stream.reply
 
-    def _whole(self, client: Client, view: answer.View) -> Reply:
+    def _call_reply(self, client: Client, view: answer.View) -> Reply:
         reply = client.call(self.model, self.messages, **self.options)
         view.whole(reply)
         return reply

@@ -1,4 +1,4 @@
-"""The commands of a chat."""
+"""Define the slash commands of a chat."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "completions", "run"]
 
 COMMANDS = {
-    "/help": "this list",
-    "/model NAME": "ask another model from here on; without NAME: which one is asked",
-    "/reasoning LEVEL": "how much models are to think, or default; without LEVEL: what it is",
-    "/tools": "what the model may call",
+    "/help": "show this list",
+    "/model NAME": "ask another model from now on; without NAME: show the model",
+    "/reasoning LEVEL": "set how much models reason, or default; without LEVEL: show it",
+    "/tools": "list the tools that the model may call",
     "/retry": "ask the last turn again",
     "/undo": "take the last turn back, in the logs too",
-    "/cost": "what this chat has used",
-    "/thinking": "show what models think, or fold it into a line",
+    "/cost": "show what this chat has used",
+    "/thinking": "show the models' reasoning, or fold it into a line",
     "/quit": "leave, as Ctrl-D does",
 }
 _DEFAULT = "default"
@@ -33,96 +33,98 @@ TYPING = (
 )
 
 
-def run(talk: ChatSession, line: str) -> bool:
-    """Does what a line that begins with a slash says; False where the chat is to end."""
+def run(session: ChatSession, line: str) -> bool:
+    """Run a slash command. Return False if it ends the chat."""
     name, argument = (*line.split(maxsplit=1), "")[:2]
     name = name.lower()
     if name in ("/quit", "/exit"):
         return False
-    known = _KNOWN.get(name)
-    if known is None:
+    command = _HANDLERS.get(name)
+    if command is None:
         errors.print_error(f"there is no command {name}", "/help lists them; // begins a text with a slash")
         return True
     try:
-        known(talk, argument.strip())
+        command(session, argument.strip())
     except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError) as error:
         errors.print_error(*errors.error_text(error))
     return True
 
 
-def completions(talk: ChatSession, before: str) -> Iterable[str]:
-    """What the last word of a command may become."""
-    name, space, argument = before.partition(" ")
+def completions(session: ChatSession, text: str) -> Iterable[str]:
+    """Return completions for the last word of a command."""
+    name, space, argument = text.partition(" ")
     if not space:
         return [word.split()[0] for word in COMMANDS if word.startswith(name)]
     if name == "/reasoning":
         return [word for word in (*options.LEVEL_WORDS, _DEFAULT) if word.startswith(argument)]
-    return talk.registry.complete(argument) if name == "/model" else []
+    return session.registry.complete(argument) if name == "/model" else []
 
 
-def _help(talk: ChatSession, argument: str) -> None:
+def _help(session: ChatSession, argument: str) -> None:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {said}" for name, said in COMMANDS.items()]
+    lines = [f"  {name:<{width}}  {description}" for name, description in COMMANDS.items()]
     stdio.print_line("\n".join([*lines, TYPING]))
 
 
-def _model(talk: ChatSession, argument: str) -> None:
+def _model(session: ChatSession, argument: str) -> None:
     if argument:
-        talk.switch(argument)
-        stdio.print_line(f"now asking {talk.model.name}")
+        session.switch(argument)
+        stdio.print_line(f"now asking {session.model.name}")
     else:
-        stdio.print_line(f"asking {talk.model.name}; /model NAME asks another")
+        stdio.print_line(f"asking {session.model.name}; /model NAME asks another")
 
 
-def _reasoning(talk: ChatSession, argument: str) -> None:
+def _reasoning(session: ChatSession, argument: str) -> None:
     if argument:
-        talk.reason(None if argument == _DEFAULT else options.level(argument))
-    said = "the endpoint's default" if talk.reasoning is None else talk.reasoning
-    stdio.print_line(f"reasoning: {said}{'' if argument else '; /reasoning LEVEL sets it'}")
+        session.reason(None if argument == _DEFAULT else options.level(argument))
+    level = "the endpoint's default" if session.reasoning is None else session.reasoning
+    stdio.print_line(f"reasoning: {level}{'' if argument else '; /reasoning LEVEL sets it'}")
 
 
-def _tools(talk: ChatSession, argument: str) -> None:
-    stdio.print_line(_shown("\n".join(talk.box.lines()) or "there are no tools; cnllm chat --tool NAME brings one"))
+def _tools(session: ChatSession, argument: str) -> None:
+    stdio.print_line(
+        _safe_text("\n".join(session.box.lines()) or "there are no tools; cnllm chat --tool NAME adds one")
+    )
 
 
-def _retry(talk: ChatSession, argument: str) -> None:
-    if not talk.retry():
+def _retry(session: ChatSession, argument: str) -> None:
+    if not session.retry():
         stdio.print_line("there is no turn to ask again")
 
 
-def _undo(talk: ChatSession, argument: str) -> None:
-    question = talk.undo()
+def _undo(session: ChatSession, argument: str) -> None:
+    question = session.undo()
     if question is None:
         stdio.print_line("there is no turn to take back")
     else:
-        said = " ".join(question.split())
-        said = said if len(said) <= 60 else f"{said[:60]}…"
-        left = f"{talk.count} turn{'' if talk.count == 1 else 's'} left"
-        stdio.print_line(_shown(f"taken back: {said} ({left})"))
+        text = " ".join(question.split())
+        text = text if len(text) <= 60 else f"{text[:60]}…"
+        rest = f"{session.count} turn{'' if session.count == 1 else 's'} left"
+        stdio.print_line(_safe_text(f"taken back: {text} ({rest})"))
 
 
-def _cost(talk: ChatSession, argument: str) -> None:
-    stdio.print_line(talk.cost())
+def _cost(session: ChatSession, argument: str) -> None:
+    stdio.print_line(session.cost())
 
 
-def _thinking(talk: ChatSession, argument: str) -> None:
-    talk.thinking = not talk.thinking
-    stdio.print_line("thinking is shown" if talk.thinking else "thinking is folded")
-    last = talk.answers[-1].reasoning if talk.answers else ""
-    if talk.thinking and last:
+def _thinking(session: ChatSession, argument: str) -> None:
+    session.thinking = not session.thinking
+    stdio.print_line("thinking is shown" if session.thinking else "thinking is folded")
+    last = session.answers[-1].reasoning if session.answers else ""
+    if session.thinking and last:
         screen = answer.TextView(reasoning=True, raw=False, hold=False)
         screen.pieces(last, "", ())
         screen.end(None)
 
 
-def _shown(text: str) -> str:
+def _safe_text(text: str) -> str:
     from cnllm.config.redact import redact
 
     text = redact(text, errors.hide_secrets())
     return terminal.escape(text) if sys.stderr.isatty() else text
 
 
-_KNOWN: dict[str, Callable[[ChatSession, str], None]] = {
+_HANDLERS: dict[str, Callable[[ChatSession, str], None]] = {
     "/help": _help,
     "/model": _model,
     "/reasoning": _reasoning,

@@ -1,6 +1,6 @@
-"""What a user types in a chat: one turn after another, from a terminal or from a pipe.
+"""Read the user's turns in a chat, from a terminal or from a pipe.
 
-A turn is a line, or several: a line that ends in a backslash goes on, and so does what stands between two fences.
+A turn is one line or several. A line that ends in a backslash continues, and so does an open code block (```).
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ __all__ = ["LineInput", "TerminalInput", "TurnInput", "is_in_code_block", "turn_
 
 _FENCE = re.compile(r"\s*(`{3,})([^`]*)")
 _YES_OR_NO: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
-_SHORT = 200  # characters of a call's arguments; the whole of it stands above the question
+_MAX_ARGUMENTS = 200  # characters of a call's arguments; the lines above the question show all of them
 
 
 class TurnInput(Protocol):
-    """Where turns come from."""
+    """The source of the user's turns."""
 
     def turn(self, prompt: str) -> str:
-        """The next one. Raises EOFError when there is none, KeyboardInterrupt for Ctrl-C."""
+        """Return the next turn. Raise EOFError at the end, KeyboardInterrupt on Ctrl-C."""
 
     def answer(self, call: ToolCall) -> Answer:
-        """May this call be executed?"""
+        """Ask the user whether this call may run."""
 
 
-def is_in_code_block(said: str) -> bool:
-    """Has a fence been opened and not closed? Ticks with more ticks after them in their line open none."""
-    opened = 0
-    for fence in filter(None, map(_FENCE.fullmatch, said.split("\n"))):
-        if not opened:
-            opened = len(fence[1])
-        elif len(fence[1]) >= opened and not fence[2].strip():
-            opened = 0
-    return opened > 0
+def is_in_code_block(text: str) -> bool:
+    """Whether a code block is open at the end of the text.
+
+    A fence with more backticks after it in its line opens none."""
+    ticks = 0
+    for fence in filter(None, map(_FENCE.fullmatch, text.split("\n"))):
+        if not ticks:
+            ticks = len(fence[1])
+        elif len(fence[1]) >= ticks and not fence[2].strip():
+            ticks = 0
+    return ticks > 0
 
 
-def turn_input(completions: Callable[[str], Iterable[str]], before: Callable[[], Sequence[str]]) -> TurnInput:
-    """The terminal if there is one, else stdin line by line. `before` tells what was typed earlier."""
+def turn_input(completions: Callable[[str], Iterable[str]], history: Callable[[], Sequence[str]]) -> TurnInput:
+    """Return the terminal if there is one, else stdin line by line. `history` returns earlier prompts."""
     if not (sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())):
         if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
             sys.stdin.reconfigure(encoding="utf-8")
@@ -58,50 +60,50 @@ def turn_input(completions: Callable[[str], Iterable[str]], before: Callable[[],
         import prompt_toolkit  # noqa: F401
     except ImportError:
         raise UsageError(
-            "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one a line"
+            "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one per line"
         ) from None
-    return TerminalInput(completions, before())
+    return TerminalInput(completions, history())
 
 
 def _question(call: ToolCall) -> str:
-    raw = call.raw if len(call.raw) <= _SHORT else f"{call.raw[:_SHORT]}…"
+    raw = call.raw if len(call.raw) <= _MAX_ARGUMENTS else f"{call.raw[:_MAX_ARGUMENTS]}…"
     return terminal.escape(f"run {call.name} {raw}? [y]es / [n]o / [a]lways:")
 
 
 class LineInput:
-    """Each line of a stream is a turn."""
+    """A text stream in which each line is a turn."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._kept: str | None = None
+        self._next_line: str | None = None
 
     def turn(self, prompt: str) -> str:
-        """The next line, or lines where it goes on."""
-        said = self._line()
-        while (block := is_in_code_block(said)) or said.endswith("\\"):
+        """Return the next line, with the lines that continue it."""
+        text = self._line()
+        while (inside := is_in_code_block(text)) or text.endswith("\\"):
             try:
                 more = self._line()
             except EOFError:
                 break
-            said = f"{said if block else said[:-1]}\n{more}"
-        return said
+            text = f"{text if inside else text[:-1]}\n{more}"
+        return text
 
     def answer(self, call: ToolCall) -> Answer:
-        """The next line if that is an answer; any other is the next turn, and means no."""
+        """Read the next line as an answer. Any other text means no, and becomes the next turn."""
         stdio.print_line(_question(call))
         try:
             line = self._line()
         except EOFError:
             return "no"
-        said = _YES_OR_NO.get(line.strip().lower())
-        if said is None:
-            self._kept = line
-        return said or "no"
+        answer = _YES_OR_NO.get(line.strip().lower())
+        if answer is None:
+            self._next_line = line
+        return answer or "no"
 
     def _line(self) -> str:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            return kept
+        line, self._next_line = self._next_line, None
+        if line is not None:
+            return line
         try:
             line = self._stream.readline()
         except UnicodeDecodeError as error:
@@ -112,9 +114,9 @@ class LineInput:
 
 
 class TerminalInput:
-    """A terminal: history, editing, Alt-Enter for a line more."""
+    """A terminal with history, line editing and Alt-Enter for a new line."""
 
-    def __init__(self, completions: Callable[[str], Iterable[str]], before: Sequence[str]) -> None:
+    def __init__(self, completions: Callable[[str], Iterable[str]], history: Sequence[str]) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import InMemoryHistory
         from prompt_toolkit.output import create_output
@@ -122,32 +124,32 @@ class TerminalInput:
         output = create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
         self._session: PromptSession[str] = PromptSession(
             output=output,
-            history=InMemoryHistory(before),
+            history=InMemoryHistory(history),
             multiline=True,
             prompt_continuation="… ",
-            key_bindings=_keys(),
+            key_bindings=_key_bindings(),
             completer=_completer(completions),
             complete_while_typing=False,
         )
         self._question: PromptSession[str] = PromptSession(output=output, history=InMemoryHistory())
 
     def turn(self, prompt: str) -> str:
-        """What is typed until Enter."""
+        """Return the text that the user types until Enter."""
         return self._session.prompt(prompt)
 
     def answer(self, call: ToolCall) -> Answer:
-        """Asks until it is one of the answers; Ctrl-D is no."""
+        """Ask until the user gives a valid answer. Ctrl-D means no."""
         while True:
             try:
-                said = _YES_OR_NO.get(self._question.prompt(f"{_question(call)} ").strip().lower())
+                answer = _YES_OR_NO.get(self._question.prompt(f"{_question(call)} ").strip().lower())
             except EOFError:
                 return "no"
-            if said is not None:
-                return said
+            if answer is not None:
+                return answer
 
 
-def _keys() -> Any:
-    """Enter sends what is finished and else begins a line; Alt-Enter always begins one."""
+def _key_bindings() -> Any:
+    """Build the key bindings. Enter sends a finished text, else it starts a new line; Alt-Enter always starts one."""
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
@@ -159,7 +161,7 @@ def _keys() -> Any:
         if is_in_code_block(buffer.text):
             buffer.insert_text("\n")
         elif buffer.text.endswith("\\") and buffer.document.is_cursor_at_the_end:
-            buffer.delete_before_cursor()  # it only said that the turn goes on
+            buffer.delete_before_cursor()  # the backslash only marks that the turn continues
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
@@ -176,14 +178,14 @@ def _completer(completions: Callable[[str], Iterable[str]]) -> Completer:
     from prompt_toolkit.document import Document
 
     class Words(Completer):
-        """Completes the last word of a command."""
+        """A completer for the last word of a command."""
 
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-            before = document.text_before_cursor
-            if not before.startswith("/") or "\n" in before:
+            text = document.text_before_cursor
+            if not text.startswith("/") or "\n" in text:
                 return
-            last = len(before) - (before.rfind(" ") + 1)
-            for whole in completions(before):
-                yield Completion(whole, start_position=-last)
+            length = len(text) - (text.rfind(" ") + 1)
+            for word in completions(text):
+                yield Completion(word, start_position=-length)
 
     return Words()

@@ -1,4 +1,4 @@
-"""How an answer is shown in a chat: as in a call, with the thinking folded into one line unless it is wanted."""
+"""Show an answer in a chat: as in a call, but with the reasoning folded into one line unless the user wants it."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatView", "print_dim", "print_notes"]
 
-_BACK = "\r\x1b[K"
-_MESSAGE = re.compile(r"messages\[\d+\]")
+_ERASE_LINE = "\r\x1b[K"
+_MESSAGE_INDEX = re.compile(r"messages\[\d+\]")
 
 
 def print_dim(line: str) -> None:
-    """A line on stderr that is less important than the answer."""
+    """Print a less important line to stderr, in a dim colour if the terminal has one."""
     if terminal.supports_dim(sys.stderr):
         stdio.write_text(f"{answer.DIM}{terminal.escape(line)}{answer.PLAIN}\n")
     else:
         stdio.print_line(line)
 
 
-def print_notes(notes: Iterable[Note], told: set[str]) -> None:
-    """Says what is not told yet; what holds for many messages alike is told once."""
+def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
+    """Print the notes that the user has not seen. A note on many messages is printed once."""
     for note in notes:
-        line = _MESSAGE.sub("messages[…]", str(note))
-        if line not in told:
-            told.add(line)
+        line = _MESSAGE_INDEX.sub("messages[…]", str(note))
+        if line not in seen:
+            seen.add(line)
             print_dim(terminal.escape(f"note: {line}"))
 
 
 class ChatView:
-    """Shows one turn. `told`: notes that the user has seen already; what is shown is added to it."""
+    """The view of one turn. `seen` holds the notes that the user has seen; the view adds to it."""
 
-    def __init__(self, *, thinking: bool, told: set[str]) -> None:
+    def __init__(self, *, thinking: bool, seen: set[str]) -> None:
         self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False)
         self._thinking = thinking
-        self._told = told
+        self._seen = seen
         self._count = 0
         self._live = sys.stderr.isatty() and not terminal.is_dumb()
 
     def event(self, event: Event) -> None:
-        """Shows what an event adds; of thinking, that there is some."""
+        """Show the content of an event. Of reasoning, show only that it has begun."""
         kind = type(event)
         if kind is ReasoningDelta and not self._thinking:
             if self._live and not self._count:
@@ -67,38 +67,38 @@ class ChatView:
         self._screen.event(event)
 
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """A reply that came in one piece."""
+        """Show a reply that arrived in one piece."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))
         self._fold()
         self._screen.pieces("", reply.text, reply.tool_calls)
 
     def step(self, step: Step) -> None:
-        """The results of the calls of one step."""
+        """Show the tool results of one step."""
         self._fold()
         self._screen.step(step)
 
     def end(self, reply: Reply | None) -> None:
-        """Ends the lines, then says what there is to say about the reply."""
+        """End the lines, then print the notes and usage of the reply."""
         self._fold()
         if reply is None:
             self._screen.end(None)
             return
         if turn.is_only_reasoning(reply):
             self._screen.pieces("", f"({turn.ONLY_THINKING}; /thinking shows it, /retry asks again)", ())
-        self._screen.notes(())  # ends the lines
-        print_notes(reply.notes, self._told)
+        self._screen.notes(())  # end the lines
+        print_notes(reply.notes, self._seen)
         self._screen.end(msgspec.structs.replace(reply, notes=[]))
 
     def interrupted(self, reply: Reply | None) -> None:
-        """Ends the lines where they are."""
+        """End the lines after an interruption, and say whether part of the answer is shown."""
         self._fold()
         self._screen.end(None)
-        came = reply is not None and (reply.text or reply.tool_calls)
+        has_content = reply is not None and (reply.text or reply.tool_calls)
         stdio.print_line(
-            "interrupted; this is what came so far"
-            if came
-            else "interrupted; no answer had come yet, /retry asks again"
+            "interrupted; the answer so far is shown above"
+            if has_content
+            else "interrupted; no answer arrived, /retry asks again"
         )
 
     def _fold(self) -> None:
@@ -106,10 +106,10 @@ class ChatView:
         if not count:
             return
         if self._live:
-            stdio.write_text(_BACK)
+            stdio.write_text(_ERASE_LINE)
         print_dim(f"thought for {count} characters")
 
     def _drop(self) -> None:
         if self._count and self._live:
-            stdio.write_text(_BACK)
+            stdio.write_text(_ERASE_LINE)
         self._count = 0

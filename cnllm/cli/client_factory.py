@@ -1,4 +1,4 @@
-"""The client of one command: its key, where it sends, and what is written down of it."""
+"""Build the client of one command: its model, key, transport and recording."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def resolve_model(
     base_url: str | None,
     offline: bool,
 ) -> Model:
-    """The model that is named, or the first of a tier that will do, which is said."""
+    """Return the named model, or the first usable one of a tier; in that case print its name."""
     from cnllm.registry import tiers
 
     if not name.startswith(tiers.PREFIX):
         return registry.resolve(name, protocol=protocol, base_url=base_url)
-    found, note = tiers.choose_model(name, messages, options, registry, offline=offline)
+    model, note = tiers.choose_model(name, messages, options, registry, offline=offline)
     stdio.print_line(f"note: {note}")
-    return found
+    return model
 
 
 def read_key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None:
-    """The key in the variable that the user named, which must hold one if it is needed.
+    """Read the key from the variable that the user names. Raise KeyMissing if it is needed and missing.
 
-    Whatever keys there are for the model will be shown by nothing from here on.
+    From then on, no output shows any key of this model.
     """
     from cnllm.client.credentials import proxy_passwords
     from cnllm.config import keys, redact
@@ -56,27 +56,27 @@ def read_key(model: Model, key_env: str | None, *, needed: bool = True) -> str |
     errors.hide_secrets(
         *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *proxy_passwords()
     )
-    found = keys.find_key([key_env]) if key_env is not None else None
-    if found is None and key_env is not None and needed:
+    key = keys.find_key([key_env]) if key_env is not None else None
+    if key is None and key_env is not None and needed:
         raise KeyMissing(f"{key_env} holds no key", env=[key_env])
-    return found
+    return key
 
 
 def key_variable(model: Model, key_env: str | None) -> str | None:
-    """The variable that a pasted command takes the key from: the first that is set, or the best."""
+    """Return the variable for a pasted command's key: the first that is set, else the preferred one."""
     names = [key_env] if key_env is not None else list(model.flags.keys or ())
     return next((name for name in names if is_set(name)), names[0] if names else None)
 
 
 def may_send_key(model: Model, variable: str, url: str) -> bool:
-    """Whether the key in a variable may go to an address without a word of the user."""
+    """Whether the key in a variable may be sent to an address without the user's consent."""
     from cnllm.registry.registry import origin_of
 
     return model.trusts(variable, origin_of(url))
 
 
 def is_set(name: str) -> bool:
-    """Does this variable hold anything?"""
+    """Whether this variable holds a value."""
     return bool(os.environ.get(name, "").strip())
 
 
@@ -89,7 +89,7 @@ def build_client(
     replay: str | None,
     records: tuple[str | Callable[[dict[str, Any]], None], ...],
 ) -> Client:
-    """A client that sends where it is told to and writes down what it is told to."""
+    """Build a client that sends, simulates or replays, and records its exchanges in `records`."""
     from cnllm.client.sync_client import Client
 
     transport: Any = None
@@ -98,14 +98,14 @@ def build_client(
 
         transport = Player(replay, errors.hide_secrets())
         api_key = api_key or "none-is-needed-to-replay"
-    for place in records:
+    for record in records:
         from cnllm.cassette import Recorder
 
-        transport = Recorder(transport or _default(registry, simulate), place, errors.hide_secrets)
+        transport = Recorder(transport or _default_transport(registry, simulate), record, errors.hide_secrets)
     return Client(registry, transport, simulate=simulate and replay is None, api_key=api_key, timeout=timeout)
 
 
-def _default(registry: Registry, simulate: bool) -> Any:
+def _default_transport(registry: Registry, simulate: bool) -> Any:
     if simulate:
         from cnllm.simulator import SimTransport
 

@@ -1,4 +1,4 @@
-"""Completion in the shell: of models, of the names of keys, and the script that makes it work."""
+"""Complete models, key names and conversations in the shell, and print the script that installs completion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Short names and PROVIDER/ID that begin so; none where the registry is broken, for `check` says so."""
+    """Return short names and PROVIDER/ID with this prefix. Empty if the registry is broken: `check` reports that."""
     from cnllm.errors import CnllmError
     from cnllm.registry import summary
 
@@ -21,7 +21,7 @@ def complete_models(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Providers that begin so, and names that are kept."""
+    """Return providers and stored key names with this prefix."""
     from cnllm.config import keys
     from cnllm.errors import CnllmError
     from cnllm.registry import summary
@@ -33,7 +33,7 @@ def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 def complete_conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Ids of conversations that begin so."""
+    """Return the ids of conversations with this prefix."""
     from cnllm.errors import CnllmError
     from cnllm.store import Store
 
@@ -61,13 +61,13 @@ Example:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what teaches your shell to complete cnllm.
+    """Print the script that lets your shell complete cnllm.
 
-    It knows commands, options, models and providers.
+    It completes commands, options, models and providers.
     """
     from click.shell_completion import get_completion_class
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    script = kind(ctx.find_root().command, {}, "cnllm", "_CNLLM_COMPLETE").source()
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    script = completion_class(ctx.find_root().command, {}, "cnllm", "_CNLLM_COMPLETE").source()
     click.echo(script)

@@ -1,4 +1,4 @@
-"""What the user says: text from the command line and from stdin, and images."""
+"""Read the user's message: text from the command line and from stdin, and images."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cnllm.types import Media, Message, Part, Text
 __all__ = ["decode_argument", "read_image", "read_messages", "read_text"]
 
 PATIENCE = 3.0
-"""Seconds after which a user is told what the program waits for."""
+"""Seconds of silence after which a line tells the user that the program waits for stdin."""
 
-_HOW = 'say it in quotes: cnllm call --model M "Why?", or pipe it in'
-_MAGIC = (
+_HINT = 'give it in quotes: cnllm call --model M "Why?", or pipe it in'
+_SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -29,42 +29,42 @@ _MAGIC = (
 )
 
 
-def read_messages(said: str, system: str | None, images: tuple[str, ...]) -> list[Message]:
-    """The conversation that a call begins with."""
-    parts: list[Part] = [*([Text(said)] if said else []), *map(read_image, images)]
-    turns = [Message("user", parts)]
+def read_messages(text: str, system: str | None, images: tuple[str, ...]) -> list[Message]:
+    """Build the first messages of a call: the system message, if any, and the user's."""
+    parts: list[Part] = [*([Text(text)] if text else []), *map(read_image, images)]
+    messages = [Message("user", parts)]
     if system:
-        turns.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))
-    return turns
+        messages.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))
+    return messages
 
 
 def read_text(argument: str | None, *, needed: bool = True) -> str:
-    """TEXT, or stdin where that is absent or `-`; of both, one after the other with a blank line between."""
+    """Read TEXT, or stdin if TEXT is absent or `-`. If both have text, join them with a blank line."""
     if argument == "-":
-        found = _stdin(sys.stdin, wait=True)
+        text = _stdin(sys.stdin, wait=True)
     elif argument is None:
         typing = sys.stdin is not None and sys.stdin.isatty()
         if typing and needed:
-            raise UsageError("there is no text", _HOW)
-        found = "" if typing else _stdin(sys.stdin, wait=True)
+            raise UsageError("there is no text", _HINT)
+        text = "" if typing else _stdin(sys.stdin, wait=True)
     else:
         piped = _stdin(sys.stdin, wait=False)
-        found = decode_argument(argument, "the text")
+        text = decode_argument(argument, "the text")
         if piped.strip():
-            found = f"{found}\n\n{piped}" if found.strip() else piped
-    if needed and not found.strip():
-        raise UsageError("the prompt is empty", _HOW)
-    return found if found.strip() else ""
+            text = f"{text}\n\n{piped}" if text.strip() else piped
+    if needed and not text.strip():
+        raise UsageError("the prompt is empty", _HINT)
+    return text if text.strip() else ""
 
 
 def _stdin(stream: object, *, wait: bool) -> str:
-    """All of stdin. Without `wait`, only what is a pipe or a file: anything else was not meant for us."""
+    """Read all of stdin. Without `wait`, read only a pipe or a file: other kinds of stdin are not for this program."""
     raw: BinaryIO | None = getattr(stream, "buffer", None)
     if raw is None:
         return ""
-    if not wait and not _was_piped(raw):
+    if not wait and not _is_piped(raw):
         return ""
-    _tell_if_silent(raw)
+    _report_wait(raw)
     data = raw.read()
     try:
         return data.decode("utf-8-sig")
@@ -76,51 +76,51 @@ def _stdin(stream: object, *, wait: bool) -> str:
         ) from None
 
 
-def _was_piped(raw: BinaryIO) -> bool:
+def _is_piped(raw: BinaryIO) -> bool:
     mode = os.fstat(raw.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def _tell_if_silent(raw: BinaryIO) -> None:
-    """Says that stdin is being waited for, once that has taken a while."""
-    if os.name == "nt" or not _was_piped(raw):
+def _report_wait(raw: BinaryIO) -> None:
+    """Print that the program waits for stdin, after a few seconds of silence."""
+    if os.name == "nt" or not _is_piped(raw):
         return
     ready, _, _ = select.select([raw], [], [], PATIENCE)
     if not ready:
         stdio.print_line("cnllm: waiting for stdin (use < /dev/null if nothing comes)")
 
 
-def decode_argument(argument: str, what: str) -> str:
-    """The argument; bytes that were no UTF-8 arrive in arguments as lone surrogates, which cannot be sent."""
+def decode_argument(argument: str, label: str) -> str:
+    """Return the argument. Raise if it holds lone surrogates: Python decodes bytes that are not UTF-8 to them."""
     try:
         argument.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{what} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
+        raise UsageError(f"{label} is not UTF-8", "set LANG to a UTF-8 locale, or pipe UTF-8 in") from None
     return argument
 
 
 def read_image(source: str) -> Media:
-    """A file as a part of a message; a URL goes as it is."""
+    """Read an image file as a part of a message. A URL is passed on as it is."""
     if source.startswith(("http://", "https://")):
         return Media("image", url=source)
     try:
         data = Path(source).read_bytes()
     except OSError as error:
         raise UsageError(f"--image {source}: {error.strerror}", "name a file that can be read") from error
-    return Media(_kind(source, data), data=base64.b64encode(data).decode())
+    return Media(_media_type(source, data), data=base64.b64encode(data).decode())
 
 
-def _kind(source: str, data: bytes) -> str:
-    for magic, kind in _MAGIC:
-        if data.startswith(magic):
-            return kind
+def _media_type(source: str, data: bytes) -> str:
+    for signature, media_type in _SIGNATURES:
+        if data.startswith(signature):
+            return media_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     from mimetypes import guess_type  # reads the system's tables, so only for the rare kinds
 
-    guessed = guess_type(source)[0] if data else None
-    if guessed is None or not guessed.startswith("image/") or guessed in dict(_MAGIC).values():
+    guess = guess_type(source)[0] if data else None
+    if guess is None or not guess.startswith("image/") or guess in dict(_SIGNATURES).values():
         raise UsageError(
-            f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are known by their content"
+            f"--image {source}: this is no image", "PNG, JPEG, GIF, WebP and BMP are recognised by their content"
         )
-    return guessed
+    return guess

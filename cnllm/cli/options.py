@@ -1,4 +1,4 @@
-"""What the commands' declarations share."""
+"""Define the options that several commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cnllm.registry.levels import LEVELS
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[str | int]
-else:  # older clicks' is not generic
+else:  # the class of older versions of click is not generic
     _ParamType = click.ParamType
 
 __all__ = ["LEVEL_WORDS", "Command", "Group", "ReasoningLevel", "as_json", "examples", "level", "model", "tool"]
@@ -22,10 +22,10 @@ Decorator = Callable[[Any], Any]
 
 
 class Command(click.Command):
-    """A command that takes `--debug` beside its own options."""
+    """A command that accepts `--debug` in addition to its own options."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.params.append(
             click.Option(
                 ["--debug"],
@@ -38,28 +38,28 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands that accept `--debug`."""
 
     command_class = Command
 
 
 LEVEL_WORDS = ("off", "on", *LEVELS)
-"""How much a model shall think, in words."""
+"""The words for reasoning levels."""
 
 
-def level(said: str, where: str = "") -> str | int:
-    """How much a model shall think: one of the words, or a number of tokens. `where` it was said begins the error."""
-    if said in LEVEL_WORDS:
-        return said
-    if said.isdecimal() and said.isascii():
-        return int(said)
+def level(text: str, prefix: str = "") -> str | int:
+    """Parse a reasoning level: one of the words, or a number of tokens. `prefix` begins the error message."""
+    if text in LEVEL_WORDS:
+        return text
+    if text.isdecimal() and text.isascii():
+        return int(text)
     raise errors.UsageError(
-        f"{where}{said!r} is no level", f"it is one of {', '.join(LEVEL_WORDS)}, or a number of tokens"
+        f"{prefix}{text!r} is not a reasoning level", f"it is one of {', '.join(LEVEL_WORDS)}, or a number of tokens"
     )
 
 
 class ReasoningLevel(_ParamType):
-    """How much a model shall think: a word, or a number of tokens."""
+    """A reasoning level: a word, or a number of tokens."""
 
     name = "level"
 
@@ -73,12 +73,12 @@ class ReasoningLevel(_ParamType):
 
 
 def examples(*lines: str) -> str:
-    """An epilog that click leaves as it is."""
+    """Build an epilog that click prints unchanged."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
 def model(required: bool = True) -> Decorator:
-    """`--model M`, completed with the registry's names."""
+    """Return the option `--model M`, completed with the registry's names."""
     return click.option(
         "-m",
         "--model",
@@ -93,11 +93,11 @@ tool = click.option(
     "--tool",
     metavar="NAME",
     multiple=True,
-    help="A tool that is executed here: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
+    help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
 )
-"""`--tool NAME`, as often as wanted."""
+"""The option `--tool NAME`, which may be repeated."""
 
 
-def as_json(what: str) -> Decorator:
-    """`--json` of a listing."""
-    return click.option("--json", "as_json", is_flag=True, help=f"Print {what} as JSON.")
+def as_json(content: str) -> Decorator:
+    """Return the option `--json` of a listing."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print {content} as JSON.")

@@ -1,7 +1,7 @@
-"""`--tool`: what a model may call, and which calls are executed.
+"""Load the tools of `--tool`, and decide which calls run.
 
-The built-in tools are harmless. What a user imports may do anything, so that none of it is executed unless the user
-said so beforehand (`--approve all`) or says so then.
+The built-in tools are harmless. A tool that the user imports may do anything, so it runs only if the user allows it
+beforehand (`--approve all`) or when asked.
 """
 
 from __future__ import annotations
@@ -28,49 +28,53 @@ Approval = Literal["ask", "all", "none"]
 Answer = Literal["yes", "no", "always"]
 
 NEEDS_APPROVAL = "this tool may do anything, and the user did not give leave to run it (--approve all)"
-_HOW = f"it looks like MODULE:FUNCTION or FILE.py:FUNCTION, or is one of {', '.join(SAFE)}"
+_HINT = f"it looks like MODULE:FUNCTION or FILE.py:FUNCTION, or is one of {', '.join(SAFE)}"
 
 
 class Toolbox:
-    """The tools of a command. `ask` is asked for each call where `approval` says so."""
+    """The tools of a command. It calls `ask` before each call if `approval` is "ask"."""
 
     def __init__(
-        self, given: Sequence[str], approval: Approval, ask: Callable[[ToolCall], Answer] | None = None
+        self, names: Sequence[str], approval: Approval, ask: Callable[[ToolCall], Answer] | None = None
     ) -> None:
         from cnllm.tools import as_tools, tool
 
         self.tools: list[Tool] = []
-        self._safe = {name for name in given if name in SAFE}
+        self._safe = {name for name in names if name in SAFE}
         self._approval = approval
         self._ask = ask
         self._always: set[str] = set()
-        for name in dict.fromkeys(given):
+        for name in dict.fromkeys(names):
             try:
-                made = tool(SAFE[name], name=name) if name in SAFE else as_tools([_imported(name)])[0]
+                new_tool = tool(SAFE[name], name=name) if name in SAFE else as_tools([_import_function(name)])[0]
             except UsageError:
                 raise
             except Exception as error:  # an annotation may be anything
-                raise UsageError(f"--tool {name}: {error}", "a typed function is meant, or a cnllm.tool") from error
-            if any(made.name == other.name for other in self.tools):
-                raise UsageError(f"--tool {name}: there is another tool called {made.name}", "leave one of them out")
-            self.tools.append(made)
+                raise UsageError(
+                    f"--tool {name}: {error}", "name a function with type annotations, or a cnllm.tool"
+                ) from error
+            if any(new_tool.name == other.name for other in self.tools):
+                raise UsageError(
+                    f"--tool {name}: there is another tool called {new_tool.name}", "leave one of them out"
+                )
+            self.tools.append(new_tool)
 
     def lines(self) -> list[str]:
-        """What there is, a line each."""
+        """Return one line for each tool."""
         out = []
         for tool in self.tools:
-            said = (tool.description or "").strip().partition("\n")[0]
-            how = "" if tool.name in self._safe else f"  ({self._rule(tool.name)})"
-            out.append(f"{tool.name}{f': {said}' if said else ''}{how}")
+            summary = (tool.description or "").strip().partition("\n")[0]
+            rule = "" if tool.name in self._safe else f"  ({self._rule(tool.name)})"
+            out.append(f"{tool.name}{f': {summary}' if summary else ''}{rule}")
         return out
 
     def _rule(self, name: str) -> str:
         if self._approval == "all" or name in self._always:
-            return "is run without asking"
-        return "asks before each call" if self._approval == "ask" else "is not run: --approve none"
+            return "runs without asking"
+        return "asks before each call" if self._approval == "ask" else "does not run: --approve none"
 
     def approve(self, call: ToolCall) -> bool | str:
-        """May this call be executed? Otherwise why not, in words for the model."""
+        """Return True if this call may run, else the reason, in words for the model."""
         if self._approval == "all" or call.name in self._safe or call.name in self._always:
             return True
         if self._approval == "none" or self._ask is None:
@@ -81,43 +85,43 @@ class Toolbox:
         return "the user said no" if answer == "no" else True
 
 
-def _imported(given: str) -> Any:
-    """The function that MODULE:FUNCTION or FILE.py:FUNCTION names."""
-    place, colon, name = given.rpartition(":")
-    if not colon or not place or not name:
-        raise UsageError(f"--tool {given}: there is no such tool", _HOW)
+def _import_function(spec: str) -> Any:
+    """Import the function that MODULE:FUNCTION or FILE.py:FUNCTION names."""
+    source, colon, name = spec.rpartition(":")
+    if not colon or not source or not name:
+        raise UsageError(f"--tool {spec}: there is no such tool", _HINT)
     try:
-        module = _file(Path(place)) if place.endswith(".py") else _module(place)
+        module = _import_file(Path(source)) if source.endswith(".py") else _import_module(source)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # it is the user's code, and may fail in any way
-        raise UsageError(f"--tool {given}: {type(error).__name__}: {error}", _HOW) from error
-    found = getattr(module, name, None)
-    if found is None:
-        raise UsageError(f"--tool {given}: there is no {name} in {place}", _HOW)
-    return found
+        raise UsageError(f"--tool {spec}: {type(error).__name__}: {error}", _HINT) from error
+    function = getattr(module, name, None)
+    if function is None:
+        raise UsageError(f"--tool {spec}: there is no {name} in {source}", _HINT)
+    return function
 
 
-def _module(name: str) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)  # at the end, lest a file here take the place of a module that the program needs
+def _import_module(name: str) -> ModuleType:
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)  # at the end, so that no file of the folder hides a module that the program needs
     return importlib.import_module(name)
 
 
-def _file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"--tool {path}: there is no such file", _HOW)
+        raise UsageError(f"--tool {path}: there is no such file", _HINT)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(f"cnllm_tool_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    known = sys.modules.get(spec.name)
-    if known is not None and getattr(known, "__file__", None) == str(path):  # two functions of one file
-        return known
+    loaded = sys.modules.get(spec.name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):  # two functions of one file
+        return loaded
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # annotations are looked up there
+    sys.modules[module.__name__] = module  # Python resolves annotations there
     spec.loader.exec_module(module)
     return module

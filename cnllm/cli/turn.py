@@ -1,4 +1,4 @@
-"""A turn, from what is asked to what came of it: the model's answer, and the calls of tools on the way."""
+"""Run one turn: send the messages, run the model's tool calls, and collect the result."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ONLY_THINKING", "TurnResult", "exit_status", "is_only_reasoning", "report_ending", "run_turn"]
 
-ONLY_THINKING = "only thinking came, no answer"
+ONLY_THINKING = "the model sent only reasoning, no answer"
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """What came of a turn: its last reply with the counts of all, what was said in it, why it ended, or the error."""
+    """The result of a turn: its last reply with the usage of all steps, its new messages, and its end or error."""
 
     reply: Reply | None
-    said: list[Message]
+    messages: list[Message]
     stopped: str | None
     error: BaseException | None
 
@@ -44,71 +44,75 @@ def run_turn(
     by: Literal["sentence"] | None = None,
     **options: Any,
 ) -> TurnResult:
-    """Asks, executes what is called and may be, and shows all of it. Ctrl-C ends it; what came is kept."""
+    """Send the messages, run the tool calls that are allowed, and show every step.
+
+    Ctrl-C ends the turn. The result keeps the part of the reply that arrived before."""
     loop: dict[str, Any] = {"tools": box.tools or None, "approve": box.approve, **options}
     if not stream:
-        return _whole(client, model, messages, view, loop)
+        return _run_without_stream(client, model, messages, view, loop)
     run = client.run_stream(model, messages, on_step=view.step, by=by, **loop)
-    before, error = len(run.messages), None
+    offset, error = len(run.messages), None
     try:
         with run:
             for event in run:
                 view.event(event)
-    except (CnllmError, KeyboardInterrupt, OSError) as caught:  # OSError: nobody reads on
-        error = caught
-    return _told(run, before, error)
+    except (CnllmError, KeyboardInterrupt, OSError) as exception:  # OSError: the reader of the output is gone
+        error = exception
+    return _turn_result(run, offset, error)
 
 
-def _whole(client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]) -> TurnResult:
+def _run_without_stream(
+    client: Client, model: Model, messages: Sequence[Message], view: View, loop: dict[str, Any]
+) -> TurnResult:
     from cnllm.engine.history.repair import settle_calls
 
     def show(step: Step) -> None:
         view.whole(step.reply, step.run)
         view.step(step)
 
-    before = len(settle_calls(messages)[0])
+    offset = len(settle_calls(messages)[0])
     try:
-        return _told(client.run(model, messages, on_step=show, **loop), before, None)
-    except CnllmError as caught:
-        run = caught.run
+        return _turn_result(client.run(model, messages, on_step=show, **loop), offset, None)
+    except CnllmError as error:
+        run = error.run
         if run is None:
             raise
         stopped = run.stopped not in (None, "error", "cancelled")
-        return _told(run, before, None if stopped else caught)
+        return _turn_result(run, offset, None if stopped else error)
 
 
-def _told(run: Run, before: int, error: BaseException | None) -> TurnResult:
+def _turn_result(run: Run, offset: int, error: BaseException | None) -> TurnResult:
     last: Reply | None = getattr(error, "reply", None)
     if last is None and (run.steps or isinstance(error, KeyboardInterrupt)):
         try:
             last = run.reply
         except CnllmError:
             last = None
-    said = run.messages[before:]
+    messages = run.messages[offset:]
     if last is None:
-        return TurnResult(None, said, run.stopped, error)
+        return TurnResult(None, messages, run.stopped, error)
     if run.steps:
         notes: dict[str, Note] = {str(n): n for s in run.steps for n in (*s.reply.notes, *s.notes)}
         notes |= {str(n): n for n in last.notes}
         last = msgspec.structs.replace(last, usage=run.usage, cost=run.cost, notes=list(notes.values()))
-    return TurnResult(last, said, run.stopped, error)
+    return TurnResult(last, messages, run.stopped, error)
 
 
-_STOPPED = {
-    "max_steps": ("the model called tools again and again, and was stopped", "ask it to go on, or ask differently"),
-    "repeated": ("the model made the same calls again and again, and was stopped", "ask differently"),
-    "incomplete": ("the model announced calls, and none came", "ask again"),
+_STOP_REASONS = {
+    "max_steps": ("the model kept calling tools, and was stopped", "ask it to go on, or change the question"),
+    "repeated": ("the model repeated the same calls, and was stopped", "change the question"),
+    "incomplete": ("the model announced tool calls but sent none", "ask again"),
 }
-_FINISHED = {
+_FINISH_REASONS = {
     "length": ("it reached the limit of tokens", "allow more: -p max_tokens=N"),
-    "content_filter": ("the endpoint withheld it", "ask differently, or ask another model"),
+    "content_filter": ("the endpoint withheld it", "change the question, or ask another model"),
     "cut": ("the stream ended without proof that it was complete", "ask again, or with --no-stream"),
     "error": ("the endpoint failed in the middle", "ask again"),
 }
 
 
 def is_only_reasoning(reply: Reply) -> bool:
-    """Whether nothing but thinking came. White space is no answer, a picture is one."""
+    """Whether the reply holds nothing but reasoning. White space is no answer, a picture is one."""
     if reply.text.strip() or reply.tool_calls or reply.incomplete:
         return False
     kinds = {type(part).__name__ for part in reply.message.parts}
@@ -116,20 +120,20 @@ def is_only_reasoning(reply: Reply) -> bool:
 
 
 def exit_status(reply: Reply, stopped: str | None = None) -> int:
-    """Return the exit status that stands for an answer."""
-    is_whole = stopped not in _STOPPED and reply.finish not in _FINISHED and not is_only_reasoning(reply)
-    return errors.WHOLE if is_whole else errors.PARTIAL
+    """Return the exit status for a reply."""
+    is_complete = stopped not in _STOP_REASONS and reply.finish not in _FINISH_REASONS and not is_only_reasoning(reply)
+    return errors.WHOLE if is_complete else errors.PARTIAL
 
 
 def report_ending(reply: Reply, stopped: str | None = None, hint: str | None = None) -> int:
-    """Says so when the answer is not whole, and returns the exit status; `hint` goes before what is known to help."""
-    if stopped in _STOPPED:
-        why, help = _STOPPED[stopped]
-        errors.print_error(why, hint or help)
-    elif reply.finish in _FINISHED:
-        why, help = _FINISHED[reply.finish]
-        what = ONLY_THINKING if is_only_reasoning(reply) else "the answer is not whole"
-        errors.print_error(f"{what}: {why} (finish {reply.finish})", hint or help)
+    """Print an error if the answer is incomplete, and return the exit status. `hint` replaces the usual hint."""
+    if stopped in _STOP_REASONS:
+        reason, advice = _STOP_REASONS[stopped]
+        errors.print_error(reason, hint or advice)
+    elif reply.finish in _FINISH_REASONS:
+        reason, advice = _FINISH_REASONS[reply.finish]
+        summary = ONLY_THINKING if is_only_reasoning(reply) else "the answer is incomplete"
+        errors.print_error(f"{summary}: {reason} (finish {reply.finish})", hint or advice)
     elif is_only_reasoning(reply):
-        errors.print_error(ONLY_THINKING, hint or "ask again, or with less of it: --reasoning low, or off")
+        errors.print_error(ONLY_THINKING, hint or "ask again, or with less reasoning: --reasoning low, or off")
     return exit_status(reply, stopped)

@@ -1,6 +1,7 @@
-"""What `call` and `chat` take from the store and leave in it. Keeping an answer must not cost the answer.
+"""Read conversations from the store for `call` and `chat`, and write their turns to it.
 
-So a store that cannot be used is told of in a line and the call goes on, unless it was to continue a conversation.
+A failure of the store must not cost the answer: it is reported in one line, and the call goes on. Only a call that
+continues a conversation needs the store.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["LoggedTurn", "TurnLog"]
 
 
 class TurnLog:
-    """The store, as a call or a chat sees it: not even opened where nothing is read and nothing is to be written."""
+    """The store, as a call or a chat uses it. It is opened only to read a conversation or to write a turn."""
 
     def __init__(self, which: str | None, *, writes: bool) -> None:
         self._which = which
@@ -35,59 +36,59 @@ class TurnLog:
             self._conversation = self._open().conversation(which)
             if writes and self._mode == "off":
                 errors.print_error(
-                    "logs are off: this turn will not be part of the conversation", "cnllm logs on keeps it"
+                    "logs are off: this turn will not be part of the conversation", "turn them on: cnllm logs on"
                 )
 
     def turns(self) -> list[tuple[int, list[Message]]]:
-        """The turns so far: the number of each, and what was said in it."""
+        """Return the turns so far: the number of each, and its messages."""
         return self._conversation.turns() if self._conversation is not None else []
 
     def forget(self, number: int) -> None:
-        """Takes a turn out of the store again, unless that is to be left as it is."""
+        """Remove a turn from the store, unless logging is off."""
         if self._conversation is not None and self._mode != "off":
             self._conversation.forget(number)
 
     def prompts(self, limit: int) -> list[str]:
-        """What was asked last in any conversation; nothing where nothing is kept, or the store cannot be read."""
+        """Return the last prompts of all conversations. Empty if logging is off or the store cannot be read."""
         if self._mode == "off" and self._store is None:
             return []
         try:
             return self._open().prompts(limit)
-        except CnllmError:  # told of when a turn is to be kept
+        except CnllmError:  # reported when a turn is written
             return []
 
     def messages(self, new: Sequence[Message]) -> list[Message]:
-        """What was said before, and what is new."""
+        """Return the messages of the conversation, then the new ones."""
         return self._conversation.messages(*new) if self._conversation is not None else list(new)
 
     def last_choice(self, *, protocol: str | None, base_url: str | None) -> dict[str, str | None]:
-        """The model that was asked last, where it was asked; what is given now wins."""
+        """Return the last model of the conversation with its protocol and address. The arguments win over them."""
         last = self._conversation.last() if self._conversation is not None else None
         if last is None:
             raise errors.UsageError("this conversation has no model yet", "name one: --model M")
-        place = base_url or last.base_url
-        if place and base_url is None and "redacted" in place:
+        url = base_url or last.base_url
+        if url and base_url is None and "redacted" in url:
             raise errors.UsageError(
-                f"{last.model} was asked at {place}, which is not kept whole", "give --base-url again"
+                f"{last.model} was asked at {url}, which is not stored completely", "give --base-url again"
             )
-        return {"model": last.model, "protocol": protocol or last.protocol, "base_url": place}
+        return {"model": last.model, "protocol": protocol or last.protocol, "base_url": url}
 
     @property
     def exchange(self) -> Callable[[dict[str, Any]], None] | None:
-        """Takes a request with its response; None where these are not kept."""
+        """Return the function that stores a request with its response, or None if exchanges are not stored."""
         return self._entries.append if self._mode == "on" else None
 
     def turn(
         self, new: Sequence[Message], model: Model, origin: str, protocol: str | None, base_url: str | None
     ) -> LoggedTurn:
-        """Writes down what is about to be sent."""
-        self._entries.clear()  # of a turn that was left, something may have come late
+        """Write the request of a new turn to the store."""
+        self._entries.clear()  # an exchange of a cancelled turn may have arrived late
         if self._mode == "off":
             return LoggedTurn(None, self._entries)
         try:
             if self._conversation is None:
                 self._conversation = self._open().conversation()
-            begun = self._conversation.turn(
+            turn = self._conversation.turn(
                 new,
                 model=model.name,
                 protocol=protocol,
@@ -99,27 +100,29 @@ class TurnLog:
         except CnllmError as error:
             if self._which is not None:
                 raise
-            _told(error)
+            _report_failure(error)
             return LoggedTurn(None, self._entries)
-        return LoggedTurn(begun, self._entries)
+        return LoggedTurn(turn, self._entries)
 
     def close(self) -> None:
-        """Closes the store, if it was opened."""
+        """Close the store, if it is open."""
         if self._store is not None:
             self._store.close()
 
     def _open(self) -> store.Store:
         try:
             from cnllm.store import Store  # SQLite costs milliseconds that a call without it saves
-        except ImportError as error:  # it is the one part of the standard library that builds leave out
-            raise CnllmError(f"this Python has no SQLite ({error})", hint="cnllm logs off keeps no calls") from error
+        except ImportError as error:  # some builds of Python leave SQLite out
+            raise CnllmError(f"this Python has no SQLite ({error})", hint="turn logging off: cnllm logs off") from error
         if self._store is None:
             self._store = Store.open()
         return self._store
 
 
 class LoggedTurn:
-    """The turn in the store, if there is one. Leaving the `with` block by an exception ends it."""
+    """One turn in the store, or no turn if logging is off.
+
+    An exception that leaves the `with` block marks the turn as failed."""
 
     def __init__(self, turn: store.Turn | None, entries: list[dict[str, Any]]) -> None:
         self._turn = turn
@@ -128,34 +131,36 @@ class LoggedTurn:
 
     @property
     def number(self) -> int | None:
-        """Its number in the store, if it is there."""
+        """Return the number of the turn in the store, or None."""
         return self._number
 
-    def finish(self, reply: Reply, said: Sequence[Message] | None = None) -> None:
-        """The answer came; `said` is all that came where tools were called on the way."""
-        self._end(lambda turn: turn.finish(reply, said))
+    def finish(self, reply: Reply, messages: Sequence[Message] | None = None) -> None:
+        """Store the reply. `messages` are all new messages, where the model called tools."""
+        self._end(lambda turn: turn.finish(reply, messages))
 
     def fail(
         self,
         error: BaseException,
         reply: Reply | None = None,
-        said: Sequence[Message] | None = None,
+        messages: Sequence[Message] | None = None,
         *,
         void: bool = False,
     ) -> None:
-        """It went wrong, after `reply` or what the error holds; from a `void` turn the conversation does not go on."""
-        self._end(lambda turn: turn.fail(error, reply, said, void=void))
+        """Store the failure, with `reply` or the part of it that the error holds.
 
-    def _end(self, how: Callable[[store.Turn], None]) -> None:
+        A conversation does not continue a `void` turn."""
+        self._end(lambda turn: turn.fail(error, reply, messages, void=void))
+
+    def _end(self, write: Callable[[store.Turn], None]) -> None:
         turn, self._turn = self._turn, None
         if turn is None:
             return
         for entry in self._entries:
             turn.exchange(entry)
         try:
-            how(turn)
+            write(turn)
         except CnllmError as error:
-            _told(error)
+            _report_failure(error)
 
     def __enter__(self) -> Self:
         return self
@@ -168,15 +173,15 @@ class LoggedTurn:
 
 
 def _mode() -> log_mode.Mode:
-    """What is in force; nothing is kept where that cannot be read, for it may say so."""
+    """Return the log mode. If it cannot be read, log nothing: the user may have turned logging off."""
     try:
         return log_mode.mode()
     except CnllmError as error:
         if os.environ.get("CNLLM_LOG"):
             raise
-        _told(error)
+        _report_failure(error)
         return "off"
 
 
-def _told(error: CnllmError) -> None:
-    errors.print_error(f"this call is not kept: {error.message}", error.hint or "cnllm logs off keeps none")
+def _report_failure(error: CnllmError) -> None:
+    errors.print_error(f"this call is not logged: {error.message}", error.hint or "turn logging off: cnllm logs off")

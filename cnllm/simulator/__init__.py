@@ -1,7 +1,8 @@
-"""Endpoints that are not there: every model of the registry answers in the dialect of its own entry.
+"""Simulate endpoints: every model of the registry answers in the dialect of its own entry.
 
-`SimTransport` and `AsyncSimTransport` take the place of a network; `server.running` is a real local server.
-Requests are read with code of this package's own, so that a wrong engine is not hidden by agreement.
+`SimTransport` and `AsyncSimTransport` replace the network; `server.running` is a real local server. The simulator
+parses requests with its own code, so that an error of the engine is not hidden by the same error here.
+
 """
 
 from cnllm.simulator.check_request import ErrorResponse, check_request

@@ -1,4 +1,4 @@
-"""Writes an answer as a chat-completions endpoint would, in the dialect of its registry entry."""
+"""Encode a reply as a chat-completions endpoint does, in the dialect of its registry entry."""
 
 from __future__ import annotations
 
@@ -23,101 +23,103 @@ _CREATED = 1_700_000_000  # fixed, so that the same request gets the same bytes
 
 
 class _Shape(Struct, frozen=True):
-    """How reasoning is written: as a field, a list of details, parts of content, in tags, or not at all.
+    """The form of reasoning: a field, a list of details, content parts, tags, or none.
 
-    `twin` is a second field with the same text: where reasoning goes back in another field than the first that it
-    arrives in, it arrives in both.
+    `twin` is a second field with the same text: if reasoning is sent back in another field than the first in which it
+    arrives, it arrives in both.
+
     """
 
     kind: str
-    word: str = ""
+    key: str = ""
     twin: str = ""
-    opened: str = ""
-    closed: str = ""
+    open_tag: str = ""
+    close_tag: str = ""
 
 
-def encode_body(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> bytes:
-    """The body of an answer that is not streamed."""
+def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> bytes:
+    """Return the body of a reply that is not streamed."""
     shape = _shape(flags.reasoning)
-    message: dict[str, Any] = {"role": "assistant", "content": said.text or (None if said.calls else "")}
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if shape.kind == "tags":
-        message["content"] = _tagged(shape, said) or message["content"]
-    elif said.reasoning and shape.kind == "content-parts":
-        parts = [_part(shape, said.reasoning)]
-        message["content"] = [*parts, {"type": "text", "text": said.text}] if said.text else parts
-    elif said.reasoning:
-        _think(message, shape, said.reasoning)
-    if said.calls:
+        message["content"] = _tagged_text(shape, reply) or message["content"]
+    elif reply.reasoning and shape.kind == "content-parts":
+        parts = [_part(shape, reply.reasoning)]
+        message["content"] = [*parts, {"type": "text", "text": reply.text}] if reply.text else parts
+    elif reply.reasoning:
+        _put_reasoning(message, shape, reply.reasoning)
+    if reply.calls:
         message["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in said.calls
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in reply.calls
         ]
-    choice = {"index": 0, "message": message, "finish_reason": _word(flags, said.finish)}
-    body = {**_head(said, "chat.completion"), "choices": [choice]}
-    put(body, _usage_at(flags), _usage(flags, said))
+    choice = {"index": 0, "message": message, "finish_reason": _finish_word(flags, reply.finish)}
+    body = {**_head(reply, "chat.completion"), "choices": [choice]}
+    put(body, _usage_at(flags), _usage(flags, reply))
     return msgspec.json.encode(body)
 
 
-def encode_frames(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> Iterator[bytes]:
-    """The same answer as server-sent events, one `data:` frame each, a comment first and `[DONE]` last."""
-    head = _head(said, "chat.completion.chunk")
+def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> Iterator[bytes]:
+    """Yield the same reply as server-sent events: a comment, one `data:` frame each, and `[DONE]` at the end."""
+    head = _head(reply, "chat.completion.chunk")
 
-    def frame(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return b"data: " + msgspec.json.encode({**head, "choices": choices, **more}) + b"\n\n"
+    def frame(choices: list[dict[str, Any]], **fields: Any) -> bytes:
+        return b"data: " + msgspec.json.encode({**head, "choices": choices, **fields}) + b"\n\n"
 
     yield _KEEP_ALIVE
-    for delta in _deltas(flags, said):
+    for delta in _deltas(flags, reply):
         yield frame([{"index": 0, "delta": delta, "finish_reason": None}])
-    last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": _word(flags, said.finish)}
-    place = _stream_usage(flags, asked)
+    last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": _finish_word(flags, reply.finish)}
+    place = _stream_usage(flags, request)
     if place == "choice":
-        put(last, _usage_in_choice(flags), _usage(flags, said))
+        put(last, _usage_in_choice(flags), _usage(flags, reply))
     ending: dict[str, Any] = {}
-    put(ending, _usage_at(flags), _usage(flags, said))
+    put(ending, _usage_at(flags), _usage(flags, reply))
     yield frame([last], **(ending if place == "last" else {}))
     if place == "chunk":
         yield frame([], **ending)
     yield DONE
 
 
-def _head(said: SimulatedReply, kind: str) -> dict[str, Any]:
+def _head(reply: SimulatedReply, kind: str) -> dict[str, Any]:
     return {
-        "id": f"sim-{said.id}",
+        "id": f"sim-{reply.id}",
         "object": kind,
         "created": _CREATED,
-        "model": said.model,
+        "model": reply.model,
         "system_fingerprint": "simulated",
     }
 
 
 # ── deltas ───────────────────────────────────────────────────────────────────
-def _deltas(flags: Flags, said: SimulatedReply) -> Iterator[dict[str, Any]]:
+def _deltas(flags: Flags, reply: SimulatedReply) -> Iterator[dict[str, Any]]:
     shape = _shape(flags.reasoning)
     cumulative = flags.stream is not None and flags.stream.deltas == "cumulative"
     yield {"role": "assistant", "content": ""}
     tagged = shape.kind == "tags"
-    for text in _steps("" if tagged or shape.kind == "none" else said.reasoning, cumulative):
+    for text in _steps("" if tagged or shape.kind == "none" else reply.reasoning, cumulative):
         delta: dict[str, Any] = {}
         if shape.kind == "content-parts":
             delta["content"] = [_part(shape, text)]
         else:
-            _think(delta, shape, text)
+            _put_reasoning(delta, shape, text)
         yield delta
-    for text in _steps(_tagged(shape, said) if tagged else said.text, cumulative):
+    for text in _steps(_tagged_text(shape, reply) if tagged else reply.text, cumulative):
         yield {"content": text}
-    in_one = flags.stream is not None and flags.stream.tools is False
-    for index, call in enumerate(said.calls):
-        first = {"name": call.name, "arguments": call.arguments if in_one else ""}
+    whole_calls = flags.stream is not None and flags.stream.tools is False
+    for index, call in enumerate(reply.calls):
+        first = {"name": call.name, "arguments": call.arguments if whole_calls else ""}
         yield {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": first}]}
-        for text in () if in_one else split_pieces(call.arguments):
+        for text in () if whole_calls else split_pieces(call.arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
 def _steps(text: str, cumulative: bool) -> Iterator[str]:
-    """The pieces of a text, or after each piece all so far."""
-    so_far = ""
+    """Yield the pieces of a text, or after each piece the whole text up to it."""
+    total = ""
     for piece in split_pieces(text):
-        so_far += piece
-        yield so_far if cumulative else piece
+        total += piece
+        yield total if cumulative else piece
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
@@ -125,41 +127,45 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
     if reasoning is None:
         return _Shape("none")
     if reasoning.shape == "content-parts" and reasoning.part:
-        return _Shape("content-parts", word=reasoning.part)
+        return _Shape("content-parts", key=reasoning.part)
     if reasoning.fields:
-        first, back = reasoning.fields[0], reasoning.replay_field
-        twin = back if back in reasoning.fields and back != first and reasoning.replay_as == "details" else ""
-        return _Shape("details" if reasoning.shape == "details" else "field", word=first, twin=twin or "")
+        first, replay_field = reasoning.fields[0], reasoning.replay_field
+        twin = (
+            replay_field
+            if replay_field in reasoning.fields and replay_field != first and reasoning.replay_as == "details"
+            else ""
+        )
+        return _Shape("details" if reasoning.shape == "details" else "field", key=first, twin=twin or "")
     if reasoning.tags:
-        opened, closed = reasoning.tags[:2]
-        return _Shape("tags", opened="" if reasoning.tags_at == "start-open" else opened, closed=closed)
+        open_tag, close_tag = reasoning.tags[:2]
+        return _Shape("tags", open_tag="" if reasoning.tags_at == "start-open" else open_tag, close_tag=close_tag)
     return _Shape("none")
 
 
-def _think(target: dict[str, Any], shape: _Shape, text: str) -> None:
+def _put_reasoning(target: dict[str, Any], shape: _Shape, text: str) -> None:
     details = [{"type": "reasoning.text", "text": text, "index": 0}]
     if shape.kind != "none":
-        put(target, shape.word, details if shape.kind == "details" else text)
+        put(target, shape.key, details if shape.kind == "details" else text)
     if shape.twin:
         put(target, shape.twin, details)
 
 
 def _part(shape: _Shape, text: str) -> dict[str, Any]:
-    return {"type": shape.word, shape.word: [{"type": "text", "text": text}]}
+    return {"type": shape.key, shape.key: [{"type": "text", "text": text}]}
 
 
-def _tagged(shape: _Shape, said: SimulatedReply) -> str:
-    """Content with the reasoning in it; a limit that cut the reasoning left its tag open."""
-    if not said.reasoning:
-        return said.text
-    closing = f"\n{shape.closed}\n\n" if said.whole else ""
-    return f"{shape.opened}\n{said.reasoning}{closing}{said.text}"
+def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
+    """Return content with the reasoning in it. A limit that cuts the reasoning leaves its tag open."""
+    if not reply.reasoning:
+        return reply.text
+    closing = f"\n{shape.close_tag}\n\n" if reply.whole else ""
+    return f"{shape.open_tag}\n{reply.reasoning}{closing}{reply.text}"
 
 
 # ── ending ───────────────────────────────────────────────────────────────────
-def _word(flags: Flags, finish: str) -> str:
-    """The endpoint's own word for why an answer ended."""
-    return next((theirs for theirs, ours in (flags.finish or {}).items() if ours == finish), finish)
+def _finish_word(flags: Flags, finish: str) -> str:
+    """Return the endpoint's own word for a finish reason."""
+    return next((word for word, reason in (flags.finish or {}).items() if reason == finish), finish)
 
 
 def _usage_at(flags: Flags) -> str:
@@ -168,33 +174,33 @@ def _usage_at(flags: Flags) -> str:
 
 
 def _usage_in_choice(flags: Flags) -> str:
-    """Where a choice holds usage, as seen from the choice."""
+    """Return the path of usage within a choice."""
     paths = (flags.usage.at if flags.usage is not None else None) or []
     return next((p.split(".", 2)[2] for p in paths if p.startswith("choices.")), "usage")
 
 
-def _stream_usage(flags: Flags, asked: ParsedRequest) -> str:
-    """Where a stream holds usage. Where the entry says that it must be asked for, none comes unasked."""
-    where = (flags.stream.usage if flags.stream is not None else None) or "chunk"
-    patch = (flags.body.set if flags.body is not None else None) or {}
+def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
+    """Return the place of usage in a stream. If the registry sets the switch for usage, none comes without the switch."""
+    place = (flags.stream.usage if flags.stream is not None else None) or "chunk"
+    defaults = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"
-    return "none" if at(patch, switch) is True and at(asked.body, switch) is not True else where
+    return "none" if at(defaults, switch) is True and at(request.body, switch) is not True else place
 
 
-def _usage(flags: Flags, said: SimulatedReply) -> dict[str, Any]:
-    """Token counts at the entry's paths, the first of each; what the endpoint counts apart is taken out."""
+def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
+    """Return token counts at the first of the registry's paths, without the counts that the endpoint excludes."""
     rules = flags.usage
-    counts = said.usage
+    counts = reply.usage
     if rules is None:
         return {
             "prompt_tokens": counts.input,
             "completion_tokens": counts.output,
             "total_tokens": counts.total,
         }
-    apart = rules.excluded_from_totals or []
+    excluded = rules.excluded_from_totals or []
     values = {
-        "input": (counts.input or 0) - ((counts.cached or 0) if "cached" in apart else 0),
-        "output": (counts.output or 0) - ((counts.reasoning or 0) if "reasoning" in apart else 0),
+        "input": (counts.input or 0) - ((counts.cached or 0) if "cached" in excluded else 0),
+        "output": (counts.output or 0) - ((counts.reasoning or 0) if "reasoning" in excluded else 0),
         "total": counts.total,
         "reasoning": counts.reasoning,
         "cached": counts.cached,

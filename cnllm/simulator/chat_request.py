@@ -1,4 +1,6 @@
-"""Reads a chat-completions request, with code of its own: a wrong writer is not to meet its own reader."""
+"""Parse a chat-completions request.
+
+The code is separate from the client's encoder, so that an error there is not hidden by the same error here."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _KINDS = {
 
 
 def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
-    """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
+    """Parse a body. Never raises: `broken` names the place that does not have the shape of the wire."""
     broken: list[str] = []
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -32,14 +34,14 @@ def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
     if tools is not None and (not isinstance(tools, list) or not all(isinstance(t, dict) for t in tools)):
         broken.append("tools")
         tools = None
-    choice, named = _choice(body.get("tool_choice"))
+    choice, tool_name = _choice(body.get("tool_choice"))
     answer, schema = _format(body.get("response_format"))
     return ParsedRequest(
         body=body,
         turns=tuple(_turn(m) for m in messages if isinstance(m, dict)),
-        tools=None if tools is None else tuple(_offer(t) for t in tools),
+        tools=None if tools is None else tuple(_tool(t) for t in tools),
         choice=choice,
-        named=named,
+        named=tool_name,
         parallel=body.get("parallel_tool_calls") is not False,
         stream=body.get("stream") is True,
         answer=answer,
@@ -86,7 +88,7 @@ def _call(call: Any) -> ParsedCall:
     return ParsedCall(id=call.get("id"), name=function.get("name"), arguments=function.get("arguments"))
 
 
-def _offer(tool: dict[str, Any]) -> ParsedTool:
+def _tool(tool: dict[str, Any]) -> ParsedTool:
     function = tool.get("function")
     if not isinstance(function, dict):
         return ParsedTool(kind=tool.get("type"))
@@ -98,20 +100,20 @@ def _offer(tool: dict[str, Any]) -> ParsedTool:
     )
 
 
-def _choice(said: Any) -> tuple[str | None, str | None]:
-    match said:
+def _choice(choice: Any) -> tuple[str | None, str | None]:
+    match choice:
         case None:
             return None, None
         case {"type": "function", "function": {"name": str(name)}}:
             return "named", name
         case str():
-            return said, None
+            return choice, None
         case _:
             return "other", None
 
 
-def _format(said: Any) -> tuple[str | None, Any]:
-    match said:
+def _format(response_format: Any) -> tuple[str | None, Any]:
+    match response_format:
         case None | {"type": "text"}:
             return None, None
         case {"type": "json_schema", "json_schema": {"schema": schema}}:

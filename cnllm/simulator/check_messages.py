@@ -1,4 +1,4 @@
-"""What an endpoint refuses about the messages: roles, order, content, calls and their results, reasoning."""
+"""Check messages as an endpoint does: roles, order, content, calls and their results, reasoning."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ from cnllm.simulator.write import is_genuine_seal
 __all__ = ["message_violations"]
 
 _ROLES = ("system", "user", "assistant", "tool")
-_INSTEAD = (
+_CONTENT_SUBSTITUTES = (
     "refusal",
     "audio",
     "function_call",
-)  # an assistant turn may have one of these in place of content
+)  # an assistant message may have one of these in place of content
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
-_LEFT_TO_REASONING = {"reasoning", "reasoning_content", "reasoning_details"}  # refused, or not, by what is said of it
+_REASONING_KEYS = {"reasoning", "reasoning_content", "reasoning_details"}  # `_reasoning` decides on these
 
 
-def message_violations(case: RequestContext) -> Iterator[Violation]:
-    """All that is wrong with the messages."""
-    yield from _roles(case)
-    yield from _order(case)
-    yield from _results(case)
-    yield from _result_names(case)
-    yield from _calls(case)
-    yield from _content(case)
-    yield from _keys(case)
-    yield from _reasoning(case)
-    yield from _seals(case)
+def message_violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield all violations in the messages."""
+    yield from _roles(context)
+    yield from _order(context)
+    yield from _results(context)
+    yield from _result_names(context)
+    yield from _calls(context)
+    yield from _content(context)
+    yield from _keys(context)
+    yield from _reasoning(context)
+    yield from _seals(context)
 
 
-def _seals(case: RequestContext) -> Iterator[Violation]:
-    """What this endpoint never gave out, it refuses: another's signature, or one that was changed."""
-    missing = case.flags.reasoning.if_missing if case.flags.reasoning is not None else None
-    instead = missing.set if isinstance(missing, Patch) else None
-    for index, turn in enumerate(case.request.turns if case.model.protocol != CHAT else ()):
-        if not all(data == instead or is_genuine_seal(case.model, data) for data in turn.wire.get(SEALS, ())):
-            where = f"messages[{index}]"
-            message = f"{where}: invalid signature in a block of reasoning"
-            yield Violation("reasoning-sent", message, param=where, index=index)
+def _seals(context: RequestContext) -> Iterator[Violation]:
+    """Yield seals that this endpoint did not issue: another's signature, or a changed one."""
+    missing = context.flags.reasoning.if_missing if context.flags.reasoning is not None else None
+    substitute = missing.set if isinstance(missing, Patch) else None
+    for index, turn in enumerate(context.request.turns if context.model.protocol != CHAT else ()):
+        if not all(data == substitute or is_genuine_seal(context.model, data) for data in turn.wire.get(SEALS, ())):
+            path = f"messages[{index}]"
+            message = f"{path}: invalid signature in a block of reasoning"
+            yield Violation("reasoning-sent", message, param=path, index=index)
 
 
-def _roles(case: RequestContext) -> Iterator[Violation]:
-    rules = case.flags.messages
-    taken = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
+def _roles(context: RequestContext) -> Iterator[Violation]:
+    rules = context.flags.messages
+    roles = [r for r in _ROLES if r != "system" or rules is None or rules.system != "user"]
     if rules is not None and rules.developer:
-        taken.append("developer")
-    for index, turn in enumerate(case.request.turns):
-        if turn.role not in taken:
-            where = f"messages[{index}].role"
-            message = f"unknown role {turn.role}, expected one of {', '.join(taken)}"
-            yield Violation("role", message, param=where, value=turn.role, role=str(turn.role), index=index)
+        roles.append("developer")
+    for index, turn in enumerate(context.request.turns):
+        if turn.role not in roles:
+            path = f"messages[{index}].role"
+            message = f"unknown role {turn.role}, expected one of {', '.join(roles)}"
+            yield Violation("role", message, param=path, value=turn.role, role=str(turn.role), index=index)
 
 
-def _order(case: RequestContext) -> Iterator[Violation]:
-    rules = case.flags.messages
+def _order(context: RequestContext) -> Iterator[Violation]:
+    rules = context.flags.messages
     if rules is None:
         return
-    turns = case.request.turns
+    turns = context.request.turns
     for index, turn in enumerate(turns):
         if rules.system == "first" and turn.role in ("system", "developer") and index:
             message = "A system message must be the first message."
@@ -86,10 +86,10 @@ def _order(case: RequestContext) -> Iterator[Violation]:
         yield Violation("alternation", message, param="messages", role=str(start.role), index=turns.index(start))
 
 
-def _results(case: RequestContext) -> Iterator[Violation]:
-    """Each call is answered right after its turn, and nothing is answered that was not called."""
+def _results(context: RequestContext) -> Iterator[Violation]:
+    """Yield calls without a result right after their turn, and results without a call."""
     pending: list[Any] = []
-    for index, turn in enumerate(case.request.turns):
+    for index, turn in enumerate(context.request.turns):
         if turn.role == "tool":
             if turn.result_of not in pending:
                 message = f"Tool result {turn.result_of} does not answer a call of the turn before it."
@@ -98,30 +98,31 @@ def _results(case: RequestContext) -> Iterator[Violation]:
                 pending.remove(turn.result_of)
             continue
         if pending:
-            yield _unanswered(pending, index)
+            yield _missing_result(pending, index)
         pending = [c.id for c in turn.calls or ()]
     if pending:
-        yield _unanswered(pending, len(case.request.turns))
+        yield _missing_result(pending, len(context.request.turns))
 
 
-def _result_names(case: RequestContext) -> Iterator[Violation]:
-    """A result without the tool's name where the flag demands it, or with one where the flag denies it.
+def _result_names(context: RequestContext) -> Iterator[Violation]:
+    """Yield results without the tool's name if the flag requires it, or with one if the flag forbids it.
 
-    Recordings show endpoints that take both, so that a strict one alone minds.
+    Recordings show endpoints that accept both, so that only a strict one refuses it.
+
     """
-    wanted = case.flags.tools.result_name if case.flags.tools is not None else None
-    if wanted is None or not case.strict or not server_codec(case.model.protocol).result_names:
+    required = context.flags.tools.result_name if context.flags.tools is not None else None
+    if required is None or not context.strict or not server_codec(context.model.protocol).result_names:
         return
-    for index, turn in enumerate(case.request.turns):
+    for index, turn in enumerate(context.request.turns):
         name = turn.wire.get("name") if turn.role == "tool" else None
-        where = f"messages[{index}].name"
-        if turn.role == "tool" and wanted and not (isinstance(name, str) and name):
-            yield Violation("param", f"{where} is missing: a tool result carries the tool's name.", where, index=index)
-        elif name is not None and not wanted:
-            yield Violation("param", f"{where}: a tool result has no name here.", where, value=name, index=index)
+        path = f"messages[{index}].name"
+        if turn.role == "tool" and required and not (isinstance(name, str) and name):
+            yield Violation("param", f"{path} is missing: a tool result carries the tool's name.", path, index=index)
+        elif name is not None and not required:
+            yield Violation("param", f"{path}: a tool result has no name here.", path, value=name, index=index)
 
 
-def _unanswered(pending: list[Any], index: int) -> Violation:
+def _missing_result(pending: list[Any], index: int) -> Violation:
     message = (
         "An assistant message with tool_calls must be followed by tool messages responding to each "
         f"tool_call_id. Not answered: {', '.join(map(str, pending))}"
@@ -129,31 +130,31 @@ def _unanswered(pending: list[Any], index: int) -> Violation:
     return Violation("results", message, param=f"messages[{index}]", value=pending[0], index=index)
 
 
-def _calls(case: RequestContext) -> Iterator[Violation]:
-    rules = case.flags.tools
-    for index, turn in enumerate(case.request.turns):
+def _calls(context: RequestContext) -> Iterator[Violation]:
+    rules = context.flags.tools
+    for index, turn in enumerate(context.request.turns):
         if turn.calls == ():
-            where = f"messages[{index}].tool_calls"
-            yield Violation("empty-tools", f"[] is too short - '{where}'", param=where, index=index)
-        for n, call in enumerate(turn.calls or ()):
-            where = f"messages[{index}].tool_calls[{n}]"
+            path = f"messages[{index}].tool_calls"
+            yield Violation("empty-tools", f"[] is too short - '{path}'", param=path, index=index)
+        for number, call in enumerate(turn.calls or ()):
+            path = f"messages[{index}].tool_calls[{number}]"
             if not isinstance(call.id, str) or not call.id or not isinstance(call.name, str) or not call.name:
-                yield Violation("param", f"{where} has no id or no name.", param=where, index=index)
-            elif rules is not None and rules.call_id_pattern and not _fits(rules.call_id_pattern, call.id):
-                message = f"{where}.id is {call.id} but must match {rules.call_id_pattern}"
-                yield Violation("results", message, param=f"{where}.id", value=call.id, index=index)
-            if not _object(call.arguments, bool(rules and rules.one_object)):
-                message = f"{where}.function.arguments is not a JSON object."
+                yield Violation("param", f"{path} has no id or no name.", param=path, index=index)
+            elif rules is not None and rules.call_id_pattern and not _matches(rules.call_id_pattern, call.id):
+                message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
+                yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
+            if not _is_object(call.arguments, bool(rules and rules.one_object)):
+                message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
-                yield Violation("arguments", message, param=f"{where}.function.arguments", value=value, index=index)
+                yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
 
 
-def _fits(pattern: str, id: str) -> bool:
+def _matches(pattern: str, id: str) -> bool:
     matches = whole_matcher(pattern)
     return matches is None or matches(id)
 
 
-def _object(arguments: Any, may_be_object: bool) -> bool:
+def _is_object(arguments: Any, may_be_object: bool) -> bool:
     if isinstance(arguments, dict):
         return may_be_object
     if not isinstance(arguments, str):
@@ -164,42 +165,44 @@ def _object(arguments: Any, may_be_object: bool) -> bool:
         return False
 
 
-def _content(case: RequestContext) -> Iterator[Violation]:
-    for index, turn in enumerate(case.request.turns):
-        said = _content_wrong(case, turn)
-        if said is not None:
-            where = f"messages[{index}].content"
-            yield Violation("content", f"{where}: {said}", param=where, role=str(turn.role), index=index)
+def _content(context: RequestContext) -> Iterator[Violation]:
+    for index, turn in enumerate(context.request.turns):
+        problem = _content_problem(context, turn)
+        if problem is not None:
+            path = f"messages[{index}].content"
+            yield Violation("content", f"{path}: {problem}", param=path, role=str(turn.role), index=index)
 
 
-def _content_wrong(case: RequestContext, turn: ParsedMessage) -> str | None:
-    """Why the content of a turn is not taken, None where it is."""
-    rules = case.flags.messages
-    strict = "content" in case.worded  # an endpoint with words for it minds empty text too
+def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None:
+    """Return why the content of a message is not accepted, or None if it is."""
+    rules = context.flags.messages
+    strict = "content" in context.worded  # an endpoint with a text for this error refuses empty text too
     if turn.form == "other":
         return "must be a string or a list of parts"
     if turn.form == "parts" and not turn.media and rules is not None and rules.content == "string":
         return "must be a string"
-    if strict and turn.blank and (turn.form == "parts" or case.model.protocol != CHAT):
+    if strict and turn.blank and (turn.form == "parts" or context.model.protocol != CHAT):
         return "text content is empty"
-    foreign = [m for m in turn.media if m != "other" and case.flags.input is not None and m not in case.flags.input]
-    if foreign:
-        return f"this model does not read {foreign[0]}"
-    takes_media = case.flags.tools is not None and case.flags.tools.result_media
-    if turn.role == "tool" and turn.media and not takes_media:
+    unsupported = [
+        m for m in turn.media if m != "other" and context.flags.input is not None and m not in context.flags.input
+    ]
+    if unsupported:
+        return f"this model does not read {unsupported[0]}"
+    accepts_media = context.flags.tools is not None and context.flags.tools.result_media
+    if turn.role == "tool" and turn.media and not accepts_media:
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
-        return _beside_calls(turn, rules.empty if rules is not None else None)
-    if turn.form == "absent" and "reasoning" in turn.wire and case.model.protocol != CHAT:
+        return _content_with_calls(turn, rules.empty if rules is not None else None)
+    if turn.form == "absent" and "reasoning" in turn.wire and context.model.protocol != CHAT:
         return None
-    if turn.form in ("null", "absent") and not any(k in turn.wire for k in _INSTEAD):
+    if turn.form in ("null", "absent") and not any(k in turn.wire for k in _CONTENT_SUBSTITUTES):
         return "must not be null"
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
         return "must not be empty"
     return None
 
 
-def _beside_calls(turn: ParsedMessage, empty: str | None) -> str | None:
+def _content_with_calls(turn: ParsedMessage, empty: str | None) -> str | None:
     if turn.form in ("text", "parts"):
         return None
     if empty == "space":
@@ -211,95 +214,101 @@ def _beside_calls(turn: ParsedMessage, empty: str | None) -> str | None:
     return None
 
 
-def _keys(case: RequestContext) -> Iterator[Violation]:
-    """Keys that no one knows. An endpoint that refuses reasoning by the name of its field checks every name."""
-    if not case.refuses("reasoning-sent") or case.model.protocol != CHAT:
+def _keys(context: RequestContext) -> Iterator[Violation]:
+    """Yield unknown keys. An endpoint that refuses reasoning by the name of its field checks every name."""
+    if not context.refuses("reasoning-sent") or context.model.protocol != CHAT:
         return
-    rules = case.flags.messages
-    reasoning = case.flags.reasoning
-    known = {*_KEYS, *_INSTEAD, *((rules and rules.fields) or ()), *((reasoning and reasoning.fields) or ())}
-    for index, turn in enumerate(case.request.turns):
-        for key in turn.wire.keys() - known - _LEFT_TO_REASONING:
-            where = f"messages[{index}].{key}"
-            yield Violation("param", f"{where}: property '{key}' is unsupported", param=where, index=index)
+    rules = context.flags.messages
+    reasoning = context.flags.reasoning
+    known = {
+        *_KEYS,
+        *_CONTENT_SUBSTITUTES,
+        *((rules and rules.fields) or ()),
+        *((reasoning and reasoning.fields) or ()),
+    }
+    for index, turn in enumerate(context.request.turns):
+        for key in turn.wire.keys() - known - _REASONING_KEYS:
+            path = f"messages[{index}].{key}"
+            yield Violation("param", f"{path}: property '{key}' is unsupported", param=path, index=index)
 
 
-def _reasoning(case: RequestContext) -> Iterator[Violation]:
-    rules = case.flags.reasoning
+def _reasoning(context: RequestContext) -> Iterator[Violation]:
+    rules = context.flags.reasoning
     if rules is None:
         return
-    turns = case.request.turns
-    if _demands_reasoning(case, rules) and case.thinks:
-        # Where reasoning is given up for want of an earlier turn's, the turns of the last answer alone are meant.
+    turns = context.request.turns
+    if _demands_reasoning(context, rules) and context.thinks:
+        # If a missing earlier reasoning turns reasoning off, only the turns of the last answer are checked.
         users = [i for i, turn in enumerate(turns) if turn.role == "user"]
-        recent = rules.if_missing == "reasoning-off" and "reasoning-missing" not in case.worded
-        start = users[-1] if recent and users else -1
-        for index in [i for i in _must_carry(case, rules) if i > start]:
-            if not _carries(turns[index], rules):
+        recent_only = rules.if_missing == "reasoning-off" and "reasoning-missing" not in context.worded
+        start = users[-1] if recent_only and users else -1
+        for index in [i for i in _turns_with_reasoning(context, rules) if i > start]:
+            if not _has_reasoning(turns[index], rules):
                 message = f"The reasoning of messages[{index}] must be passed back."
                 yield Violation("reasoning-missing", message, param=f"messages[{index}]", role="assistant", index=index)
-    if case.refuses("reasoning-sent"):
-        forbidden = _forbidden(case, rules)
+    if context.refuses("reasoning-sent"):
+        fields = _forbidden_fields(context, rules)
         for index, turn in enumerate(turns):
-            found = next((f for f in forbidden if at(turn.wire, f) is not None), None)
-            if turn.role == "assistant" and found is not None:
-                message = f"messages[{index}].{found} must not be sent."
-                yield Violation("reasoning-sent", message, param=f"messages[{index}].{found}", index=index)
+            field = next((f for f in fields if at(turn.wire, f) is not None), None)
+            if turn.role == "assistant" and field is not None:
+                message = f"messages[{index}].{field} must not be sent."
+                yield Violation("reasoning-sent", message, param=f"messages[{index}].{field}", index=index)
 
 
-def _demands_reasoning(case: RequestContext, rules: Reasoning) -> bool:
-    """Does the endpoint refuse a turn without its reasoning? Not where the registry says that it may be left out."""
-    return "reasoning-missing" in case.worded or (case.strict and rules.if_missing not in (None, "omit"))
+def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
+    """Whether the endpoint refuses a message without its reasoning. Not if the registry allows to omit it."""
+    return "reasoning-missing" in context.worded or (context.strict and rules.if_missing not in (None, "omit"))
 
 
-def _forbidden(case: RequestContext, rules: Reasoning) -> list[str]:
-    """The fields that may hold reasoning and are not the one in which it goes back."""
-    if case.model.protocol != CHAT:
+def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
+    """Return the fields that may hold reasoning, except the one in which it is sent back."""
+    if context.model.protocol != CHAT:
         return ["reasoning"] if rules.replay == "never" else []
-    goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
-    return [f for f in rules.fields or [] if not goes_back or f != _place(rules)]
+    is_replayed = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
+    return [f for f in rules.fields or [] if not is_replayed or f != _replay_field(rules)]
 
 
-def _place(rules: Reasoning) -> str | None:
-    """The field in which reasoning goes back."""
+def _replay_field(rules: Reasoning) -> str | None:
+    """Return the field in which reasoning is sent back."""
     return rules.replay_field or next(iter(rules.fields or []), None)
 
 
-def _must_carry(case: RequestContext, rules: Reasoning) -> list[int]:
-    """Which turns must carry their reasoning.
+def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int]:
+    """Return the indexes of messages that must carry their reasoning.
 
-    Under `always` a turn with calls must in any case, and the others once any of them does: a history without
-    any may have come from a model that does not reason.
+    Under `always` a message with calls must carry it in any case, and the others if any of them does: a history without
+    reasoning may come from a model that does not reason.
+
     """
-    turns = case.request.turns
-    spoken = [i for i, t in enumerate(turns) if t.role == "assistant"]
-    calling = [i for i in spoken if turns[i].calls]
+    turns = context.request.turns
+    assistant = [i for i, t in enumerate(turns) if t.role == "assistant"]
+    with_calls = [i for i in assistant if turns[i].calls]
     match rules.replay:
         case "tool-turns":
-            return calling
+            return with_calls
         case "since-user":
             user = max((i for i, t in enumerate(turns) if t.role == "user"), default=-1)
-            return [i for i in spoken if i > user]
-        case "always" if case.model.protocol != CHAT:
-            return calling  # of text alone it has none to ask for
+            return [i for i in assistant if i > user]
+        case "always" if context.model.protocol != CHAT:
+            return with_calls  # messages of text alone have no reasoning to send back
         case "always":
-            return spoken if any(_carries(turns[i], rules) for i in spoken) else calling
+            return assistant if any(_has_reasoning(turns[i], rules) for i in assistant) else with_calls
         case _:
             return []
 
 
-def _carries(turn: ParsedMessage, rules: Reasoning) -> bool:
-    """Does a turn bring its reasoning back, in the form the endpoint wants?"""
-    place = _place(rules)
-    found = at(turn.wire, place) if place else None
+def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
+    """Whether a message carries its reasoning, in the form that the endpoint requires."""
+    path = _replay_field(rules)
+    value = at(turn.wire, path) if path else None
     match rules.replay_as:
         case "tags":
             return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
         case "content-parts":
             return "other" in turn.media or bool(turn.wire.get(SEALS))
         case "details":
-            return isinstance(found, list) and bool(found)
+            return isinstance(value, list) and bool(value)
         case "seal":
             return bool(turn.wire.get(SEALS))
         case _:
-            return found is not None and (found != "" or rules.if_missing != "space")
+            return value is not None and (value != "" or rules.if_missing != "space")

@@ -1,4 +1,4 @@
-"""What an endpoint refuses about parameters: their names and values, limits, and how reasoning is asked for."""
+"""Check parameters as an endpoint does: their names and values, limits, and reasoning."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from cnllm.simulator.violations import RequestContext, Violation
 __all__ = ["context_violations", "param_violations", "reasoning_violations"]
 
 
-def param_violations(case: RequestContext) -> Iterator[Violation]:
-    """Yield the parameters that the endpoint does not take, or not with their values."""
-    for name, rule in (case.flags.params or {}).items():
-        path = param_path(case.flags, name)
-        value = at(case.body, path or name)
+def param_violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield parameters that the endpoint does not accept, or not with their values."""
+    for name, rule in (context.flags.params or {}).items():
+        path = param_path(context.flags, name)
+        value = at(context.body, path or name)
         if path is None or (path != name and value is None):
-            yield from _old_name(case, name, path)
+            yield from _old_name(context, name, path)
         if value is None:
-            yield from _missing(case, name, rule, path)
-        elif isinstance(rule, Param) and (said := _outside(rule, value)):
-            yield Violation("param", f"invalid {path}: {said}", param=path, value=value)
-    yield from _dropped(case)
-    yield from _output(case)
+            yield from _missing_default(context, name, rule, path)
+        elif isinstance(rule, Param) and (problem := _value_problem(rule, value)):
+            yield Violation("param", f"invalid {path}: {problem}", param=path, value=value)
+    yield from _dropped(context)
+    yield from _output_limit(context)
 
 
-def _old_name(case: RequestContext, name: str, path: str | None) -> Iterator[Violation]:
-    """A parameter under a name that this endpoint does not know: it is refused, or has another.
+def _old_name(context: RequestContext, name: str, path: str | None) -> Iterator[Violation]:
+    """Yield a parameter under a name that this endpoint does not accept: it refuses it, or has another name for it.
 
-    Recordings show endpoints that take an old name as well as the new one, so that a strict one alone minds.
+    Recordings show endpoints that accept an old name as well as the new one, so that only a strict one refuses it.
+
     """
-    value = at(case.body, name)
-    refuses = case.refuses_by_name if path is None else case.strict
-    if value is None or not refuses or name in _first_keys(case.flags):
+    value = at(context.body, name)
+    refuses = context.refuses_by_name if path is None else context.strict
+    if value is None or not refuses or name in _first_keys(context.flags):
         return
-    instead = f" Use '{path}' instead." if path is not None else ""
-    yield Violation("param", f"Unsupported parameter: '{name}'.{instead}", param=name, value=value)
+    hint = f" Use '{path}' instead." if path is not None else ""
+    yield Violation("param", f"Unsupported parameter: '{name}'.{hint}", param=name, value=value)
 
 
 def _first_keys(flags: Flags) -> set[str]:
-    """The keys of a body that some flag puts a value under."""
+    """Return the keys of a body under which some flag puts a value."""
     paths = [p for name in flags.params or {} if (p := param_path(flags, name)) is not None]
     reasoning = flags.reasoning
     if reasoning is not None:
@@ -52,41 +53,41 @@ def _first_keys(flags: Flags) -> set[str]:
     return {path.partition(".")[0] for path in paths}
 
 
-def _missing(case: RequestContext, name: str, rule: Any, path: str | None) -> Iterator[Violation]:
-    """A parameter that has a default in the registry is one that the endpoint demands."""
-    if not case.strict or not isinstance(rule, Param) or rule.default is None or path is None:
+def _missing_default(context: RequestContext, name: str, rule: Any, path: str | None) -> Iterator[Violation]:
+    """Yield a required parameter that is missing: one with a default in the registry is required."""
+    if not context.strict or not isinstance(rule, Param) or rule.default is None or path is None:
         return
-    if not isinstance(rule.default, list) or any(isinstance(one, int | float) for one in rule.default):
+    if not isinstance(rule.default, list) or any(isinstance(item, int | float) for item in rule.default):
         yield Violation("param", f"{path}: field required", param=path)
 
 
-def _dropped(case: RequestContext) -> Iterator[Violation]:
-    for path in (case.flags.body.drop if case.flags.body is not None else None) or ():
-        value = at(case.body, path)
-        if value is not None and case.refuses_by_name:
+def _dropped(context: RequestContext) -> Iterator[Violation]:
+    for path in (context.flags.body.drop if context.flags.body is not None else None) or ():
+        value = at(context.body, path)
+        if value is not None and context.refuses_by_name:
             yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
 
-def _output(case: RequestContext) -> Iterator[Violation]:
-    """How much the answer may have."""
-    path = param_path(case.flags, "max_tokens") or "max_tokens"
-    room = at(case.body, path)
-    most = case.flags.limits.output if case.flags.limits is not None else None
-    if room is not None and (type(room) is not int or room < 1):
-        yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=room)
-    elif room is not None and most is not None and room > most:
-        message = f"invalid {path}: {room} is more than this model's {most}"
-        yield Violation("max-tokens", message, param=path, value=room)
+def _output_limit(context: RequestContext) -> Iterator[Violation]:
+    """Yield a violation of the limit of output tokens."""
+    path = param_path(context.flags, "max_tokens") or "max_tokens"
+    tokens = at(context.body, path)
+    maximum = context.flags.limits.output if context.flags.limits is not None else None
+    if tokens is not None and (type(tokens) is not int or tokens < 1):
+        yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=tokens)
+    elif tokens is not None and maximum is not None and tokens > maximum:
+        message = f"invalid {path}: {tokens} is more than this model's {maximum}"
+        yield Violation("max-tokens", message, param=path, value=tokens)
 
 
-def context_violations(case: RequestContext) -> Iterator[Violation]:
-    """Yield the overflow of a prompt that is longer than the window. A token is estimated, as in the usage."""
-    window = case.flags.limits.context if case.flags.limits is not None else None
+def context_violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield a violation if the prompt is longer than the window. Tokens are estimated, as in the usage."""
+    window = context.flags.limits.context if context.flags.limits is not None else None
     if window is None:
         return
-    tokens = input_tokens(case.request)
+    tokens = input_tokens(context.request)
     if tokens > window:
-        # In the words by which the clients of every wire know it.
+        # The text by which clients of every wire recognise this error.
         message = (
             f"The prompt is too long: its token count of {tokens} exceeds the maximum number of tokens allowed "
             f"({window}), the maximum context length of this model."
@@ -95,73 +96,77 @@ def context_violations(case: RequestContext) -> Iterator[Violation]:
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
-def reasoning_violations(case: RequestContext) -> Iterator[Violation]:
-    """Yield what is wrong with how reasoning is asked for."""
-    reasoning = case.flags.reasoning
+def reasoning_violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield violations in the parameters of reasoning."""
+    reasoning = context.flags.reasoning
     if reasoning is None:
         return
-    if reasoning.mode == "never" and case.refuses_by_name and turns_reasoning_on(reasoning, case.body):
+    if reasoning.mode == "never" and context.refuses_by_name and turns_reasoning_on(reasoning, context.body):
         yield Violation("param", "This model does not reason.", param="reasoning")
-    yield from _effort(case, reasoning)
+    yield from _effort(context, reasoning)
     if reasoning.budget is not None and reasoning.budget.at:
-        yield from _budget(case, reasoning, reasoning.budget, reasoning.budget.at)
+        yield from _budget(context, reasoning, reasoning.budget, reasoning.budget.at)
 
 
-def _effort(case: RequestContext, reasoning: Reasoning) -> Iterator[Violation]:
+def _effort(context: RequestContext, reasoning: Reasoning) -> Iterator[Violation]:
     effort = reasoning.effort
-    if effort is None or not effort.at or (sent := at(case.body, effort.at)) is None:
+    if effort is None or not effort.at or (effort_word := at(context.body, effort.at)) is None:
         return
     words = [word for level in LEVELS if (word := getattr(effort, level)) is not None]
     for patch in (reasoning.on, reasoning.off):
-        said = leaves(patch.set).get(effort.at) if patch is not None and patch.set else None
-        words += [said] if isinstance(said, str) else []
-    # Where it cannot be turned off, or another switch does it, "none" is judged by the mode.
-    if words and sent not in words and not (sent == "none" and turns_reasoning_off(reasoning, case.body)):
+        patch_word = leaves(patch.set).get(effort.at) if patch is not None and patch.set else None
+        words += [patch_word] if isinstance(patch_word, str) else []
+    # If reasoning cannot be turned off, or another switch does it, the mode decides on "none".
+    if (
+        words
+        and effort_word not in words
+        and not (effort_word == "none" and turns_reasoning_off(reasoning, context.body))
+    ):
         allowed = ", ".join(dict.fromkeys(words))
-        message = f"invalid {effort.at}: '{sent}' is none of {allowed}"
-        yield Violation("param", message, param=effort.at, value=sent)
+        message = f"invalid {effort.at}: '{effort_word}' is none of {allowed}"
+        yield Violation("param", message, param=effort.at, value=effort_word)
 
 
-def _budget(case: RequestContext, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Violation]:
-    tokens = at(case.body, path)
+def _budget(context: RequestContext, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Violation]:
+    tokens = at(context.body, path)
     if tokens is None:
         return
     if any(patch is not None and at(patch.set, path) == tokens for patch in (reasoning.off, reasoning.on)):
         return  # no number of tokens, but the endpoint's word for off or on
-    if type(tokens) is not int or _bound_broken(tokens, budget.min, budget.max):
-        message = f"invalid {path}: {_bound_broken(tokens, budget.min, budget.max) or 'not an integer'}"
+    if type(tokens) is not int or _bound_problem(tokens, budget.min, budget.max):
+        message = f"invalid {path}: {_bound_problem(tokens, budget.min, budget.max) or 'not an integer'}"
         yield Violation("param", message, param=path, value=tokens)
-    ceiling = at(case.body, param_path(case.flags, budget.under) or budget.under) if budget.under else None
+    ceiling = at(context.body, param_path(context.flags, budget.under) or budget.under) if budget.under else None
     if type(tokens) is int and type(ceiling) is int and tokens >= ceiling:
         yield Violation("param", f"invalid {path}: must be less than {budget.under}", param=path, value=tokens)
 
 
 # ── values ───────────────────────────────────────────────────────────────────
-def _outside(rule: Param, value: Any) -> str | None:
-    """Why a value is not taken, None where it is."""
+def _value_problem(rule: Param, value: Any) -> str | None:
+    """Return why a value is not accepted, or None if it is."""
     if rule.fixed is not None and value != rule.fixed:
         return f"only {rule.fixed} is allowed for this model"
     if rule.items is not None and isinstance(value, list) and len(value) > rule.items:
         return f"at most {rule.items} items are allowed"
-    return _bound_broken(value, rule.min, rule.max, rule.above, rule.below)
+    return _bound_problem(value, rule.min, rule.max, rule.above, rule.below)
 
 
-def _bound_broken(
+def _bound_problem(
     value: Any,
-    least: float | None = None,
-    most: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
 ) -> str | None:
-    """Which bound a value breaks, in words; None where it breaks none."""
-    if least is None and most is None and above is None and below is None:
+    """Return the bound that a value breaks, in words, or None."""
+    if minimum is None and maximum is None and above is None and below is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "it must be a number"
-    if least is not None and value < least:
-        return f"must be at least {least:g}"
-    if most is not None and value > most:
-        return f"must be at most {most:g}"
+    if minimum is not None and value < minimum:
+        return f"must be at least {minimum:g}"
+    if maximum is not None and value > maximum:
+        return f"must be at most {maximum:g}"
     if above is not None and value <= above:
         return f"must be greater than {above:g}"
     if below is not None and value >= below:

@@ -1,4 +1,4 @@
-"""Says no to a request as the endpoint would, in the endpoint's own words."""
+"""Validate a request and return the endpoint's error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CODES = {"context": "context_length_exceeded"}
 
 
 class ErrorResponse(Struct, frozen=True):
-    """What the endpoint answers instead."""
+    """The error that an endpoint returns: status and body."""
 
     status: int
     body: str
@@ -34,25 +34,25 @@ class ErrorResponse(Struct, frozen=True):
 def check_request(
     model: Model,
     headers: Mapping[str, str],
-    asked: ParsedRequest,
+    request: ParsedRequest,
     *,
     strict: bool = False,
     general: bool = False,
     unlisted: bool = False,
 ) -> ErrorResponse | None:
-    """The refusal this request meets at this endpoint, None where it is taken.
+    """Return this endpoint's error for a request, or None if the endpoint accepts the request.
 
-    Worded by the entry's nearest refusal of that kind, else in the generic form; with `general` always in the generic
-    form. Refusals that only some endpoints make (reasoning missing or sent, a parameter that is not taken) are made
-    where the entry words them, and with `strict` wherever its flags deny what is sent. `unlisted`: the endpoint serves
-    no such model.
+    Its text is the registry entry's refusal of that kind, else the generic form; with `general` always the generic
+    form. Some refusals are made only by some endpoints (reasoning missing or sent, an unsupported parameter). They
+    apply if the entry has a text for them, and with `strict` wherever its flags deny the request. `unlisted`: the
+    endpoint does not serve this model.
     """
-    flags, thinks = flags_for(model, asked)
+    flags, thinks = flags_for(model, request)
     refusals = flags.refusals or []
-    case = RequestContext(
+    context = RequestContext(
         model=model,
         flags=flags,
-        request=asked,
+        request=request,
         headers={k.lower(): v for k, v in headers.items()},
         thinks=thinks,
         worded=frozenset(r.on for r in refusals),
@@ -60,129 +60,130 @@ def check_request(
         unlisted=unlisted,
         general=general,
     )
-    wrong = next(_wrongs(case), None)
-    return None if wrong is None else error_response(wrong, [] if general else refusals, model)
+    violation = next(_violations(context), None)
+    return None if violation is None else error_response(violation, [] if general else refusals, model)
 
 
-def error_response(wrong: Violation, refusals: list[Refusal], model: Model | None = None) -> ErrorResponse:
-    """Words what is wrong: by the first refusal of its kind, else as the wire's plain error object."""
-    for said in refusals:
-        if said.on == wrong.on:
-            return ErrorResponse(status=said.status, body=_filled(said.body, wrong, model))
-    status = _STATUSES.get(wrong.on, 400)
+def error_response(violation: Violation, refusals: list[Refusal], model: Model | None = None) -> ErrorResponse:
+    """Format a violation: as the first refusal of its kind, else as the wire's plain error object."""
+    for refusal in refusals:
+        if refusal.on == violation.on:
+            return ErrorResponse(status=refusal.status, body=_fill_in(refusal.body, violation, model))
+    status = _STATUSES.get(violation.on, 400)
     if model is not None and model.protocol != CHAT:
-        plain = server_codec(model.protocol).write_error(status, wrong.message, _code(wrong))
-        return ErrorResponse(status=status, body=json.dumps(plain, ensure_ascii=False))
+        body = server_codec(model.protocol).write_error(status, violation.message, _code(violation))
+        return ErrorResponse(status=status, body=json.dumps(body, ensure_ascii=False))
     error = {
-        "message": wrong.message,
-        "type": _TYPES.get(wrong.on, "invalid_request_error"),
-        "param": wrong.param,
-        "code": _code(wrong),
+        "message": violation.message,
+        "type": _TYPES.get(violation.on, "invalid_request_error"),
+        "param": violation.param,
+        "code": _code(violation),
     }
     return ErrorResponse(status=status, body=json.dumps({"error": error}, ensure_ascii=False))
 
 
-def _code(wrong: Violation) -> str:
-    return _CODES.get(wrong.on, wrong.on.replace("-", "_"))
+def _code(violation: Violation) -> str:
+    return _CODES.get(violation.on, violation.on.replace("-", "_"))
 
 
-def _filled(body: str, wrong: Violation, model: Model | None) -> str:
-    """A refusal's body with its blanks filled in, escaped where the body is JSON."""
+def _fill_in(body: str, violation: Violation, model: Model | None) -> str:
+    """Fill in the placeholders of a refusal's body, escaped if the body is JSON."""
     values = {
-        "param": wrong.param,
-        "value": wrong.value,
-        "role": wrong.role,
-        "index": wrong.index,
-        "model": model.id if model is not None else wrong.value,
-        "choice": wrong.choice,
+        "param": violation.param,
+        "value": violation.value,
+        "role": violation.role,
+        "index": violation.index,
+        "model": model.id if model is not None else violation.value,
+        "choice": violation.choice,
     }
-    escaped = body.lstrip().startswith(("{", "["))
+    is_json = body.lstrip().startswith(("{", "["))
     for name, value in values.items():
         text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
         text = text[:200]
-        body = body.replace("{" + name + "}", json.dumps(text, ensure_ascii=False)[1:-1] if escaped else text)
+        body = body.replace("{" + name + "}", json.dumps(text, ensure_ascii=False)[1:-1] if is_json else text)
     return body
 
 
-def _wrongs(case: RequestContext) -> Iterator[Violation]:
-    """All that is wrong, in the order in which an endpoint notices."""
-    yield from _key(case)
-    yield from _headers(case)
-    yield from _shape(case)
-    yield from check_messages.message_violations(case)
-    yield from tool_violations(case)
-    yield from param_violations(case)
-    yield from reasoning_violations(case)
-    yield from _answer(case)
-    yield from _mode(case)
-    yield from context_violations(case)
+def _violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield all violations, in the order in which an endpoint checks."""
+    yield from _key_violations(context)
+    yield from _header_violations(context)
+    yield from _shape_violations(context)
+    yield from check_messages.message_violations(context)
+    yield from tool_violations(context)
+    yield from param_violations(context)
+    yield from reasoning_violations(context)
+    yield from _schema_violations(context)
+    yield from _mode_violations(context)
+    yield from context_violations(context)
 
 
-def _key(case: RequestContext) -> Iterator[Violation]:
-    auth = case.flags.auth
-    if not case.flags.keys or auth is None or not auth.header:
+def _key_violations(context: RequestContext) -> Iterator[Violation]:
+    auth = context.flags.auth
+    if not context.flags.keys or auth is None or not auth.header:
         return
-    sent = case.headers.get(auth.header.lower(), "").strip()
-    before, _, after = (auth.value or "{key}").partition("{key}")
-    if not sent and server_codec(case.model.protocol).bearer:
-        sent, before, after = case.headers.get("authorization", "").strip(), "Bearer", ""
-    fits = sent.startswith(before.strip()) and sent.endswith(after)
-    if not fits or not sent.removeprefix(before.strip()).removesuffix(after).strip():
+    header = context.headers.get(auth.header.lower(), "").strip()
+    prefix, _, suffix = (auth.value or "{key}").partition("{key}")
+    if not header and server_codec(context.model.protocol).bearer:
+        header, prefix, suffix = context.headers.get("authorization", "").strip(), "Bearer", ""
+    matches = header.startswith(prefix.strip()) and header.endswith(suffix)
+    if not matches or not header.removeprefix(prefix.strip()).removesuffix(suffix).strip():
         yield Violation("key", f"No API key was sent in the header {auth.header}.")
 
 
-def _headers(case: RequestContext) -> Iterator[Violation]:
-    """Fixed headers that are missing or hold something else. Their names may name somebody, their values be secret.
+def _header_violations(context: RequestContext) -> Iterator[Violation]:
+    """Yield fixed headers that are missing or have another value. Names may identify a provider, values be secret.
 
-    Those of one mode are no demand: an endpoint answers without them, in another way.
+    Headers of a single mode are not required: an endpoint answers without them, in another way.
+
     """
-    if not case.strict or case.general:
+    if not context.strict or context.general:
         return
-    for name, value in (case.model.flags.headers or {}).items():
-        sent = {item.strip() for item in case.headers.get(name.lower(), "").split(",")}
-        if not sent >= {item.strip() for item in value.split(",")}:
+    for name, value in (context.model.flags.headers or {}).items():
+        items = {item.strip() for item in context.headers.get(name.lower(), "").split(",")}
+        if not items >= {item.strip() for item in value.split(",")}:
             yield Violation("param", f"The header {name} is missing, or not the one that is taken here.", param=name)
 
 
-def _shape(case: RequestContext) -> Iterator[Violation]:
-    asked = case.request
-    wanted = case.body.get("model")
-    in_path = "{model}" in (case.flags.path or "")
-    if wanted is None and not in_path:
+def _shape_violations(context: RequestContext) -> Iterator[Violation]:
+    request = context.request
+    name = context.body.get("model")
+    in_path = "{model}" in (context.flags.path or "")
+    if name is None and not in_path:
         yield Violation("model", "You must provide a model parameter.", param="model")
-    elif case.unlisted or (wanted is not None and str(wanted).casefold() != case.model.id.casefold()):
-        named = case.model.id if wanted is None else wanted
-        yield Violation("model", f"The model {named} does not exist.", param="model", value=named)
-    elif case.strict and case.flags.status is not None and case.flags.status.is_ == "retired":
-        named = case.model.id if wanted is None else wanted
-        yield Violation("model", f"The model {named} has been retired.", param="model", value=named)
-    if asked.broken is not None:
-        yield Violation("param", f"{asked.broken} is missing or malformed.", param=asked.broken)
+    elif context.unlisted or (name is not None and str(name).casefold() != context.model.id.casefold()):
+        shown_name = context.model.id if name is None else name
+        yield Violation("model", f"The model {shown_name} does not exist.", param="model", value=shown_name)
+    elif context.strict and context.flags.status is not None and context.flags.status.is_ == "retired":
+        shown_name = context.model.id if name is None else name
+        yield Violation("model", f"The model {shown_name} has been retired.", param="model", value=shown_name)
+    if request.broken is not None:
+        yield Violation("param", f"{request.broken} is missing or malformed.", param=request.broken)
 
 
-def _answer(case: RequestContext) -> Iterator[Violation]:
-    kind = case.request.answer
-    rules = case.flags.schema
+def _schema_violations(context: RequestContext) -> Iterator[Violation]:
+    kind = context.request.answer
+    rules = context.flags.schema
     if kind is None:
         return
     methods: list[str] = list((rules and rules.methods) or ("json_schema", "json_object"))
-    # Where a schema is taken, a bare object is too; the list says how a schema is best asked for.
-    taken = kind in methods or (kind == "json_object" and "json_schema" in methods)
-    if not taken or (kind == "json_schema" and not isinstance(case.request.schema, dict)):
+    # An endpoint that accepts a schema accepts a bare object too; the list holds the best methods for a schema.
+    accepted = kind in methods or (kind == "json_object" and "json_schema" in methods)
+    if not accepted or (kind == "json_schema" and not isinstance(context.request.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Violation("schema", message, param="response_format", value=kind)
-    if kind == "json_object" and rules is not None and rules.word and not _says(case.request, rules.word):
+    if kind == "json_object" and rules is not None and rules.word and not _contains(context.request, rules.word):
         message = f"The messages must contain the word '{rules.word}' to use this response_format."
         yield Violation("schema", message, param="response_format", value=kind)
 
 
-def _says(asked: ParsedRequest, word: str) -> bool:
-    return any(word.casefold() in t.text.casefold() for t in asked.turns)
+def _contains(request: ParsedRequest, word: str) -> bool:
+    return any(word.casefold() in t.text.casefold() for t in request.turns)
 
 
-def _mode(case: RequestContext) -> Iterator[Violation]:
-    reasoning = case.flags.reasoning
-    if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, case.body):
+def _mode_violations(context: RequestContext) -> Iterator[Violation]:
+    reasoning = context.flags.reasoning
+    if reasoning is not None and reasoning.mode == "always" and turns_reasoning_off(reasoning, context.body):
         yield Violation("reasoning-off", "This model always reasons; reasoning cannot be turned off.")
-    if case.flags.stream is not None and case.flags.stream.required and not case.request.stream:
+    if context.flags.stream is not None and context.flags.stream.required and not context.request.stream:
         yield Violation("stream-required", "This model answers only when streaming.", param="stream", value=False)

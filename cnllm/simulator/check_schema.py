@@ -1,6 +1,7 @@
-"""What of a tool's JSON Schema lies outside the subset that an endpoint takes.
+"""Find the part of a tool's JSON Schema that is outside the subset an endpoint accepts.
 
-It shares no code with what adapts a schema for a request: an error there is to be refused here.
+It shares no code with the adaptation of a schema for a request, so that it can detect an error there.
+
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ _KINDS = ("type", "anyOf", "oneOf", "allOf", "$ref")
 _COMBINED = ("$ref", "allOf", "anyOf", "oneOf")
 
 
-def schema_violation(schema: dict[str, Any], rules: Collection[str], refused: Collection[str]) -> str | None:
-    """Return what is wrong with a schema under the rules of `tools.schema` and `tools.schema_drop`, or None."""
+def schema_violation(schema: dict[str, Any], rules: Collection[str], keywords: Collection[str]) -> str | None:
+    """Return the violation of the rules of `tools.schema` and `tools.schema_drop`, or None."""
     if "root-object" in rules and (schema.get("type") != "object" or any(key in schema for key in _COMBINED)):
         return "the root must have type 'object' and no combination"
-    return next((said for node in _nodes(schema) if (said := _node_violation(node, rules, refused))), None)
+    return next((problem for node in _nodes(schema) if (problem := _node_violation(node, rules, keywords))), None)
 
 
 def _nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All schemas in a schema, itself first. Names of properties and values are no schemas."""
-    waiting: list[Any] = [schema]
-    while waiting:
-        node = waiting.pop()
+    """Yield all schemas in a schema, itself first. Names of properties and values are no schemas."""
+    stack: list[Any] = [schema]
+    while stack:
+        node = stack.pop()
         if not isinstance(node, dict):
             continue
         yield node
         for key in _MAPS:
-            waiting += node[key].values() if isinstance(node.get(key), dict) else ()
+            stack += node[key].values() if isinstance(node.get(key), dict) else ()
         for key in _LISTS:
-            waiting += node[key] if isinstance(node.get(key), list) else ()
-        waiting += [node[key] for key in _SINGLE if key in node]
+            stack += node[key] if isinstance(node.get(key), list) else ()
+        stack += [node[key] for key in _SINGLE if key in node]
 
 
-def _node_violation(node: dict[str, Any], rules: Collection[str], refused: Collection[str]) -> str | None:
-    if (keyword := next((key for key in node if key in refused), None)) is not None:
+def _node_violation(node: dict[str, Any], rules: Collection[str], keywords: Collection[str]) -> str | None:
+    if (keyword := next((key for key in node if key in keywords), None)) is not None:
         return f"the keyword '{keyword}' is not supported"
     ref = node.get("$ref")
     if isinstance(ref, str):

@@ -1,4 +1,4 @@
-"""How long the simulated reasoning is: by the effort or the budget that a request asks for."""
+"""Compute the length of simulated reasoning from the effort or the budget of a request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cnllm.simulator.tokenize import split_pieces
 __all__ = ["reasoning_text"]
 
 _STEPS = {"minimal": 0, "low": 1, "medium": 2, "high": 4, "xhigh": 6, "max": 8}
-"""Sentences that a level adds."""
-_TOKENS = 1024
-"""Tokens of a budget for each sentence that it adds."""
-_MOST = 40
-"""The most sentences that a budget adds."""
+"""Additional sentences for each level."""
+_TOKENS_PER_STEP = 1024
+"""Tokens of a budget for each additional sentence."""
+_MAX_STEPS = 40
+"""The most additional sentences for a budget."""
 
 
 def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str, step: str) -> str:
@@ -24,7 +24,7 @@ def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str
     tokens = at(body, budget.at) if budget is not None and budget.at else None
     steps = _effort_steps(reasoning, body)
     if type(tokens) is int and tokens > 0:
-        steps = min(_MOST, tokens // _TOKENS)
+        steps = min(_MAX_STEPS, tokens // _TOKENS_PER_STEP)
     text = start + "".join(step.format(n=n + 1) for n in range(steps))
     return "".join(split_pieces(text)[:tokens]) if type(tokens) is int and tokens > 0 else text
 

@@ -1,4 +1,4 @@
-"""One client of the server: reads its requests, answers them, and misbehaves where it is asked to."""
+"""Serve one client connection: read requests, answer them, and inject faults on request."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ConnectionHost"]
 
-_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 _ERROR = (
     b'event: error\ndata: {"type":"error","error":{"type":"server_error","code":"server_error",'
     b'"message":"This failure was asked for."}}\n\n'
 )
-"""How an endpoint of any protocol may tell in a stream that something went wrong."""
-_PATIENCE = 2.0  # seconds in which a client that sends too much may read that it does
+"""An error event in a stream, as an endpoint of any protocol may send it."""
+_DRAIN_SECONDS = 2.0  # seconds to read on after an oversized body, so that the client gets the error
 
 
 class ConnectionHost(Protocol):
-    """What a connection needs of its server."""
+    """The part of the server that a connection needs."""
 
-    served: ServedModels
+    catalog: ServedModels
     pace: float
     body_limit: int
 
@@ -39,7 +39,7 @@ class ConnectionHost(Protocol):
 
 
 class Connection:
-    """One client: requests one after the other, until either side has enough."""
+    """One client connection: requests one after the other, until either side ends it."""
 
     def __init__(self, server: ConnectionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11  # comes with httpx; only a server needs it
@@ -59,14 +59,14 @@ class Connection:
                 content = await self.body()
             except self.h11.RemoteProtocolError as error:
                 if self.wire.our_state in (self.h11.IDLE, self.h11.SEND_RESPONSE):
-                    wrong = Violation("http", str(error))
-                    await self.send(reject(wrong, status=error.error_status_hint), None)
+                    violation = Violation("http", str(error))
+                    await self.send(reject(violation, status=error.error_status_hint), None)
                 return
             if content is None:
                 await self.send(reject(Violation("size", "The request body is too large."), status=413), None)
-                # Closed at once, the connection would be reset by what still comes, and the answer lost.
+                # If closed at once, data still on its way would reset the connection, and the answer would be lost.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.stall(), _PATIENCE)
+                    await asyncio.wait_for(self.stall(), _DRAIN_SECONDS)
                 return
             target = event.target.decode("latin-1")
             if not await self.answer(event.method.decode("ascii"), target, headers, content):
@@ -76,7 +76,7 @@ class Connection:
             self.wire.start_next_cycle()
 
     async def next_event(self) -> h11.Event:
-        """The next event of the request, or of the connection's end."""
+        """Return the next event of the request, or of the end of the connection."""
         while True:
             event = self.wire.next_event()
             if event is self.h11.NEED_DATA:
@@ -90,7 +90,7 @@ class Connection:
                 return event
 
     async def body(self) -> bytes | None:
-        """The request's body, None where it is longer than the limit."""
+        """Return the request's body, or None if it is longer than the limit."""
         parts = bytearray()
         while isinstance(event := await self.next_event(), self.h11.Data):
             parts += event.data
@@ -99,10 +99,10 @@ class Connection:
         return bytes(parts)
 
     async def answer(self, method: str, target: str, headers: dict[str, str], content: bytes) -> bool:
-        """Answer one request; False where nothing more can follow on this connection."""
-        if _host_name(headers.get("host", "")) not in _NAMES:
-            wrong = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
-            await self.send(reject(wrong, status=421), None)
+        """Answer one request. Return False if the connection must end."""
+        if _host_name(headers.get("host", "")) not in _HOSTS:
+            violation = Violation("host", "This server answers only to localhost, 127.0.0.1 and [::1].")
+            await self.send(reject(violation, status=421), None)
             return True
         fault = None
         if HEADER in headers:
@@ -117,24 +117,24 @@ class Connection:
         if fault is not None and "reset-headers" in fault.kinds:
             self.reset()
             return False
-        answered = route(self.server.served, method, target, headers, content)
-        return await self.send(_instead(fault) or answered, fault, bodiless=method == "HEAD")
+        response = route(self.server.catalog, method, target, headers, content)
+        return await self.send(_fault_response(fault) or response, fault, no_body=method == "HEAD")
 
     # ── sending ──────────────────────────────────────────────────────────────
-    async def send(self, answered: SimulatedResponse, fault: InjectedFault | None, *, bodiless: bool = False) -> bool:
-        """Send an answer, one HTTP chunk per piece; False where a fault ended the connection."""
-        pieces = list(answered.pieces)
-        streams = answered.headers.get("content-type") == "text/event-stream"
-        headers = dict(answered.headers)
+    async def send(self, response: SimulatedResponse, fault: InjectedFault | None, *, no_body: bool = False) -> bool:
+        """Send a response, one HTTP chunk per piece. Return False if a fault ended the connection."""
+        pieces = list(response.pieces)
+        streams = response.headers.get("content-type") == "text/event-stream"
+        headers = dict(response.headers)
         if fault is not None and not streams:
             pieces = _quarters(b"".join(pieces))
         if not streams and fault is None:
             headers["content-length"] = str(sum(map(len, pieces)))
         await self.write(
             self.h11.Response(
-                status_code=answered.status,
+                status_code=response.status,
                 headers=list(headers.items()),
-                reason=_REASONS.get(answered.status, ""),
+                reason=_REASONS.get(response.status, ""),
             )
         )
         if fault is not None and "stall-body" in fault.kinds:
@@ -142,7 +142,7 @@ class Connection:
             return False
         middle = max(1, len(pieces) // 2) if fault is not None and fault.is_midway else None
         delay = max(self.server.pace, fault.delay if fault is not None else 0.0)
-        for index, piece in enumerate([] if bodiless else pieces[:middle]):
+        for index, piece in enumerate([] if no_body else pieces[:middle]):
             if delay and (index or fault is not None):
                 await asyncio.sleep(delay)
             await self.write(self.h11.Data(data=piece))
@@ -152,7 +152,7 @@ class Connection:
         return True
 
     async def inject(self, fault: InjectedFault) -> bool:
-        """What a fault does when the body, or half of it, was sent; False where that is the end."""
+        """Inject a fault when the body, or half of it, is sent. Return False if it ends the connection."""
         if "reset" in fault.kinds:
             self.reset()
         elif "error" in fault.kinds:
@@ -166,7 +166,7 @@ class Connection:
         return fault.kinds.keys().isdisjoint({"reset", "stall-middle", "linger", "drop"})
 
     async def write(self, event: h11.Event) -> None:
-        """Hand bytes to the socket, and let other connections have their turn."""
+        """Write bytes to the socket, and let other connections run."""
         data = self.wire.send(event)
         if data:
             self.writer.write(data)
@@ -174,7 +174,7 @@ class Connection:
         await asyncio.sleep(0)
 
     async def stall(self) -> None:
-        """Say nothing until the client goes away."""
+        """Send nothing until the client closes the connection."""
         while await self.reader.read(65536):
             pass
 
@@ -187,21 +187,21 @@ class Connection:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without its port."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdigit() else host).lower()
 
 
-def _instead(fault: InjectedFault | None) -> SimulatedResponse | None:
-    """What is answered in place of the endpoint's own answer."""
+def _fault_response(fault: InjectedFault | None) -> SimulatedResponse | None:
+    """Return the response that replaces the endpoint's own, if the fault has one."""
     if fault is None:
         return None
     if "redirect" in fault.kinds:
         return reject(Violation("moved", "Moved."), status=307, location=fault.kinds["redirect"] or "/moved")
     if fault.status is None:
         return None
-    after = {"retry-after": fault.kinds["retry-after"]} if "retry-after" in fault.kinds else {}
-    return reject(Violation("fault", "This failure was asked for."), status=fault.status, **after)
+    headers = {"retry-after": fault.kinds["retry-after"]} if "retry-after" in fault.kinds else {}
+    return reject(Violation("fault", "This failure was asked for."), status=fault.status, **headers)
 
 
 def _quarters(body: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Dotted paths into JSON, as the registry writes them; a number is an index."""
+"""Read and write JSON at dotted paths, as the registry writes them. A number is an index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["at", "first", "leaves", "put", "within"]
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands at a path, None where nothing does."""
+    """Return the value at a path, or None if there is none."""
     for key in path.split("."):
         if isinstance(value, dict):
             value = value.get(key)
@@ -20,28 +20,28 @@ def at(value: Any, path: str) -> Any:
 
 
 def first(value: Any, paths: list[str]) -> Any:
-    """What stands at the first path that holds something."""
-    return next((found for path in paths if (found := at(value, path)) is not None), None)
+    """Return the value at the first path that has one."""
+    return next((match for path in paths if (match := at(value, path)) is not None), None)
 
 
 def put(target: dict[str, Any], path: str, value: Any) -> None:
-    """Set a value at a path, making the tables on the way; lists on the way must be there."""
-    *way, last = path.split(".")
-    here: Any = target
-    for key in way:
-        here = here[int(key)] if isinstance(here, list) else here.setdefault(key, {})
-    here[last] = value
+    """Set a value at a path. Create objects on the way; lists on the way must exist."""
+    *parents, last = path.split(".")
+    node: Any = target
+    for key in parents:
+        node = node[int(key)] if isinstance(node, list) else node.setdefault(key, {})
+    node[last] = value
 
 
 def within(patch: Any, value: Any) -> bool:
-    """Does `value` hold everything that `patch` holds? True is not 1 here."""
+    """Whether `value` contains everything that `patch` contains. True is not equal to 1."""
     if isinstance(patch, dict):
         return isinstance(value, dict) and all(k in value and within(v, value[k]) for k, v in patch.items())
     return type(patch) is type(value) and bool(patch == value)
 
 
 def leaves(patch: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested tables by their dotted paths."""
+    """Return the values of nested objects by their dotted paths."""
     out: dict[str, Any] = {}
     for key, value in patch.items():
         if isinstance(value, dict):

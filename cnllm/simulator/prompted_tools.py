@@ -1,4 +1,4 @@
-"""Tools that a prompt describes in words, for a model that takes none: read from it, and called in the text."""
+"""Handle tools that a prompt describes in words: parse them from the prompt, and write calls as text."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _RESULT = re.compile(r'<tool_result(?: name="([^"]*)")?[^>]*>\n(.*?)\n</tool_res
 
 
 def writes_calls_as_text(flags: Flags) -> bool:
-    """Does this model write its calls into the text?"""
+    """Whether this model writes its calls as text."""
     return flags.tools is not None and flags.tools.supported is False and flags.tools.otherwise == "prompt"
 
 
-def described_tools(asked: ParsedRequest) -> ParsedRequest:
-    """The request with the tools that its prompt describes: one JSON object on a line for each."""
-    offers: list[ParsedTool] = []
-    for turn in asked.turns:
+def described_tools(request: ParsedRequest) -> ParsedRequest:
+    """Return the request with the tools of its prompt. Each tool is one JSON object on a line."""
+    tools: list[ParsedTool] = []
+    for turn in request.turns:
         if turn.role != "assistant" and "<tool_call>" in turn.text:
-            offers += [offer for line in turn.text.splitlines() if (offer := _offer(line)) is not None]
-    return replace(asked, tools=tuple(offers)) if offers else asked
+            tools += [tool for line in turn.text.splitlines() if (tool := _parse_tool(line)) is not None]
+    return replace(request, tools=tuple(tools)) if tools else request
 
 
-def _offer(line: str) -> ParsedTool | None:
+def _parse_tool(line: str) -> ParsedTool | None:
     try:
-        said = json.loads(line) if line.startswith('{"name"') else None
+        tool = json.loads(line) if line.startswith('{"name"') else None
     except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         return None
-    return ParsedTool("function", said["name"], said.get("parameters"))
+    return ParsedTool("function", tool["name"], tool.get("parameters"))
 
 
-def described_results(asked: ParsedRequest) -> list[tuple[str, str]]:
-    """(tool, text) of the results that the last message holds."""
-    last = asked.last
+def described_results(request: ParsedRequest) -> list[tuple[str, str]]:
+    """Return (tool, text) for each result in the last message."""
+    last = request.last
     return _RESULT.findall(last.text) if last is not None and last.role == "user" else []
 
 
 def write_calls(calls: Sequence[ParsedCall]) -> str:
-    """Calls as the blocks that the prompt asks for."""
+    """Write calls as the blocks that the prompt requests."""
     return "\n".join(
         f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}</tool_call>' for call in calls
     )

@@ -1,4 +1,4 @@
-"""What a request asks for, over the wires whose other side `cnllm.protocols` speaks."""
+"""Parse a request on the wires that `cnllm.protocols` serves."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["CHAT", "SEALS", "read_request"]
 
 CHAT = "openai-chat"
 SEALS = "seals"
-"""The key of `Turn.wire` under which stands what a turn brings back sealed."""
+"""The key of `ParsedMessage.wire` that holds the sealed data of a message."""
 
 _JSON_OBJECT = (("text.format.type", "json_object"), ("generationConfig.responseMimeType", "application/json"))
-"""Where the wires ask for JSON without a schema."""
+"""Paths and values with which the wires request JSON without a schema."""
 
 
 def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest:
-    """What a body asks for. Never raises: what is not shaped as the wire demands is named in `broken`."""
+    """Parse a body. Never raises: `broken` names the place that does not have the shape of the wire."""
     if model.protocol == CHAT:
         return chat_request.read_chat_request(body)
 
@@ -36,53 +36,53 @@ def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest
     except (TypeError, ValueError) as error:
         return ParsedRequest(body=body, turns=(), broken=str(error))
     fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None
-    return _asked(request, body, next(iter(fields or ()), "reasoning"))
+    return _parsed_request(request, body, next(iter(fields or ()), "reasoning"))
 
 
-def _asked(request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
+def _parsed_request(request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
     options = request.options
-    choice, named = _choice(options.get("tool_choice"))
+    choice, tool_name = _choice(options.get("tool_choice"))
     schema = options.get("schema")
-    inner = schema.get("json_schema") if isinstance(schema, Mapping) else None
-    schema = inner["schema"] if isinstance(inner, Mapping) and "schema" in inner else schema
+    json_schema = schema.get("json_schema") if isinstance(schema, Mapping) else None
+    schema = json_schema["schema"] if isinstance(json_schema, Mapping) and "schema" in json_schema else schema
     tools = options.get("tools")
-    bare = any(at(body, path) == word for path, word in _JSON_OBJECT)
+    json_object = any(at(body, path) == word for path, word in _JSON_OBJECT)
     return ParsedRequest(
         body=body,
         turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
-        tools=None if tools is None else tuple(_offer(tool) for tool in tools),
+        tools=None if tools is None else tuple(_tool(tool) for tool in tools),
         choice=choice,
-        named=named,
+        named=tool_name,
         parallel=options.get("parallel_tool_calls") is not False,
         stream=request.stream,
-        answer="json_schema" if schema is not None else "json_object" if bare else None,
+        answer="json_schema" if schema is not None else "json_object" if json_object else None,
         schema=schema,
     )
 
 
 def _turns(message: Message, field: str) -> list[ParsedMessage]:
-    """A message as turns: each result is one of its own; `field` is what the endpoint calls the reasoning."""
+    """Split a message: each result becomes a message of its own. `field` is the endpoint's field for reasoning."""
     results = [p for p in message.parts if type(p) is ToolResult]
     turns = [
         ParsedMessage(
             role="tool",
             form="text" if p.text else "empty",
             text=p.text,
-            wire=_sealed([p]) | ({"name": p.name} if p.name is not None else {}),
-            media=tuple(_kind(m) for m in p.media),
+            wire=_seals([p]) | ({"name": p.name} if p.name is not None else {}),
+            media=tuple(_media_kind(m) for m in p.media),
             result_of=p.id,
         )
         for p in results
     ]
     if message.role == "tool":
         return turns
-    media = tuple(_kind(p) for p in message.parts if type(p) is Media)
+    media = tuple(_media_kind(p) for p in message.parts if type(p) is Media)
     calls = tuple(ParsedCall(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
-    wire: dict[str, Any] = _sealed(message.parts)
+    wire: dict[str, Any] = _seals(message.parts)
     if message.reasoning or any(type(p) is Reasoning for p in message.parts):
         wire["reasoning"] = wire[field] = message.reasoning
     if any(type(p) is Opaque for p in message.parts):
-        wire["refusal"] = ""  # something stands in place of the content
+        wire["refusal"] = ""  # it takes the place of the content
     turn = ParsedMessage(
         role=message.role,
         form=_form(message, media),
@@ -103,29 +103,29 @@ def _form(message: Message, media: tuple[str, ...]) -> Form:
     return "empty" if any(type(p) is Text for p in message.parts) else "absent"
 
 
-def _sealed(parts: Any) -> dict[str, Any]:
+def _seals(parts: Any) -> dict[str, Any]:
     seals = [p.seal.data for p in parts if getattr(p, "seal", None) is not None]
     return {SEALS: seals} if seals else {}
 
 
-def _kind(media: Media) -> str:
+def _media_kind(media: Media) -> str:
     return media_kind(media)
 
 
-def _offer(tool: Any) -> ParsedTool:
+def _tool(tool: Any) -> ParsedTool:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
         return ParsedTool(kind=tool.get("type") if isinstance(tool, Mapping) else None)
     return ParsedTool("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
 
 
-def _choice(said: Any) -> tuple[str | None, str | None]:
-    match said:
+def _choice(choice: Any) -> tuple[str | None, str | None]:
+    match choice:
         case None:
             return None, None
         case {"function": {"name": str(name)}}:
             return "named", name
         case str():
-            return said, None
+            return choice, None
         case _:
             return "other", None

@@ -1,4 +1,4 @@
-"""A string that matches a simple regular expression, the same one for the same seed."""
+"""Generate a string that matches a simple regular expression, the same one for the same seed."""
 
 from __future__ import annotations
 
@@ -12,168 +12,172 @@ _CLASSES = {"d": string.digits, "w": string.ascii_letters + string.digits + "_",
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _PRINTABLE = string.ascii_letters + string.digits + "_-.:/ "
 _COUNT = re.compile(r"\{([0-9]{1,6})(,([0-9]{0,6}))?\}")
-_MOST = 20_000  # pieces of a pattern that are written, repetitions included
-_RANGE = 256  # characters of a range that are picked from
+_MAX_PIECES = 20_000  # pieces of a pattern that are generated, repetitions included
+_MAX_RANGE = 256  # characters of a range to choose from
 
 
-class _TooHard(Exception):
-    """A construct this generator does not know."""
+class _Unsupported(Exception):
+    """A construct that this generator does not support."""
 
 
 def sample_match(pattern: str, seed: str, *, whole: bool = True) -> str | None:
-    """A match of the pattern (as a whole, or as a search would find it), None where it is too hard.
+    """Return a match of the pattern (of the whole string, or as a search finds it), or None if it is too hard.
 
-    Knows literals, classes, groups, alternatives and counts; what it makes is checked before it is returned, so that
+    Supports literals, classes, groups, alternatives and counts. It checks the string before it returns it, so that
     lookaheads and the like give None and never a wrong string.
     """
     return sample_with_size(pattern, seed, whole=whole)[0]
 
 
 def sample_with_size(pattern: str, seed: str, *, whole: bool = True) -> tuple[str | None, int]:
-    """Return what `matching` returns, and how many pieces of the pattern were written for it."""
+    """Return the result of `sample_match`, and how many pieces of the pattern were generated."""
     from cnllm.schemas import compile_pattern
 
     steps = 1
-    for wide in (12, 1):
-        maker = _Maker(pattern, random.Random(seed), wide)
+    for repetitions in (12, 1):
+        generator = _Generator(pattern, random.Random(seed), repetitions)
         try:
-            text = maker.made()
-        except (_TooHard, RecursionError):
-            return None, steps + maker.steps
-        steps += maker.steps
-        source = maker.source()
+            text = generator.generate()
+        except (_Unsupported, RecursionError):
+            return None, steps + generator.steps
+        steps += generator.steps
+        source = generator.source()
         if compile_pattern(f"^(?:{source})$" if whole else source).matches(text):
             return text, steps
     return None, steps
 
 
-class _Maker:
-    """One walk over a pattern; every method reads on from `at` and returns what it makes of it."""
+class _Generator:
+    """One walk over a pattern. Every method reads from `position` and returns the text for what it reads."""
 
-    def __init__(self, pattern: str, dice: random.Random, wide: int) -> None:
-        self.pattern, self.dice, self.wide, self.at = pattern, dice, wide, 0
+    def __init__(self, pattern: str, source: random.Random, repetitions: int) -> None:
+        self.pattern, self.random, self.repetitions, self.position = pattern, source, repetitions, 0
         self.steps = 0
-        self.brackets: set[int] = set()  # where a bracket stands first in its class, and so does not close it
+        self.brackets: set[int] = set()  # positions of a bracket that is first in its class, and so does not close it
 
-    def made(self) -> str:
+    def generate(self) -> str:
         out = self.branches()
-        if self.at < len(self.pattern):
-            raise _TooHard
+        if self.position < len(self.pattern):
+            raise _Unsupported
         return out
 
     def source(self) -> str:
-        """The pattern as every engine reads it."""
+        """Return the pattern in a form that every engine accepts."""
         return "".join(f"\\{c}" if i in self.brackets else c for i, c in enumerate(self.pattern))
 
     def peek(self) -> str:
-        return self.pattern[self.at : self.at + 1]
+        return self.pattern[self.position : self.position + 1]
 
     def take(self) -> str:
         char = self.peek()
         if not char:
-            raise _TooHard
-        self.at += 1
+            raise _Unsupported
+        self.position += 1
         return char
 
     def branches(self) -> str:
-        made = [self.sequence()]
+        branches = [self.sequence()]
         while self.peek() == "|":
-            self.at += 1
-            made.append(self.sequence())
-        return made[0]
+            self.position += 1
+            branches.append(self.sequence())
+        return branches[0]
 
     def sequence(self) -> str:
         out = ""
         while self.peek() not in ("", "|", ")"):
-            start = self.at
-            once = self.atom()
-            count, end = self.count(self.at)
-            for _ in range(count - 1):  # each repetition walks the atom again, so that the dice fall anew
-                self.at = start
-                once += self.atom()
-            self.at = end
-            out += once if count else ""
+            start = self.position
+            text = self.atom()
+            count, end = self.count(self.position)
+            for _ in range(count - 1):  # each repetition reads the atom again, for a new random choice
+                self.position = start
+                text += self.atom()
+            self.position = end
+            out += text if count else ""
         return out
 
-    def count(self, at: int) -> tuple[int, int]:
-        """How often the atom before `at` stands, and where the pattern goes on."""
-        char = self.pattern[at : at + 1]
-        if found := _COUNT.match(self.pattern, at):
-            least = int(found[1])
-            most = least if found[2] is None else int(found[3]) if found[3] else None
-            end = found.end()
+    def count(self, position: int) -> tuple[int, int]:
+        """Return how often the atom before `position` is repeated, and where the pattern continues."""
+        char = self.pattern[position : position + 1]
+        if match := _COUNT.match(self.pattern, position):
+            minimum = int(match[1])
+            maximum = minimum if match[2] is None else int(match[3]) if match[3] else None
+            end = match.end()
         elif char in ("*", "+", "?"):
-            least, most, end = int(char == "+"), 1 if char == "?" else None, at + 1
+            minimum, maximum, end = int(char == "+"), 1 if char == "?" else None, position + 1
         else:
-            return 1, at
+            return 1, position
         if self.pattern[end : end + 1] in ("?", "+"):
             end += 1
-        wanted = max(least, self.wide)
-        return (wanted if most is None else min(most, wanted)), end
+        repetitions = max(minimum, self.repetitions)
+        return (repetitions if maximum is None else min(maximum, repetitions)), end
 
     def atom(self) -> str:
         self.steps += 1
-        if self.steps > _MOST:
-            raise _TooHard
+        if self.steps > _MAX_PIECES:
+            raise _Unsupported
         char = self.take()
         if char == "(":
             return self.group()
         if char == "[":
-            return self.dice.choice(self.members())
+            return self.random.choice(self.members())
         if char == "\\":
-            return self.dice.choice(self.escaped())
+            return self.random.choice(self.escaped())
         if char in "^$":
             return ""
-        return self.dice.choice(string.ascii_lowercase) if char == "." else char
+        return self.random.choice(string.ascii_lowercase) if char == "." else char
 
     def group(self) -> str:
         if self.peek() == "?":
-            self.at += 1
+            self.position += 1
             kind = self.take()
             if kind == "P" and self.take() == "<":
-                self.at = self.pattern.index(">", self.at) + 1
+                self.position = self.pattern.index(">", self.position) + 1
             elif kind != ":":
-                raise _TooHard
+                raise _Unsupported
         out = self.branches()
         if self.take() != ")":
-            raise _TooHard
+            raise _Unsupported
         return out
 
     def escaped(self) -> str:
-        """The characters an escape stands for; the backslash has been read."""
+        """Return the characters of an escape. The backslash has been read."""
         char = self.take()
         if char in _CLASSES:
             return _CLASSES[char]
         if char in _ESCAPES:
             return _ESCAPES[char]
         if char.isalnum():
-            raise _TooHard
+            raise _Unsupported
         return char
 
     def members(self) -> str:
-        """The characters of a class; the opening bracket has been read."""
+        """Return the characters of a class. The opening bracket has been read."""
         negated = self.peek() == "^"
-        self.at += negated
+        self.position += negated
         out = ""
         if self.peek() == "]":
-            self.brackets.add(self.at)
+            self.brackets.add(self.position)
         while self.peek() != "]" or not out:
             self.steps += 1
             char = self.take()
             low = self.escaped() if char == "\\" else char
-            if len(low) == 1 and self.peek() == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
-                self.at += 1
+            if (
+                len(low) == 1
+                and self.peek() == "-"
+                and self.pattern[self.position + 1 : self.position + 2] not in ("]", "")
+            ):
+                self.position += 1
                 high = self.take()
                 high = self.escaped() if high == "\\" else high
                 if negated:
                     out += "".join(c for c in _PRINTABLE if low <= c <= high[0]) or low
                 else:
-                    out += "".join(map(chr, range(ord(low), min(ord(high[0]), ord(low) + _RANGE) + 1)))
+                    out += "".join(map(chr, range(ord(low), min(ord(high[0]), ord(low) + _MAX_RANGE) + 1)))
             else:
                 out += low
-        self.at += 1
+        self.position += 1
         if negated:
             out = "".join(c for c in _PRINTABLE if c not in out)
         if not out:
-            raise _TooHard
+            raise _Unsupported
         return out

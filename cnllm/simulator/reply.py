@@ -1,4 +1,4 @@
-"""What the simulator says: made from the request alone, so that the same request is always answered alike."""
+"""Build the simulator's reply from the request alone, so that the same request always gets the same reply."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _TEXTS = {
 
 
 class SimulatedReply(Struct, frozen=True):
-    """An answer before it is written in any dialect, by the model of that name.
+    """A reply before it is encoded for a wire, under the name of its model.
 
-    `whole` is False where a limit cut the reasoning.
+    `whole` is False if a limit cut the reasoning.
     """
 
     id: str
@@ -72,22 +72,22 @@ class SimulatedReply(Struct, frozen=True):
     whole: bool = True
 
 
-def make_reply(model: str, flags: Flags, asked: ParsedRequest, thinks: bool | None) -> SimulatedReply:
-    """Reasoning where the model thinks, then calls, JSON, or a sentence that says it is simulated.
+def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | None) -> SimulatedReply:
+    """Build a reply: reasoning if the model thinks, then tool calls, JSON, or a sentence about the simulation.
 
-    `model` is the name under which it answers.
+    `model` is the model's name in the reply.
     """
     seed = hashlib.sha256(
-        msgspec.json.encode([[t.wire for t in asked.turns], [t.name for t in asked.tools or ()]], order="sorted")
+        msgspec.json.encode([[t.wire for t in request.turns], [t.name for t in request.tools or ()]], order="sorted")
     ).hexdigest()
-    texts = _TEXTS["zh" if is_cjk(asked.prompt) else "en"]
-    in_words = writes_calls_as_text(flags)
-    asked = described_tools(asked) if in_words else asked
-    results = described_results(asked) if in_words else _results(asked)
-    tools = [] if results or asked.choice == "none" else _wanted(asked)
-    schema = _schema(asked)
-    fill = {
-        "echo": shorten(asked.prompt, 60) or texts["nothing"],
+    texts = _TEXTS["zh" if is_cjk(request.prompt) else "en"]
+    text_calls = writes_calls_as_text(flags)
+    request = described_tools(request) if text_calls else request
+    results = described_results(request) if text_calls else _results(request)
+    tools = [] if results or request.choice == "none" else _tools_to_call(request)
+    schema = _schema(request)
+    values = {
+        "echo": shorten(request.prompt, 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
         "quote": shorten(" ".join(t for _, t in results), 200),
         "model": model,
@@ -95,150 +95,162 @@ def make_reply(model: str, flags: Flags, asked: ParsedRequest, thinks: bool | No
     kind = "-result" if results else "-call" if tools else ""
     reasoning = ""
     if thinks:
-        reasoning = reasoning_text(flags.reasoning, asked.body, texts["think" + kind].format(**fill), texts["step"])
-    text = texts["result" if results else "say"].format(**fill)
+        reasoning = reasoning_text(flags.reasoning, request.body, texts["think" + kind].format(**values), texts["step"])
+    text = texts["result" if results else "say"].format(**values)
     if tools:
         text = ""
     elif schema is not None:
-        text = json.dumps(sample_value(schema, fill["echo"]), ensure_ascii=False)
-    elif asked.answer is not None:
+        text = json.dumps(sample_value(schema, values["echo"]), ensure_ascii=False)
+    elif request.answer is not None:
         text = json.dumps({"simulated": True, "answer": text}, ensure_ascii=False)
-    text = _rest(flags, asked, text)
-    calls = tuple(_call(flags, tool, seed, n, fill["echo"]) for n, tool in enumerate(tools))
-    if in_words and calls:
+    text = _after_prefill(flags, request, text)
+    calls = tuple(_call(flags, tool, seed, n, values["echo"]) for n, tool in enumerate(tools))
+    if text_calls and calls:
         text, calls = write_calls(calls), ()
-    return _limited(model, flags, asked, seed, reasoning, _stopped(flags, asked, text), calls)
+    return _cut_to_limit(model, flags, request, seed, reasoning, _cut_at_stop(flags, request, text), calls)
 
 
-def _rest(flags: Flags, asked: ParsedRequest, text: str) -> str:
-    """What follows the beginning of the reply, where the request ends with one."""
-    how = flags.messages.prefill if flags.messages is not None else None
-    last = asked.last
-    if how is None or last is None or last.role != "assistant":
+def _after_prefill(flags: Flags, request: ParsedRequest, text: str) -> str:
+    """Return the text after the beginning of the reply, if the request ends with that beginning."""
+    prefill = flags.messages.prefill if flags.messages is not None else None
+    last = request.last
+    if prefill is None or last is None or last.role != "assistant":
         return text
-    marked = all(last.wire.get(key) == value for key, value in (how.set or {}).items())
-    return text.removeprefix(last.text) if marked else text
+    is_prefill = all(last.wire.get(key) == value for key, value in (prefill.set or {}).items())
+    return text.removeprefix(last.text) if is_prefill else text
 
 
-# ── what it is about ─────────────────────────────────────────────────────────
-def _results(asked: ParsedRequest) -> list[tuple[str, str]]:
-    """(tool, text) of the results that end the history."""
+# ── the content ──────────────────────────────────────────────────────────────
+def _results(request: ParsedRequest) -> list[tuple[str, str]]:
+    """Return (tool, text) for each result at the end of the history."""
     out: list[tuple[str, str]] = []
-    names = {c.id: str(c.name) for t in asked.turns for c in t.calls or () if isinstance(c.id, str)}
-    for turn in reversed(asked.turns):
+    names = {c.id: str(c.name) for t in request.turns for c in t.calls or () if isinstance(c.id, str)}
+    for turn in reversed(request.turns):
         if turn.role != "tool":
             break
         out.append((names.get(str(turn.result_of), str(turn.result_of)), turn.text))
     return out[::-1]
 
 
-def _wanted(asked: ParsedRequest) -> list[ParsedTool]:
-    """The tools to call: the named one or the first, and a second where the user asks for parallel calls."""
-    last: ParsedMessage | None = asked.last
-    offered = asked.functions
-    if not offered or last is None or last.role == "assistant":
+def _tools_to_call(request: ParsedRequest) -> list[ParsedTool]:
+    """Return the tools to call: the named one or the first, and a second if the user wants parallel calls."""
+    last: ParsedMessage | None = request.last
+    functions = request.functions
+    if not functions or last is None or last.role == "assistant":
         return []
-    chosen = next((t for t in offered if t.name == asked.named), offered[0])
-    twice = asked.parallel and any(w in asked.prompt.casefold() for w in _PARALLEL)
-    others = [t for t in offered if t is not chosen] if asked.choice != "named" else []
-    return [chosen, (others or [chosen])[0]] if twice else [chosen]
+    tool = next((t for t in functions if t.name == request.named), functions[0])
+    parallel_calls = request.parallel and any(w in request.prompt.casefold() for w in _PARALLEL)
+    others = [t for t in functions if t is not tool] if request.choice != "named" else []
+    return [tool, (others or [tool])[0]] if parallel_calls else [tool]
 
 
-def _call(flags: Flags, tool: ParsedTool, seed: str, nth: int, words: str) -> ParsedCall:
-    arguments = sample_value(tool.parameters, words, nth) if tool.parameters else {}
+def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> ParsedCall:
+    arguments = sample_value(tool.parameters, text, number) if tool.parameters else {}
     return ParsedCall(
-        id=_call_id(flags, seed, nth),
+        id=_call_id(flags, seed, number),
         name=tool.name,
         arguments=json.dumps(arguments if isinstance(arguments, dict) else {}, ensure_ascii=False),
     )
 
 
-def _call_id(flags: Flags, seed: str, nth: int) -> str:
-    plain = f"call_{nth}_{hashlib.sha256(f'{seed}{nth}'.encode()).hexdigest()[:20]}"
-    rule = flags.tools.call_id_pattern if flags.tools is not None else None
-    return plain if rule is None else sample_match(rule, f"{seed}{nth}") or plain
+def _call_id(flags: Flags, seed: str, number: int) -> str:
+    default = f"call_{number}_{hashlib.sha256(f'{seed}{number}'.encode()).hexdigest()[:20]}"
+    pattern = flags.tools.call_id_pattern if flags.tools is not None else None
+    return default if pattern is None else sample_match(pattern, f"{seed}{number}") or default
 
 
-def _schema(asked: ParsedRequest) -> Any:
-    """The schema of the answer: the one sent, or where JSON is asked for in words, the one in the prompt."""
-    if asked.schema is not None:
-        return asked.schema
-    texts = [t.text for t in asked.turns if t.role != "assistant" and "{" in t.text]
-    if asked.answer is None and not any("json" in t.casefold() for t in texts):
+def _schema(request: ParsedRequest) -> Any:
+    """Return the schema of the answer: the one of the request, or if the prompt asks for JSON, the one in the prompt."""
+    if request.schema is not None:
+        return request.schema
+    texts = [t.text for t in request.turns if t.role != "assistant" and "{" in t.text]
+    if request.answer is None and not any("json" in t.casefold() for t in texts):
         return None
-    return next((found for t in reversed(texts) if (found := _embedded(t)) is not None), None)
+    return next((schema for t in reversed(texts) if (schema := _schema_in_text(t)) is not None), None)
 
 
-def _embedded(text: str) -> dict[str, Any] | None:
-    """The first JSON Schema of an object that stands in a text."""
+def _schema_in_text(text: str) -> dict[str, Any] | None:
+    """Return the first JSON Schema of an object in a text."""
     decoder = json.JSONDecoder()
     start = text.find("{")
-    for _ in range(20):  # a text full of braces is not worth more looks than this
+    for _ in range(20):  # a bound on the attempts, for a text full of braces
         if start < 0:
             return None
         try:
-            found, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            if found.get("type") == "object" and isinstance(found.get("properties"), dict):
-                schema: dict[str, Any] = found
+            if value.get("type") == "object" and isinstance(value.get("properties"), dict):
+                schema: dict[str, Any] = value
                 return schema
         start = text.find("{", end)
     return None
 
 
-# ── what cuts it ─────────────────────────────────────────────────────────────
-def _stopped(flags: Flags, asked: ParsedRequest, text: str) -> str:
+# ── limits ───────────────────────────────────────────────────────────────────
+def _cut_at_stop(flags: Flags, request: ParsedRequest, text: str) -> str:
     path = param_path(flags, "stop")
-    stops = at(asked.body, path) if path else None
+    stops = at(request.body, path) if path else None
     for stop in [stops] if isinstance(stops, str) else stops if isinstance(stops, list) else []:
         if isinstance(stop, str) and stop:
             text = text.partition(stop)[0]
     return text
 
 
-def _limited(
-    model: str, flags: Flags, asked: ParsedRequest, seed: str, reasoning: str, text: str, calls: tuple[ParsedCall, ...]
+def _cut_to_limit(
+    model: str,
+    flags: Flags,
+    request: ParsedRequest,
+    seed: str,
+    reasoning: str,
+    text: str,
+    calls: tuple[ParsedCall, ...],
 ) -> SimulatedReply:
-    """Cut to the tokens the request allows; reasoning spends them first, then text, then calls."""
+    """Cut the reply to the tokens that the request allows; reasoning uses them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
-    room = at(asked.body, path) if path else None
-    left = room if type(room) is int and room > 0 else 1 << 30
-    thought, left, whole = _spent(reasoning, left)
-    said, left, complete = _spent(text, left)
+    limit = at(request.body, path) if path else None
+    budget = limit if type(limit) is int and limit > 0 else 1 << 30
+    cut_reasoning, budget, whole = _take_tokens(reasoning, budget)
+    cut_text, budget, complete = _take_tokens(text, budget)
     complete = complete and whole
-    made: list[ParsedCall] = []
+    cut_calls: list[ParsedCall] = []
     for call in calls:
-        if left < 1:  # not even the name fits
+        if budget < 1:  # not even the name fits
             complete = False
             break
-        arguments, left, fits = _spent(call.arguments, left - 1)
+        arguments, budget, fits = _take_tokens(call.arguments, budget - 1)
         complete = complete and fits
-        made.append(ParsedCall(id=call.id, name=call.name, arguments=arguments))
+        cut_calls.append(ParsedCall(id=call.id, name=call.name, arguments=arguments))
     return SimulatedReply(
         id=seed[:24],
         model=model,
-        reasoning=thought,
-        text=said,
-        calls=tuple(made),
-        finish="length" if not complete else "tool_calls" if made else "stop",
-        usage=_usage(asked, thought, said, made),
+        reasoning=cut_reasoning,
+        text=cut_text,
+        calls=tuple(cut_calls),
+        finish="length" if not complete else "tool_calls" if cut_calls else "stop",
+        usage=_usage(request, cut_reasoning, cut_text, cut_calls),
         whole=whole,
     )
 
 
-def _spent(text: str, left: int) -> tuple[str, int, bool]:
-    """As much of a text as fits, the tokens left after it, and whether all of it fitted."""
+def _take_tokens(text: str, budget: int) -> tuple[str, int, bool]:
+    """Return as much of a text as fits, the tokens that remain, and whether all of the text fits."""
     parts = split_pieces(text)
-    return "".join(parts[:left]), max(0, left - len(parts)), len(parts) <= left
+    return "".join(parts[:budget]), max(0, budget - len(parts)), len(parts) <= budget
 
 
-def _usage(asked: ParsedRequest, thought: str, said: str, calls: list[ParsedCall]) -> Usage:
-    """A token is a piece. What was said before the last assistant turn counts as read from the cache."""
-    costs = turn_tokens(asked)
-    answered = max((i for i, t in enumerate(asked.turns) if t.role == "assistant"), default=0)
-    reasoning = len(split_pieces(thought))
-    output = reasoning + len(split_pieces(said)) + sum(1 + len(split_pieces(c.arguments)) for c in calls)
-    given = sum(costs) + tool_tokens(asked)
-    return Usage(input=given, output=output, total=given + output, reasoning=reasoning, cached=sum(costs[:answered]))
+def _usage(request: ParsedRequest, reasoning_text_: str, text: str, calls: list[ParsedCall]) -> Usage:
+    """Count usage. A token is a piece. Messages before the last assistant turn count as cached."""
+    costs = turn_tokens(request)
+    answered = max((i for i, t in enumerate(request.turns) if t.role == "assistant"), default=0)
+    reasoning = len(split_pieces(reasoning_text_))
+    output = reasoning + len(split_pieces(text)) + sum(1 + len(split_pieces(c.arguments)) for c in calls)
+    input_tokens = sum(costs) + tool_tokens(request)
+    return Usage(
+        input=input_tokens,
+        output=output,
+        total=input_tokens + output,
+        reasoning=reasoning,
+        cached=sum(costs[:answered]),
+    )

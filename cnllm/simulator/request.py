@@ -1,4 +1,4 @@
-"""What a request asks for, whatever its wire: turns, tools, choice, and the mode it puts the model in."""
+"""Define a request independently of its wire: messages, tools, choice, and the flags of its mode."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Form = Literal["absent", "null", "empty", "text", "parts", "other"]
 
 
 class ParsedCall(Struct, frozen=True):
-    """A tool call of an earlier turn, or one the simulator makes. `arguments` is whatever stood there."""
+    """A tool call of an earlier turn, or one the simulator makes. `arguments` is the value on the wire, of any type."""
 
     id: Any
     name: Any
@@ -39,10 +39,10 @@ class ParsedCall(Struct, frozen=True):
 
 
 class ParsedMessage(Struct, frozen=True):
-    """One message: its role, the form and text of its content, its calls, and itself as it was sent.
+    """One message: its role, the form and text of its content, its calls, and the JSON of the request (`wire`).
 
-    `calls` is None where the message has no list of calls, empty where it has an empty one. `media` holds the
-    kinds of its parts that are not text; `blank` says that a text part is empty.
+    `calls` is None if the message has no list of calls, and empty if the list is. `media` holds the kinds of its
+    parts that are not text. `blank` means that a text part is empty.
     """
 
     role: Any
@@ -56,7 +56,7 @@ class ParsedMessage(Struct, frozen=True):
 
 
 class ParsedTool(Struct, frozen=True):
-    """A tool the request offers. Only those of kind `function` are called; others are the endpoint's own."""
+    """A tool in the request. The simulator calls only tools of kind `function`; others belong to the endpoint."""
 
     kind: Any
     name: Any = None
@@ -65,10 +65,10 @@ class ParsedTool(Struct, frozen=True):
 
 
 class ParsedRequest(Struct, frozen=True):
-    """A request. `broken` names the first place that is not shaped as the wire demands.
+    """A request. `broken` names the first place that does not have the shape of the wire.
 
-    `tools` is None where none were sent. `choice` is auto, none, required, named, or the odd word that stood
-    there; `answer` is the kind of structured answer asked for, with its `schema`.
+    `tools` is None if the request has none. `choice` is auto, none, required, named, or an unknown word of the
+    request. `answer` is the kind of structured answer that the request wants, with its `schema`.
     """
 
     body: dict[str, Any]
@@ -84,37 +84,37 @@ class ParsedRequest(Struct, frozen=True):
 
     @property
     def functions(self) -> list[ParsedTool]:
-        """The offered functions that have a name."""
+        """Return the functions that have a name."""
         return [t for t in self.tools or () if t.kind == "function" and isinstance(t.name, str) and t.name]
 
     @property
     def last(self) -> ParsedMessage | None:
-        """The last message."""
+        """Return the last message."""
         return self.turns[-1] if self.turns else None
 
     @property
     def prompt(self) -> str:
-        """What the user said last."""
+        """Return the text of the user's last message."""
         return next((t.text for t in reversed(self.turns) if t.role == "user"), "")
 
 
-def flags_for(model: Model, asked: ParsedRequest) -> tuple[Flags, bool | None]:
-    """The flags that hold in the mode a request is in, and whether the model thinks in it (None: unknown)."""
+def flags_for(model: Model, request: ParsedRequest) -> tuple[Flags, bool | None]:
+    """Return the flags for the mode of a request, and whether the model thinks in it (None: unknown)."""
     atoms: dict[str, bool | None] = {
-        "tools": bool(asked.tools),
-        "stream": asked.stream,
-        "forced": asked.choice not in (None, "auto", "none"),
-        "schema": asked.answer is not None,
-        "strict": any(t.strict for t in asked.tools or ()),
-        "images": any("image" in t.media for t in asked.turns),
+        "tools": bool(request.tools),
+        "stream": request.stream,
+        "forced": request.choice not in (None, "auto", "none"),
+        "schema": request.answer is not None,
+        "strict": any(t.strict for t in request.tools or ()),
+        "images": any("image" in t.media for t in request.turns),
     }
-    # How thinking is asked for may itself depend on the rest of the mode, so that is settled first.
-    thinks = is_thinking(model.flags_for(conditions(**atoms)).reasoning, asked.body)
+    # The parameters of reasoning may depend on the rest of the mode, so reasoning is decided first.
+    thinks = is_thinking(model.flags_for(conditions(**atoms)).reasoning, request.body)
     return model.flags_for(conditions(reasoning=thinks, **atoms)), thinks
 
 
 def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | None:
-    """Does the model think, by what the body says and by its default? None where neither tells."""
+    """Whether the model thinks, by the body and the model's default. None if neither decides it."""
     if reasoning is None:
         return None
     if reasoning.mode in ("never", "always"):
@@ -127,55 +127,56 @@ def is_thinking(reasoning: Reasoning | None, body: dict[str, Any]) -> bool | Non
 
 
 def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
-    """Does the body ask for no thinking: by the patch for it, by an effort or a budget of nothing?
+    """Whether the body turns reasoning off: by its patch, or by an effort or a budget of nothing.
 
-    Where no patch for off is declared, another value where the patch for on puts its own counts too.
+    If the flags declare no patch for off, another value at a path of the patch for on counts too.
+
     """
     if reasoning.off is not None and reasoning.off.set:
         if within(reasoning.off.set, body):
             return True
     elif reasoning.on is not None and reasoning.on.set:
-        said = [(at(body, path), value) for path, value in leaves(reasoning.on.set).items()]
-        if any(found is not None and found != value for found, value in said):
+        pairs = [(at(body, path), value) for path, value in leaves(reasoning.on.set).items()]
+        if any(actual is not None and actual != value for actual, value in pairs):
             return True
     if reasoning.effort is not None and reasoning.effort.at and at(body, reasoning.effort.at) == "none":
         return True
     budget = reasoning.budget
-    found = at(body, budget.at) if budget is not None and budget.at else None
-    return type(found) is int and found == 0
+    actual = at(body, budget.at) if budget is not None and budget.at else None
+    return type(actual) is int and actual == 0
 
 
 def turns_reasoning_on(reasoning: Reasoning, body: dict[str, Any]) -> bool:
-    """Does the body ask for thinking: by the patch for it, an effort or a budget?"""
+    """Whether the body turns reasoning on: by its patch, an effort or a budget."""
     if reasoning.on is not None and reasoning.on.set and within(reasoning.on.set, body):
         return True
-    places = [reasoning.effort and reasoning.effort.at, reasoning.budget and reasoning.budget.at]
-    return any(place and at(body, place) is not None for place in places)
+    paths = [reasoning.effort and reasoning.effort.at, reasoning.budget and reasoning.budget.at]
+    return any(path and at(body, path) is not None for path in paths)
 
 
 def param_path(flags: Flags, name: str) -> str | None:
-    """Where a parameter stands in a body, None where the endpoint refuses it."""
-    said = (flags.params or {}).get(name, name)
-    if isinstance(said, Param):
-        return said.as_ or name
-    if isinstance(said, str):
-        return said
-    return name if said else None
+    """Return the path of a parameter in a body, or None if the endpoint refuses it."""
+    rule = (flags.params or {}).get(name, name)
+    if isinstance(rule, Param):
+        return rule.as_ or name
+    if isinstance(rule, str):
+        return rule
+    return name if rule else None
 
 
-def input_tokens(asked: ParsedRequest) -> int:
-    """The tokens of a request. A token is a piece of text; every message and every tool costs a little more."""
-    return sum(turn_tokens(asked)) + tool_tokens(asked)
+def input_tokens(request: ParsedRequest) -> int:
+    """Count the tokens of a request. A token is a piece of text; each message and each tool adds a little."""
+    return sum(turn_tokens(request)) + tool_tokens(request)
 
 
-def turn_tokens(asked: ParsedRequest) -> list[int]:
-    """The tokens of each message."""
+def turn_tokens(request: ParsedRequest) -> list[int]:
+    """Count the tokens of each message."""
     return [
         len(split_pieces(t.text)) + 4 + sum(len(split_pieces(str(c.arguments))) for c in t.calls or ())
-        for t in asked.turns
+        for t in request.turns
     ]
 
 
-def tool_tokens(asked: ParsedRequest) -> int:
-    """The tokens of the tools."""
-    return len(msgspec.json.encode([t.parameters for t in asked.tools or ()])) // 4 if asked.tools else 0
+def tool_tokens(request: ParsedRequest) -> int:
+    """Count the tokens of the tools."""
+    return len(msgspec.json.encode([t.parameters for t in request.tools or ()])) // 4 if request.tools else 0

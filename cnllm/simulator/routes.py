@@ -1,4 +1,4 @@
-"""Which endpoint a path means, and what it answers."""
+"""Route a request path to an endpoint and return its response."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from cnllm.types.checks import unfit_id
 
 __all__ = ["HiddenNames", "ServedModels", "route"]
 
-_BARE = {
+_SHARED_PATHS = {
     "/chat/completions": None,
     "/v1/chat/completions": None,
     "/v1/messages": "anthropic-messages",
     "/responses": "openai-responses",
     "/v1/responses": "openai-responses",
 }
-_LISTS = ("/models", "/v1/models")
-_NAMED = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateContent")
-"""The path of a wire that names the model there."""
+_LIST_PATHS = ("/models", "/v1/models")
+_PATH_WITH_MODEL = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateContent")
+"""The path of a wire that names the model in the path."""
 
 
 class HiddenNames(Struct, frozen=True):
-    """Names that say nothing: `models` are served as model-1, model-2, … on paths without a provider.
+    """Neutral names: `models` are served as model-1, model-2, … on paths without a provider.
 
-    With `only` no other model of the registry is served; else those are, too, by the names that the client knows.
+    With `only` no other model of the registry is served. Otherwise clients reach the others by their real names.
     """
 
     models: tuple[str, ...]
     only: bool = False
 
     def real(self, name: str) -> str | None:
-        """Return the name in the registry of what a client names, None for a model that is not served."""
+        """Return the registry's name for a client's name, or None for a model that is not served."""
         number = name.removeprefix("model-")
         if number != name and number.isdecimal() and 0 < int(number[:9]) <= len(self.models):
             return self.models[int(number[:9]) - 1]
@@ -49,7 +49,7 @@ class HiddenNames(Struct, frozen=True):
 
 
 class ServedModels(Struct, frozen=True):
-    """What is served, and how. `strict`: all that the flags deny is refused. `plain`: names are hidden."""
+    """The models that the server serves. `strict`: refuse everything that the flags deny. `plain`: hide the names."""
 
     registry: ModelLookup
     strict: bool = False
@@ -57,144 +57,153 @@ class ServedModels(Struct, frozen=True):
 
 
 def route(
-    served: ServedModels, method: str, target: str, headers: Mapping[str, str], content: bytes
+    catalog: ServedModels, method: str, target: str, headers: Mapping[str, str], content: bytes
 ) -> SimulatedResponse:
-    """The answer to one HTTP request.
+    """Return the response to one HTTP request.
 
-    `/{provider}` followed by the entry's path is that endpoint; a bare `/v1/chat/completions` is the endpoint
-    of whatever model the body names, by alias or as provider/id, and so is the path that names one itself.
+    `/{provider}` followed by the entry's path is that endpoint. A bare `/v1/chat/completions` is the endpoint of the
+    model in the body, named by alias or as provider/id. A path that names a model is the endpoint of that model.
     """
-    registry = served.registry
+    registry = catalog.registry
     path = target.partition("?")[0]
     provider, slash, rest = path[1:].partition("/")
-    plain = served.plain is not None
+    plain = catalog.plain is not None
     wire = _wire(path)
     try:
-        if path in _LISTS:
-            return _list(served, method, None)
-        if slash and "/" + rest in _LISTS and not plain:
-            return _list(served, method, provider)
-        if in_path := _NAMED.fullmatch(path):
-            return _posted(method) or _named(served, headers, content, path, _id(in_path["model"]))
-        if path in _BARE:
-            return _posted(method) or _bare(served, headers, content, path)
-        named = _model_named(content)
-        model = _at(registry, provider, "/" + rest, named) if slash and not plain else None
-    except _Outside as outside:
-        return reject(Violation("model", str(outside), param="model"), protocol=wire)
-    except UnknownModel as unknown:
-        message = "The model does not exist." if plain else unknown.message
+        if path in _LIST_PATHS:
+            return _list(catalog, method, None)
+        if slash and "/" + rest in _LIST_PATHS and not plain:
+            return _list(catalog, method, provider)
+        if match := _PATH_WITH_MODEL.fullmatch(path):
+            return _require_post(method) or _respond_to_path(catalog, headers, content, path, _parse_id(match["model"]))
+        if path in _SHARED_PATHS:
+            return _require_post(method) or _respond_to_body(catalog, headers, content, path)
+        name = _model_in_body(content)
+        model = _model_at(registry, provider, "/" + rest, name) if slash and not plain else None
+    except _BadModelId as bad_id:
+        return reject(Violation("model", str(bad_id), param="model"), protocol=wire)
+    except UnknownModel as missing:
+        message = "The model does not exist." if plain else missing.message
         return reject(Violation("model", message, param="model"), protocol=wire)
-    except CnllmError as error:  # a broken registry is the server's fault, and its words say where
+    except CnllmError as error:  # a broken registry is the server's error; its message says where
         return reject(Violation("registry", error.message), status=500, protocol=wire)
     if model is None:
         return reject(Violation("path", f"There is nothing at {path}."), status=404, protocol=wire)
-    return _posted(method) or _respond(served, model, headers, content, path)
+    return _require_post(method) or _respond(catalog, model, headers, content, path)
 
 
 def _respond(
-    served: ServedModels, model: Model, headers: Mapping[str, str], content: bytes, path: str, shown: str | None = None
+    catalog: ServedModels,
+    model: Model,
+    headers: Mapping[str, str],
+    content: bytes,
+    path: str,
+    public_name: str | None = None,
 ) -> SimulatedResponse:
-    unlisted = is_unlisted(served.registry, model)
-    if served.plain is None:
-        shown = None
-    return respond(model, headers, content, unquote(path), strict=served.strict, unlisted=unlisted, shown=shown)
+    unlisted = is_unlisted(catalog.registry, model)
+    if catalog.plain is None:
+        public_name = None
+    return respond(
+        model, headers, content, unquote(path), strict=catalog.strict, unlisted=unlisted, public_name=public_name
+    )
 
 
-def _resolved(served: ServedModels, named: str, protocol: str | None) -> Model:
-    """The model that a client names. Raises `UnknownModel`."""
-    real = named if served.plain is None else served.plain.real(named)
+def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
+    """Return the model that a client names. Raises `UnknownModel`."""
+    real = name if catalog.plain is None else catalog.plain.real(name)
     if real is None:
         raise UnknownModel("The model does not exist.")
-    return served.registry.resolve(real, protocol=protocol)
+    return catalog.registry.resolve(real, protocol=protocol)
 
 
-def _named(served: ServedModels, headers: Mapping[str, str], content: bytes, path: str, name: str) -> SimulatedResponse:
-    return _respond(served, _resolved(served, name, "gemini"), headers, content, path, name)
+def _respond_to_path(
+    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, name: str
+) -> SimulatedResponse:
+    return _respond(catalog, _resolve(catalog, name, "gemini"), headers, content, path, name)
 
 
 def _wire(path: str) -> str | None:
-    """The wire whose errors a client expects at a path, None for chat completions."""
+    """Return the wire whose error shape clients expect at a path, or None for chat completions."""
     if path.endswith("enerateContent"):
         return "gemini"
     last = path.rpartition("/")[2]
     return {"messages": "anthropic-messages", "responses": "openai-responses"}.get(last)
 
 
-class _Outside(Exception):
-    """A model id that leaves the path it stands in."""
+class _BadModelId(Exception):
+    """A model id that a path cannot hold."""
 
 
-def _id(in_path: str) -> str:
-    """Return the model id that stands in a path. Raises `_Outside` for one that a path cannot hold."""
-    id = unquote(in_path)
-    if (why := unfit_id(id)) is not None:
-        raise _Outside(f"The model {id!a} is none: {why}.")
+def _parse_id(text: str) -> str:
+    """Return the model id of a path. Raise `_BadModelId` for an id that a path cannot hold."""
+    id = unquote(text)
+    if (problem := unfit_id(id)) is not None:
+        raise _BadModelId(f"The model {id!a} is none: {problem}.")
     return id
 
 
-def _posted(method: str) -> SimulatedResponse | None:
+def _require_post(method: str) -> SimulatedResponse | None:
     if method == "POST":
         return None
     return reject(Violation("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
 
 
-def _bare(served: ServedModels, headers: Mapping[str, str], content: bytes, path: str) -> SimulatedResponse:
-    named = _model_named(content)
-    if named is None:
-        wrong = Violation("param", "The body is a JSON object that names a model.", param="model")
-        return reject(wrong, protocol=_BARE[path])
-    model = _resolved(served, named, _BARE[path])
+def _respond_to_body(catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str) -> SimulatedResponse:
+    name = _model_in_body(content)
+    if name is None:
+        violation = Violation("param", "The body is a JSON object that names a model.", param="model")
+        return reject(violation, protocol=_SHARED_PATHS[path])
+    model = _resolve(catalog, name, _SHARED_PATHS[path])
     body: dict[str, Any] = msgspec.json.decode(content)
     try:
-        renamed = msgspec.json.encode({**body, "model": model.id})
-    except (UnicodeError, RecursionError):  # which says what is wrong with it
-        renamed = content
-    return _respond(served, model, headers, renamed, path, named)
+        resolved_content = msgspec.json.encode({**body, "model": model.id})
+    except (UnicodeError, RecursionError):  # the endpoint's own check reports it
+        resolved_content = content
+    return _respond(catalog, model, headers, resolved_content, path, name)
 
 
-def _model_named(content: bytes) -> str | None:
-    """The model a body names, None where it names none or is no JSON object."""
+def _model_in_body(content: bytes) -> str | None:
+    """Return the model that a body names, or None if it names none or is not a JSON object."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    named = body.get("model") if isinstance(body, dict) else None
-    return named if isinstance(named, str) and named else None
+    name = body.get("model") if isinstance(body, dict) else None
+    return name if isinstance(name, str) and name else None
 
 
-def _at(registry: ModelLookup, provider: str, rest: str, named: str | None) -> Model | None:
-    """The model that a provider's path and a body name, None where that provider has no such path."""
-    # Any id will do to learn the provider's paths; where the path holds the model, it names it.
+def _model_at(registry: ModelLookup, provider: str, rest: str, model_name: str | None) -> Model | None:
+    """Return the model for a provider's path and a body, or None if the provider has no such path."""
+    # Any id shows the provider's paths. If the path holds the model, it names it.
     for protocol in (None, *PROTOCOLS):
         try:
-            model = registry.resolve(f"{provider}/{named or 'any'}", protocol=protocol)
+            model = registry.resolve(f"{provider}/{model_name or 'any'}", protocol=protocol)
         except UnknownModel:
             if protocol is None:
                 raise
-            continue  # it does not speak that one
-        found = next((m for s in _shape(model) if (m := re.fullmatch(s, rest))), None)
-        if found is not None:
-            in_path = found.groupdict().get("model")
-            name = f"{provider}/{_id(in_path) if in_path else named or 'any'}"
+            continue  # the provider does not serve this protocol
+        match = next((m for s in _path_patterns(model) if (m := re.fullmatch(s, rest))), None)
+        if match is not None:
+            path_id = match.groupdict().get("model")
+            name = f"{provider}/{_parse_id(path_id) if path_id else model_name or 'any'}"
             return registry.resolve(name, protocol=model.protocol)
     return None
 
 
-def _shape(model: Model) -> list[str]:
-    """Patterns of the paths an endpoint has."""
+def _path_patterns(model: Model) -> list[str]:
+    """Return patterns of the paths of an endpoint."""
     paths = [p.partition("?")[0] for p in (model.flags.path, model.flags.stream_path) if p]
     return [re.escape(p).replace(re.escape("{model}"), "(?P<model>.+)") for p in paths]
 
 
-def _list(served: ServedModels, method: str, provider: str | None) -> SimulatedResponse:
+def _list(catalog: ServedModels, method: str, provider: str | None) -> SimulatedResponse:
     if method not in ("GET", "HEAD"):
         return reject(Violation("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
-    if served.plain is not None:
-        names = [f"simulator/model-{n + 1}" for n in range(len(served.plain.models))]
+    if catalog.plain is not None:
+        names = [f"simulator/model-{n + 1}" for n in range(len(catalog.plain.models))]
         provider = "simulator"
     else:
-        names = [n for n in served.registry.names() if provider is None or n.partition("/")[0] == provider]
+        names = [n for n in catalog.registry.names() if provider is None or n.partition("/")[0] == provider]
     if not names:
         return reject(Violation("path", f"There is no provider {provider}."), status=404)
     data = [

@@ -1,4 +1,4 @@
-"""Values that satisfy a JSON Schema, made up."""
+"""Generate values that satisfy a JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cnllm.simulator.regex_sample import sample_with_size
 
 __all__ = ["sample_value"]
 
-_DEEP = 6  # where optional nesting ends; a schema that demands more is given up at twice that
-_MOST = 10_000  # characters or items, whatever a schema demands
-_WORK = 25_000  # values and schemas looked at for one answer: a few lines of schema may demand any number of them
-_STEPS = 64
+_MAX_DEPTH = 6  # depth at which optional nesting ends; required nesting ends at twice this depth
+_MAX_LENGTH = 10_000  # characters or items, whatever a schema demands
+_MAX_WORK = 25_000  # values and schemas visited for one answer: a short schema may require any number of them
+_MAX_STEPS = 64
 _FORMATS = {
     "date": "2026-01-02",
     "date-time": "2026-01-02T03:04:05Z",
@@ -28,30 +28,30 @@ _FORMATS = {
 
 
 class _Root:
-    """The whole schema, to which references point, and how much work is left."""
+    """The whole schema, the target of references, with the work that remains."""
 
-    __slots__ = ("left", "schema")
+    __slots__ = ("budget", "schema")
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self.left = _WORK
+        self.budget = _MAX_WORK
 
 
 def sample_value(schema: Any, words: str = "example", nth: int = 0) -> Any:
-    """A value that satisfies a JSON Schema; `words` is what free strings say, `nth` tells one from the next.
+    """Return a value that satisfies a JSON Schema. `words` is the text of free strings; `nth` varies the value.
 
-    Knows types, enum, const, required, nested and referenced schemas, anyOf, oneOf, allOf, bounds, formats
-    and simple patterns. `not`, `if` and dependencies are not read: what is made may fail it, and so may the answer to a
-    schema that demands too much.
+    Supports types, enum, const, required, nested and referenced schemas, anyOf, oneOf, allOf, bounds, formats
+    and simple patterns. It ignores `not`, `if` and dependencies, so the value may violate them. A schema that requires
+    too much work may get an invalid value too.
     """
     return _value(schema, _Root(schema), words or "example", nth, 0)
 
 
 def _value(schema: Any, root: _Root, words: str, nth: int, depth: int) -> Any:
-    root.left -= 1
-    if schema is False or depth > 2 * _DEEP or root.left < 0:
+    root.budget -= 1
+    if schema is False or depth > 2 * _MAX_DEPTH or root.budget < 0:
         return None
-    plain = _flat(schema, root, depth, 0)
+    plain = _flatten(schema, root, depth, 0)
     if "const" in plain:
         return plain["const"]
     if plain.get("enum"):
@@ -71,43 +71,43 @@ def _value(schema: Any, root: _Root, words: str, nth: int, depth: int) -> Any:
             return _string(plain, root, words, nth)
 
 
-def _flat(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
-    """A schema with its references followed and its combinations decided, as one table."""
-    root.left -= 1
-    if not isinstance(schema, dict) or hops > 2 * _DEEP or root.left < 0:
+def _flatten(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
+    """Merge a schema, its references and its chosen branches into one schema."""
+    root.budget -= 1
+    if not isinstance(schema, dict) or hops > 2 * _MAX_DEPTH or root.budget < 0:
         return {}
     out = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
     ref = schema.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
-        out = _both(_flat(_target(root, ref), root, depth, hops + 1), out)
+        out = _merge(_flatten(_target(root, ref), root, depth, hops + 1), out)
     for part in schema.get("allOf") or []:
-        out = _both(out, _flat(part, root, depth, hops + 1))
-    for choice in ("anyOf", "oneOf"):
-        options = [o for o in schema.get(choice) or [] if isinstance(o, dict)]
-        nulls = [o for o in options if _type(o) == "null"]
-        rest = [o for o in options if _type(o) != "null"]
-        # Deep down null comes first: that is where a schema that contains itself ends.
-        if chosen := (nulls + rest if depth > _DEEP else rest + nulls)[:1]:
-            out = _both(out, _flat(chosen[0], root, depth, hops + 1))
-    root.left -= (len(out) + len(out.get("properties") or ())) // 16
+        out = _merge(out, _flatten(part, root, depth, hops + 1))
+    for keyword in ("anyOf", "oneOf"):
+        branches = [o for o in schema.get(keyword) or [] if isinstance(o, dict)]
+        nulls = [o for o in branches if _type(o) == "null"]
+        others = [o for o in branches if _type(o) != "null"]
+        # At depth null comes first, so that a recursive schema ends.
+        if branch := (nulls + others if depth > _MAX_DEPTH else others + nulls)[:1]:
+            out = _merge(out, _flatten(branch[0], root, depth, hops + 1))
+    root.budget -= (len(out) + len(out.get("properties") or ())) // 16
     return out
 
 
 def _target(root: _Root, ref: str) -> Any:
-    """What a JSON pointer within the schema points to."""
-    here = root.schema
+    """Return the target of a JSON pointer within the schema."""
+    target = root.schema
     for part in filter(None, ref[1:].split("/")):
-        here = here.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(here, dict) else None
-    return here
+        target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
 
 
-def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    out = one | other
+def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    out = first | second
     for key in ("properties", "$defs", "definitions"):
-        if key in one and key in other:
-            out[key] = one[key] | other[key]
-    if "required" in one and "required" in other:
-        out["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+        if key in first and key in second:
+            out[key] = first[key] | second[key]
+    if "required" in first and "required" in second:
+        out["required"] = list(dict.fromkeys([*first["required"], *second["required"]]))
     return out
 
 
@@ -127,31 +127,35 @@ def _type(plain: dict[str, Any]) -> str:
 
 
 def _object(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> dict[str, Any]:
-    known: dict[str, Any] = plain.get("properties") or {}
-    root.left -= len(known) // 16
+    properties: dict[str, Any] = plain.get("properties") or {}
+    root.budget -= len(properties) // 16
     names = list(plain.get("required") or [])
-    needed = set(names)
-    optional = [n for n in known if n not in needed]
-    fewest = min(int(plain.get("minProperties", 0)), _MOST)
-    names += optional[: max(0, fewest - len(names))]
-    rest = plain.get("additionalProperties", True)
-    while len(names) < fewest:
+    required = set(names)
+    optional = [n for n in properties if n not in required]
+    minimum = min(int(plain.get("minProperties", 0)), _MAX_LENGTH)
+    names += optional[: max(0, minimum - len(names))]
+    additional = plain.get("additionalProperties", True)
+    while len(names) < minimum:
         names.append(f"key{len(names) + 1}")
-    return {n: _value(known.get(n, rest), root, words, nth, depth + 1) for n in names if root.left > 0}
+    return {n: _value(properties.get(n, additional), root, words, nth, depth + 1) for n in names if root.budget > 0}
 
 
 def _array(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> list[Any]:
-    fixed: list[Any] = list(plain.get("prefixItems") or [])
+    prefix: list[Any] = list(plain.get("prefixItems") or [])
     items: Any = plain.get("items", {})
-    if isinstance(items, list):  # the older way of writing a tuple
-        fixed, items = items, plain.get("additionalItems", {})
-    most = int(plain.get("maxItems", 1 << 30))
-    count = min(most, _MOST, max(int(plain.get("minItems", 0)), len(fixed), int(items is not False and depth < _DEEP)))
-    made: list[Any] = []
-    while len(made) < count and root.left > 0:
-        i = len(made)
-        made.append(_value(fixed[i] if i < len(fixed) else items, root, words, nth + i, depth + 1))
-    return made
+    if isinstance(items, list):  # a tuple in older drafts
+        prefix, items = items, plain.get("additionalItems", {})
+    maximum = int(plain.get("maxItems", 1 << 30))
+    count = min(
+        maximum,
+        _MAX_LENGTH,
+        max(int(plain.get("minItems", 0)), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
+    )
+    values: list[Any] = []
+    while len(values) < count and root.budget > 0:
+        i = len(values)
+        values.append(_value(prefix[i] if i < len(prefix) else items, root, words, nth + i, depth + 1))
+    return values
 
 
 def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
@@ -165,29 +169,29 @@ def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
         value = low[0] if low is not None else high[0] if high is not None else value
     if not step:
         edge = next((b for b in (low, high) if b is not None and b[1] and b[0] == value), None)
-        if edge is not None:  # an open bound: half way to the other one, or a little inside
+        if edge is not None:  # an exclusive bound: the middle of both bounds, or a value just inside
             value = (low[0] + high[0]) / 2 if low is not None and high is not None else value + edge[1]
         return value
     value = math.ceil(value / step) * step
     if low is not None and low[1] and value <= low[0]:
         value += step
-    for _ in range(_STEPS):  # floats may not get there
+    for _ in range(_MAX_STEPS):  # floats may never reach the bound
         if high is None or not (value > high[0] or (high[1] and value >= high[0])) or value <= -(1 << 60):
             break
         value -= step * max(1, math.floor((value - high[0]) / step))
     return int(value) if value == int(value) else value
 
 
-def _bound(plain: dict[str, Any], closed: str, opened: str, inward: int) -> tuple[float, int] | None:
-    """A bound, and which way is inside where the bound itself is not allowed (0 where it is)."""
-    found: list[tuple[float, int]] = []
-    for key, way in ((closed, 0), (opened, inward)):
-        said = plain.get(key)
-        if isinstance(said, int | float) and not isinstance(said, bool):
-            found.append((said, way))
-    if not found:
+def _bound(plain: dict[str, Any], inclusive: str, exclusive: str, inward: int) -> tuple[float, int] | None:
+    """Return a bound, and the direction of valid values if the bound itself is not allowed (0 if it is)."""
+    bounds: list[tuple[float, int]] = []
+    for key, direction in ((inclusive, 0), (exclusive, inward)):
+        value = plain.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            bounds.append((value, direction))
+    if not bounds:
         return None
-    return max(found, key=lambda b: (b[0] * inward, abs(b[1])))
+    return max(bounds, key=lambda b: (b[0] * inward, abs(b[1])))
 
 
 def _string(plain: dict[str, Any], root: _Root, words: str, nth: int) -> str:
@@ -197,7 +201,7 @@ def _string(plain: dict[str, Any], root: _Root, words: str, nth: int) -> str:
     pattern = plain.get("pattern")
     if isinstance(pattern, str):
         match, steps = sample_with_size(pattern, f"{words}{nth}", whole=False)
-        root.left -= steps // 4
+        root.budget -= steps // 4
         text = match or text
-    text = text.ljust(min(_MOST, int(plain.get("minLength", 0))), "x")
+    text = text.ljust(min(_MAX_LENGTH, int(plain.get("minLength", 0))), "x")
     return text[: int(plain.get("maxLength", 1 << 30))]

@@ -1,10 +1,11 @@
-"""A real local HTTP server that speaks for every endpoint of the registry.
+"""Run a real local HTTP server that simulates every endpoint of the registry.
 
     with running(Registry.load()) as server:
         base_url = f"{server.url}/{provider}"
 
-It listens on loopback only and answers only requests whose Host is loopback, so that no web page can reach it
-by a name of its own. `faults` says how a request header makes it misbehave.
+It listens on loopback only and accepts only requests whose Host is loopback, so that no web page can reach it under
+another name. A request header injects faults: see `faults`.
+
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from cnllm.simulator.transport import ModelLookup
 
 __all__ = ["Server", "running"]
 
-_LIMIT = 64 * 1024 * 1024  # of a request body, in bytes: pictures are long
+_MAX_BODY = 64 * 1024 * 1024  # bytes of a request body: images are long
 
 
 class Server:
-    """The server; `url` is known once it has started, also when `port` is 0 and the system chooses one.
+    """The HTTP server. `url` is known after the start, also if `port` is 0 and the system chooses one.
 
-    `strict`: it refuses all that the flags of a model deny, in general words where the endpoint's own are unknown.
-    `neutral`: paths, names and errors say nothing about providers and models; `models` alone are served if given.
+    `strict`: refuse everything that the flags of a model deny, with a general error if the endpoint's own is unknown.
+    `neutral`: paths, names and errors do not show providers and models. If `models` is given, serve only these.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Server:
         port: int = 0,
         pace: float = 0.0,
         *,
-        body_limit: int = _LIMIT,
+        body_limit: int = _MAX_BODY,
         strict: bool = False,
         neutral: bool = False,
         models: Sequence[str] = (),
@@ -50,34 +51,34 @@ class Server:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
         plain = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
-        self.served = ServedModels(registry, strict, plain)
+        self.catalog = ServedModels(registry, strict, plain)
         self.host = host
         self.port = port
         self.pace = pace
         self.body_limit = body_limit
-        self._listening: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._open: dict[asyncio.Task[None], socket.socket] = {}
-        self._met: Counter[str] = Counter()
+        self._listener: socket.socket | None = None
+        self._accept_task: asyncio.Task[None] | None = None
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
+        self._fault_counts: Counter[str] = Counter()
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """Return the server's address, without a slash at the end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
         """Begin to listen."""
-        # Not asyncio.Server: one that is closed while a connection comes in loses that connection's socket.
+        # Not asyncio.Server: if it is closed while a connection arrives, it loses that connection's socket.
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        self._listening = socket.create_server((self.host, self.port), family=family, backlog=1024)
-        self._listening.setblocking(False)
-        self.port = self._listening.getsockname()[1]
-        self._accepting = asyncio.create_task(self._accept(self._listening))
+        self._listener = socket.create_server((self.host, self.port), family=family, backlog=1024)
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._accept_task = asyncio.create_task(self._accept(self._listener))
 
     async def serve_forever(self) -> None:
         """Listen until the task is cancelled."""
-        if self._listening is None:
+        if self._listener is None:
             await self.start()
         try:
             await asyncio.Event().wait()
@@ -86,39 +87,39 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening and drop every connection."""
-        listening, self._listening = self._listening, None
-        if listening is None or self._accepting is None:
+        listener, self._listener = self._listener, None
+        if listener is None or self._accept_task is None:
             return
-        try:  # one more connection, so that accepting ends by itself: cancelled, it might lose a socket
+        try:  # one more connection ends the accept loop; cancelling the loop might lose a socket
             _, writer = await asyncio.open_connection(self.host, self.port)
             writer.close()
         except OSError:
-            self._accepting.cancel()
-        await asyncio.wait([self._accepting])
-        listening.close()
-        dropped = dict(self._open)
-        for task in dropped:
+            self._accept_task.cancel()
+        await asyncio.wait([self._accept_task])
+        listener.close()
+        connections = dict(self._connections)
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*dropped, return_exceptions=True)
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
-        for peer in dropped.values():
-            peer.close()  # those whose task never began
+        await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next iteration of the loop
+        for peer in connections.values():
+            peer.close()  # a task that never started did not close its socket
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                peer, _ = await loop.sock_accept(listening)
-            except OSError:  # no more file descriptors: those who wait get theirs when some are free again
+                peer, _ = await loop.sock_accept(listener)
+            except OSError:  # no free file descriptor: waiting clients connect when one is free again
                 await asyncio.sleep(0.05)
                 continue
-            if self._listening is None:
+            if self._listener is None:
                 peer.close()
                 return
             peer.setblocking(False)
             task = asyncio.create_task(self._serve(peer))
-            self._open[task] = peer
-            task.add_done_callback(self._open.pop)
+            self._connections[task] = peer
+            task.add_done_callback(self._connections.pop)
 
     async def _serve(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -131,17 +132,17 @@ class Server:
             writer.close()
             await writer.wait_closed()
         except ConnectionError:
-            pass  # the peer went away: nobody is left to tell
+            pass  # the peer closed the connection
         finally:
             writer.transport.abort()
 
     def fault(self, header: str) -> InjectedFault | None:
-        """The fault that meets a request with this header now. Raises `ValueError` where it names none."""
+        """Return the fault for the next request with this header. Raise `ValueError` if the header names none."""
         fault = read_fault(header)
         if fault.times is None:
             return fault
-        self._met[header] += 1
-        return fault if self._met[header] <= fault.times else None
+        self._fault_counts[header] += 1
+        return fault if self._fault_counts[header] <= fault.times else None
 
 
 def _is_loopback(host: str) -> bool:
@@ -162,7 +163,7 @@ def running(
     neutral: bool = False,
     models: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """A server in a thread of its own, listening while the block runs."""
+    """Run a server in a thread of its own while the block runs."""
     server = Server(registry, host, port, pace, strict=strict, neutral=neutral, models=models)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
@@ -170,7 +171,7 @@ def running(
         done = asyncio.Event()
         try:
             await server.start()
-        except OSError as error:  # the port is taken: the one who asked for it must hear of it
+        except OSError as error:  # the port is in use: raise it in the caller's thread
             started.set_exception(error)
             return
         started.set_result((asyncio.get_running_loop(), done))

@@ -1,4 +1,4 @@
-"""Text in pieces about the size of tokens."""
+"""Split text into pieces about the size of tokens."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _PIECE = re.compile(rf"[{_CJK}]{{1,2}}| ?[^\s{_CJK}]{{1,12}}|\s")
 
 
 def is_cjk(text: str) -> bool:
-    """Does the text hold a Chinese, Japanese or Korean character?"""
+    """Whether the text holds a Chinese, Japanese or Korean character."""
     return _HAS_CJK.search(text) is not None
 
 
 def split_pieces(text: str) -> list[str]:
-    """The text in words, or by one or two Chinese characters, as models stream it; none of it is lost."""
+    """Split text into words, or one or two Chinese characters, as models stream it. No character is lost."""
     return _PIECE.findall(text)
 
 
 def shorten(text: str, length: int) -> str:
-    """The text on one line, with an ellipsis where it was cut."""
+    """Return the text on one line, with an ellipsis if it is cut."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[:length] + "…"

@@ -1,4 +1,4 @@
-"""The simulator in the place of a network: a plan goes in, an endpoint's bytes come out."""
+"""Simulate the network: a transport takes a plan and returns an endpoint's bytes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 MARK = "x-cnllm-simulated"
-_DEEPEST = 128
-_TOO_DEEP = f"The body is nested deeper than {_DEEPEST} levels."
+_MAX_DEPTH = 128
+_TOO_DEEP = f"The body is nested deeper than {_MAX_DEPTH} levels."
 
 
 class OutgoingRequest(Protocol):
-    """What a transport is handed: where a request goes, and its bytes."""
+    """A request as a transport gets it: its destination and its bytes."""
 
     @property
     def model(self) -> Model: ...
@@ -50,14 +50,14 @@ class OutgoingRequest(Protocol):
 
 
 class ModelLookup(Protocol):
-    """What the simulator needs of a registry."""
+    """The part of a registry that the simulator needs."""
 
     def resolve(self, name: str, *, protocol: str | None = None) -> Model: ...
     def names(self) -> list[str]: ...
 
 
 class SimulatedResponse(Struct, frozen=True):
-    """A response: its body comes in pieces, one per event where it streams."""
+    """A response. Its body comes in pieces, one per event if it streams."""
 
     status: int
     headers: dict[str, str]
@@ -65,7 +65,7 @@ class SimulatedResponse(Struct, frozen=True):
 
 
 def is_unlisted(registry: ModelLookup | None, model: Model) -> bool:
-    """Whether the endpoint's models are listed in the registry and this is none of them."""
+    """Whether the registry lists the endpoint's models but not this one."""
     if all(note.code != "unknown-model" for note in model.notes):
         return False
     return registry is None or any(name.startswith(f"{model.provider}/") for name in registry.names())
@@ -79,39 +79,41 @@ def respond(
     *,
     strict: bool = False,
     unlisted: bool = False,
-    shown: str | None = None,
+    public_name: str | None = None,
 ) -> SimulatedResponse:
-    """What this endpoint answers to these bytes, sent to this path.
+    """Return the endpoint's response to these bytes at this path.
 
-    `strict`: all that the flags deny is refused. `unlisted`: it serves no such model. `shown`: the name that stands in
-    the answer in place of the model's; refusals then are in general words, which name nobody.
+    `strict`: refuse everything that the flags deny. `unlisted`: the endpoint does not serve this model.
+    `public_name`: the name that replaces the model's in the response; errors then use general words without names.
     """
     try:
         body = msgspec.json.decode(content)
     except RecursionError:
-        return _turned_away(model, _TOO_DEEP)
+        return _bad_request(model, _TOO_DEEP)
     except (msgspec.DecodeError, UnicodeError) as error:
-        return _turned_away(model, f"The body is not JSON: {error}")
+        return _bad_request(model, f"The body is not JSON: {error}")
     if not isinstance(body, dict):
-        return _turned_away(model, "The body is not a JSON object.")
-    if (why := _unusable(content, body)) is not None:
-        return _turned_away(model, why)
+        return _bad_request(model, "The body is not a JSON object.")
+    if (problem := _body_problem(content, body)) is not None:
+        return _bad_request(model, problem)
     try:
-        asked = read_request(model, body, path)
-        refused = check_request(model, headers, asked, strict=strict, general=shown is not None, unlisted=unlisted)
-        return _answered(model, asked, shown or model.id) if refused is None else _refused(refused)
+        request = read_request(model, body, path)
+        rejection = check_request(
+            model, headers, request, strict=strict, general=public_name is not None, unlisted=unlisted
+        )
+        return _success(model, request, public_name or model.id) if rejection is None else _error_response(rejection)
     except (RecursionError, UnicodeError, OverflowError, ValueError) as error:
-        return _turned_away(model, f"The body cannot be read: {error}")
+        return _bad_request(model, f"The body cannot be read: {error}")
 
 
-def _turned_away(model: Model, why: str) -> SimulatedResponse:
-    """Return a refusal in the shape of the model's wire."""
-    return _refused(error_response(Violation("param", why), [], model))
+def _bad_request(model: Model, message: str) -> SimulatedResponse:
+    """Return an error in the shape of the model's wire."""
+    return _error_response(error_response(Violation("param", message), [], model))
 
 
-def _unusable(content: bytes, body: dict[str, Any]) -> str | None:
-    """Return why no endpoint reads a body that is JSON; None where one does."""
-    if content.count(b"[") + content.count(b"{") > _DEEPEST and _is_deep(body):
+def _body_problem(content: bytes, body: dict[str, Any]) -> str | None:
+    """Return why endpoints cannot read a body that is JSON; None if they can."""
+    if content.count(b"[") + content.count(b"{") > _MAX_DEPTH and _is_deep(body):
         return _TOO_DEEP
     if b"\\ud" in content or b"\\uD" in content:
         try:
@@ -122,64 +124,64 @@ def _unusable(content: bytes, body: dict[str, Any]) -> str | None:
 
 
 def _is_deep(body: Any) -> bool:
-    """Whether JSON is nested deeper than any endpoint takes it. Walks by levels, without recursion."""
+    """Whether JSON is nested deeper than any endpoint accepts. Walks by levels, without recursion."""
     level = [body]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         level = [
-            each
+            child
             for value in level
-            for each in (value.values() if isinstance(value, dict) else value)
-            if isinstance(each, dict | list)
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
         ]
         if not level:
             return False
     return True
 
 
-def _answered(model: Model, asked: ParsedRequest, shown: str) -> SimulatedResponse:
-    flags, thinks = flags_for(model, asked)
-    said = make_reply(shown, flags, asked, thinks)
-    if asked.stream:
-        told = (chat if model.protocol == CHAT else write).encode_frames(model, flags, asked, said)
+def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
+    flags, thinks = flags_for(model, request)
+    reply = make_reply(name, flags, request, thinks)
+    if request.stream:
+        frames = (chat if model.protocol == CHAT else write).encode_frames(model, flags, request, reply)
         return SimulatedResponse(
-            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, told
+            200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
         )
-    body_of = (chat if model.protocol == CHAT else write).encode_body(model, flags, asked, said)
-    return SimulatedResponse(200, _json(), [body_of])
+    body = (chat if model.protocol == CHAT else write).encode_body(model, flags, request, reply)
+    return SimulatedResponse(200, _json(), [body])
 
 
 def reject(
-    wrong: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
+    violation: Violation, *, status: int | None = None, protocol: str | None = None, **headers: str
 ) -> SimulatedResponse:
-    """A refusal that no endpoint words: bad JSON, no such path, a wire not spoken. `protocol` gives its shape."""
-    plain = error_response(wrong, [])
+    """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
+    error = error_response(violation, [])
     if protocol is not None and protocol != CHAT:
-        said = server_codec(protocol).write_error(status or plain.status, wrong.message, wrong.on)
-        plain = ErrorResponse(status=plain.status, body=msgspec.json.encode(said).decode())
-    kept = _refused(ErrorResponse(status=status or plain.status, body=plain.body))
-    return SimulatedResponse(kept.status, kept.headers | headers, kept.pieces)
+        body = server_codec(protocol).write_error(status or error.status, violation.message, violation.on)
+        error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
+    response = _error_response(ErrorResponse(status=status or error.status, body=error.body))
+    return SimulatedResponse(response.status, response.headers | headers, response.pieces)
 
 
-def _refused(refused: ErrorResponse) -> SimulatedResponse:
-    looks_json = refused.body.lstrip().startswith(("{", "["))
+def _error_response(error: ErrorResponse) -> SimulatedResponse:
+    looks_json = error.body.lstrip().startswith(("{", "["))
     headers = _json() if looks_json else {"content-type": "text/plain; charset=utf-8", MARK: "1"}
-    return SimulatedResponse(refused.status, headers, [refused.body.encode()])
+    return SimulatedResponse(error.status, headers, [error.body.encode()])
 
 
 def _json() -> dict[str, str]:
     return {"content-type": "application/json", MARK: "1"}
 
 
-def _sent(plan: OutgoingRequest, registry: ModelLookup | None, strict: bool) -> SimulatedResponse:
+def _respond_to_plan(plan: OutgoingRequest, registry: ModelLookup | None, strict: bool) -> SimulatedResponse:
     unlisted = strict and is_unlisted(registry, plan.model)
     path = unquote(urlsplit(plan.url).path)
     return respond(plan.model, plan.headers, plan.content, path, strict=strict, unlisted=unlisted)
 
 
 class SimTransport:
-    """A transport that answers out of the registry; `pace` is the seconds between the pieces of a stream.
+    """A transport that answers from the registry; `pace` is the seconds between the pieces of a stream.
 
-    With `strict` it refuses all that the flags of a model deny, also what real endpoints are not known to refuse.
+    If `strict`, it refuses everything that the flags deny, even if real endpoints are not known to refuse it.
     """
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
@@ -188,9 +190,9 @@ class SimTransport:
         self.strict = strict
 
     def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], Iterator[bytes]]:
-        """Status, headers, and the body in pieces."""
-        answered = _sent(plan, self.registry, self.strict)
-        return answered.status, answered.headers, self._paced(answered.pieces)
+        """Return status, headers, and the body in pieces."""
+        response = _respond_to_plan(plan, self.registry, self.strict)
+        return response.status, response.headers, self._paced(response.pieces)
 
     def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for index, piece in enumerate(pieces):
@@ -199,11 +201,11 @@ class SimTransport:
             yield piece
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 class AsyncSimTransport:
-    """The same for code that awaits; under asyncio and trio alike."""
+    """The same for async code, under asyncio and trio."""
 
     def __init__(self, registry: ModelLookup | None = None, pace: float = 0.0, *, strict: bool = False) -> None:
         self.registry = registry
@@ -211,9 +213,9 @@ class AsyncSimTransport:
         self.strict = strict
 
     async def send(self, plan: OutgoingRequest) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
-        """Status, headers, and the body in pieces."""
-        answered = _sent(plan, self.registry, self.strict)
-        return answered.status, answered.headers, self._paced(answered.pieces)
+        """Return status, headers, and the body in pieces."""
+        response = _respond_to_plan(plan, self.registry, self.strict)
+        return response.status, response.headers, self._paced(response.pieces)
 
     async def _paced(self, pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         for index, piece in enumerate(pieces):
@@ -224,4 +226,4 @@ class AsyncSimTransport:
             yield piece
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""

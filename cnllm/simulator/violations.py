@@ -1,4 +1,4 @@
-"""What the judge looks at, and what it finds."""
+"""Define the context of a check, and a violation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ __all__ = ["RequestContext", "Violation"]
 class RequestContext(Struct, frozen=True):
     """A request at an endpoint: the flags of its mode, its headers in lower case, whether the model thinks.
 
-    `worded` holds the kinds of refusal that the entry has words for. `strict`: all that the flags deny is refused, in
-    general words where the entry has none. `unlisted`: the endpoint serves no such model. `general`: words name nobody.
+    `worded` holds the kinds of refusal for which the entry has a text. `strict`: refuse everything that the flags deny,
+    with a general text if the entry has none. `unlisted`: the endpoint does not serve this model. `general`: use
+    texts without names.
     """
 
     model: Model
@@ -32,24 +33,25 @@ class RequestContext(Struct, frozen=True):
 
     @property
     def refuses_by_name(self) -> bool:
-        """Does the endpoint refuse a parameter that it does not take? Recordings show some that merely ignore it.
+        """Whether the endpoint refuses unsupported parameters. Recordings show some that merely ignore them.
 
-        The flag says false for both. One that refuses says which parameter it minds, so its words tell.
+        The flag says false for both. An endpoint that refuses names the parameter, so its text shows it.
+
         """
         return self.strict or next(("{param}" in r.body for r in self.flags.refusals or () if r.on == "param"), False)
 
     def refuses(self, kind: str) -> bool:
-        """Does the endpoint make a refusal of this kind, which only some make?"""
+        """Whether the endpoint makes this kind of refusal, which only some make."""
         return self.strict or kind in self.worded
 
     @property
     def body(self) -> dict[str, Any]:
-        """The request's body."""
+        """Return the request's body."""
         return self.request.body
 
 
 class Violation(Struct, frozen=True):
-    """One thing an endpoint refuses: its kind (`Refusal.on`), a sentence, what fills a refusal's blanks."""
+    """One violation: its kind (`Refusal.on`), a sentence, and values for a refusal's placeholders."""
 
     on: str
     message: str

@@ -1,4 +1,4 @@
-"""Writes an answer over the wires whose other side `cnllm.protocols` speaks."""
+"""Encode a reply for the wires that `cnllm.protocols` serves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from cnllm.types import (
 
 __all__ = ["encode_body", "encode_frames", "is_genuine_seal"]
 
-_MADE: dict[str, Callable[[str, str], Any]] = {
+_SEALS: dict[str, Callable[[str, str], Any]] = {
     "anthropic-messages": lambda token, text: {"signature": token},
     "gemini": lambda token, text: {"thoughtSignature": token},
     "openai-responses": lambda token, text: {
@@ -48,82 +48,82 @@ _MADE: dict[str, Callable[[str, str], Any]] = {
     },
 }
 
-_LATE = ("gemini",)
-"""Wires on which the seal comes with what follows the reasoning: the first call, or the text."""
+_LATE_SEALS = ("gemini",)
+"""Wires whose seal comes after the reasoning: with the first call, or with the text."""
 
 
 def _token(model: Model) -> str:
-    """What this endpoint wants back with its reasoning; another endpoint knows it for a stranger's. It names nobody."""
+    """Return the seal's text: this endpoint accepts only its own. It names no model."""
     return base64.b64encode(hashlib.sha256(f"simulated by {model.name}".encode()).hexdigest()[:48].encode()).decode()
 
 
 def is_genuine_seal(model: Model, data: Any) -> bool:
-    """Is something sealed what this endpoint gave out, or nothing that it signs?"""
+    """Whether sealed data comes from this endpoint, or is of a kind that carries no seal."""
     text = json.dumps(data)
     words = ("signature", "thoughtSignature", "encrypted_content")
     return not any(f'"{word}"' in text for word in words) or _token(model) in text
 
 
-def encode_body(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> bytes:
-    """The body of an answer that is not streamed."""
-    return msgspec.json.encode(server_codec(model.protocol).write_reply(_reply(model, flags, said), asked.body))
+def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> bytes:
+    """Return the body of a reply that is not streamed."""
+    return msgspec.json.encode(server_codec(model.protocol).write_reply(_reply(model, flags, reply), request.body))
 
 
-def encode_frames(model: Model, flags: Flags, asked: ParsedRequest, said: SimulatedReply) -> Iterator[bytes]:
-    """The same answer as server-sent events."""
-    stream = server_codec(model.protocol).stream(f"sim-{said.id}", said.model, asked.body)
+def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> Iterator[bytes]:
+    """Yield the same reply as server-sent events."""
+    stream = server_codec(model.protocol).stream(f"sim-{reply.id}", reply.model, request.body)
     yield from (sse_frame(*frame) for frame in stream.begin())
-    for event in _events(_reply(model, flags, said)):
+    for event in _events(_reply(model, flags, reply)):
         yield from (sse_frame(*frame) for frame in stream.event(event))
 
 
-def _reply(model: Model, flags: Flags, said: SimulatedReply) -> Reply:
+def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
     parts: list[Part] = []
     seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
     seal: Seal | None = None
-    if said.reasoning and seals and said.whole:
-        data = _MADE[model.protocol](_token(model), said.reasoning)
+    if reply.reasoning and seals and reply.whole:
+        data = _SEALS[model.protocol](_token(model), reply.reasoning)
         seal = Seal(model.protocol, model.provider, model.id, data)
-    late = model.protocol in _LATE and bool(said.text or said.calls)
-    if said.reasoning:
-        parts.append(Reasoning(said.reasoning, None if late else seal))
-    if said.text:
-        parts.append(Text(said.text, seal if late and not said.calls else None))
-    calls = [ToolCall(c.id, c.name, _decoded(c.arguments), c.arguments) for c in said.calls]
+    late = model.protocol in _LATE_SEALS and bool(reply.text or reply.calls)
+    if reply.reasoning:
+        parts.append(Reasoning(reply.reasoning, None if late else seal))
+    if reply.text:
+        parts.append(Text(reply.text, seal if late and not reply.calls else None))
+    calls = [ToolCall(c.id, c.name, _parse_arguments(c.arguments), c.arguments) for c in reply.calls]
     if calls and late:
         calls[0] = msgspec.structs.replace(calls[0], seal=seal)
     return Reply(
-        text=said.text,
-        reasoning=said.reasoning,
+        text=reply.text,
+        reasoning=reply.reasoning,
         tool_calls=calls,
-        finish=said.finish,
-        raw_finish=_word(flags, said.finish),
-        usage=said.usage,
+        finish=reply.finish,
+        raw_finish=_finish_word(flags, reply.finish),
+        usage=reply.usage,
         cost=None,
-        model=said.model,
-        id=f"sim-{said.id}",
+        model=reply.model,
+        id=f"sim-{reply.id}",
         notes=[],
         message=Message("assistant", (*parts, *calls), model.name),
         incomplete=[],
     )
 
 
-def _word(flags: Flags, finish: str) -> str:
-    """The endpoint's own word for why an answer ended."""
-    return next((theirs for theirs, ours in (flags.finish or {}).items() if ours == finish), finish)
+def _finish_word(flags: Flags, finish: str) -> str:
+    """Return the endpoint's own word for a finish reason."""
+    return next((word for word, reason in (flags.finish or {}).items() if reason == finish), finish)
 
 
-def _decoded(arguments: str) -> dict[str, Any] | None:
+def _parse_arguments(arguments: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(arguments)
+        value = json.loads(arguments)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _events(reply: Reply) -> Iterator[Event]:
-    """The events that a reader of this reply would have seen."""
-    nth = 0
+    """Yield the events that a reader of this reply sees."""
+    call_index = 0
     for index, part in enumerate(reply.message.parts):
         match part:
             case Reasoning():
@@ -133,9 +133,9 @@ def _events(reply: Reply) -> Iterator[Event]:
                 yield from (TextDelta(text) for text in split_pieces(part.text))
                 yield BlockEnd(index, part)
             case ToolCall():
-                yield ToolCallStart(nth, part.id, part.name)
-                yield from (ToolCallDelta(nth, text) for text in split_pieces(part.raw))
-                yield ToolCallEnd(nth, part)
-                nth += 1
+                yield ToolCallStart(call_index, part.id, part.name)
+                yield from (ToolCallDelta(call_index, text) for text in split_pieces(part.raw))
+                yield ToolCallEnd(call_index, part)
+                call_index += 1
     yield UsageSeen(reply.usage)
     yield Finished(reply.finish, reply.raw_finish)

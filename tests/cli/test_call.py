@@ -145,7 +145,7 @@ def test_an_answer_that_is_not_whole_ends_with_3(machine: Machine, finish: str, 
         machine.overlay(peer.url)
         done = machine.run(*CALL, "hi")
         assert (done.status, done.out) == (3, "Hel\n")
-        assert all(word in done.err for word in ("cnllm: the answer is not whole", f"finish {finish}", *words))
+        assert all(word in done.err for word in ("cnllm: the answer is incomplete", f"finish {finish}", *words))
         done = machine.run(*CALL, "--json", "hi")
         assert (done.status, done.json()["finish"]) == (3, finish)
 

@@ -62,7 +62,10 @@ def test_where_only_thinking_came_the_answer_says_so(machine: Machine) -> None:
         machine.overlay(peer.url)
         done = chat(machine, "hi", "still there?", args=HOME)
         assert done.status == 3
-        assert done.out.splitlines()[0] == "(only thinking came, no answer; /thinking shows it, /retry asks again)"
+        assert (
+            done.out.splitlines()[0]
+            == "(the model sent only reasoning, no answer; /thinking shows it, /retry asks again)"
+        )
         assert done.out.splitlines()[1] == "Hello"
         assert "thought for 2 characters" in done.err
         roles = [role for role, _ in sent(peer, 1)]
@@ -138,7 +141,7 @@ def test_undo_reaches_turns_of_an_earlier_day_and_the_system_message_comes_back(
         machine.run("call", "--model", "home/m", "first")
         done = chat(machine, "/undo", "/undo", "second", args=("chat", "-c", "-s", "Be short."))
         assert (done.status, done.out) == (0, "Two.\n")
-        assert "going on after 1 turn\n" in done.err
+        assert "continuing after 1 turn\n" in done.err
         assert "there is no turn to take back" in done.err
         assert sent(peer, 1) == [("system", "Be short."), ("user", "second")]
     assert machine.run("logs", "list", "--json").json()[0]["turns"] == 1
@@ -160,7 +163,7 @@ def test_a_retry_that_fails_costs_no_answer(machine: Machine) -> None:
         machine.overlay(peer.url)
         done = chat(machine, "first", "second", "/retry", "/retry", "third", args=HOME)
         assert (done.status, done.out) == (0, "One.\nTwo.\nThree.\n")
-        assert done.err.count("the answer that was there stays") == 2
+        assert done.err.count("the previous answer stays") == 2
         assert sent(peer, 2) == sent(peer, 3) == sent(peer, 1)
         assert sent(peer, 4) == [*sent(peer, 1), ("assistant", "Two."), ("user", "third")]
         machine.run("call", "-c", "fourth")
@@ -268,7 +271,7 @@ def test_the_exit_status_is_the_worst_of_the_turns_that_stand(machine: Machine) 
         (3, ("a", "/quit"), (length,)),
         (1, ("a", "b", "c"), (length, refused, says("Three."))),
         (0, ("a", "/retry"), (length, says("One."))),
-        (3, ("a", "/retry"), (length, refused)),  # the answer that was there stays
+        (3, ("a", "/retry"), (length, refused)),  # the previous answer stays
         (0, ("a", "/undo", "b"), (length, says("Two."))),
         (1, ("a", "b", "/undo"), (refused, says("Two."))),
     ]
@@ -343,7 +346,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(machine: Machine) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(b"second\n", timeout=60)
         assert (process.returncode, seen + out) == (130, b"One, \nTwo.\n")
-        assert b"interrupted; this is what came so far" in err
+        assert b"interrupted; the answer so far is shown above" in err
         assert sent(peer, 1) == [("user", "first"), ("assistant", "One, "), ("user", "second")]
 
 

@@ -198,7 +198,7 @@ def test_a_call_does_not_fail_for_want_of_a_store(machine: Machine) -> None:
     raw.close()
     done = machine.run(*CALL, "two")
     assert (done.status, done.out) == (0, "Hello\n")
-    assert "cnllm: this call is not kept" in done.err
+    assert "cnllm: this call is not logged" in done.err
     assert "version 99" in done.err
     for args in (
         ("call", "-c", "two"),
@@ -227,8 +227,8 @@ def test_an_answer_of_thinking_alone_says_so(machine: Machine, finish: str) -> N
         machine.overlay(peer.url)
         done = machine.run(*CALL, "--hide-reasoning", "hi")
         assert (done.status, done.out) == (3, "")
-        assert "cnllm: only thinking came, no answer" in done.err
-        assert "only thinking came, no answer; --reasoning shows it" in machine.run("logs", "show").out
+        assert "cnllm: the model sent only reasoning, no answer" in done.err
+        assert "the model sent only reasoning, no answer; --reasoning shows it" in machine.run("logs", "show").out
         assert "<thinking>\nhm\n</thinking>" in machine.run("logs", "show", "--reasoning").out
         assert machine.run("call", "-c", "and?").status == 0
 

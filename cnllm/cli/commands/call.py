@@ -1,4 +1,4 @@
-"""`cnllm call`: what it takes."""
+"""Define the options of `cnllm call`."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ EXAMPLES = options.examples(
 @click.command(cls=options.Command, epilog=EXAMPLES)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
-@click.option("-c", "--continue", "continues", is_flag=True, help="Go on with the last conversation, and its model.")
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
 @click.option(
     "--conversation",
     metavar="ID",
     shell_complete=completion.complete_conversations,
-    help="Go on with this one; the beginning of an id will do.",
+    help="Continue this conversation; the beginning of an id is enough.",
 )
-@click.option("--simulate", is_flag=True, help="Let this machine make the answer up: no key, no network.")
-@click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
+@click.option("--simulate", is_flag=True, help="Make up the answer on this machine: no key, no network.")
+@click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @click.option("--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or tokens.")
 @click.option("--show-reasoning/--hide-reasoning", default=True, help="Reasoning goes to stderr, or nowhere.")
-@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools the model may call. None is run.")
+@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: tools the model may call. cnllm runs none.")
 @options.tool
 @click.option(
     "--approve",
     type=click.Choice(["all", "none"]),
     default="none",
-    help="Execute every call, or those of built-in tools alone.",
+    help="Run every tool call, or only those of built-in tools.",
     show_default=True,
 )
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
-@click.option("--extra-body", metavar="JSON", help="Goes into the body as it is. @FILE reads a file.")
-@click.option("--schema", metavar="FILE", type=click.Path(), help="JSON Schema that the answer is to follow.")
+@click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
+@click.option("--schema", metavar="FILE", type=click.Path(), help="JSON Schema of the answer.")
 @click.option("--image", "images", metavar="FILE", multiple=True, help="An image, or its URL. Repeatable.")
-@click.option("--base-url", metavar="URL", help="Another place that serves the model.")
+@click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
-@click.option("--protocol", metavar="P", help="Another wire of the endpoint.")
-@click.option("--stream/--no-stream", default=None, help="Take the answer as it comes, or whole.")
-@click.option("--sentences", is_flag=True, help="Print a streamed answer a sentence at a time.")
+@click.option("--protocol", metavar="P", help="Another protocol of the endpoint.")
+@click.option("--stream/--no-stream", default=None, help="Print the answer as it arrives, or complete.")
+@click.option("--sentences", is_flag=True, help="Print a streamed answer sentence by sentence.")
 @click.option("--json", "form", flag_value="json", help="Print one reply as JSON.")
-@click.option("--events", "form", flag_value="events", help="Print one event as JSON a line.")
+@click.option("--events", "form", flag_value="events", help="Print each event as one line of JSON.")
 @click.option("--plan", "form", flag_value="plan", help="Print the request as JSON; send nothing.")
 @click.option("--curl", "form", flag_value="curl", help="Print the request as a curl command; send nothing.")
 @click.option("--record", metavar="FILE", type=click.Path(), help="Append the exchange to FILE, without secrets.")
-@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from such a FILE; send nothing.")
+@click.option("--replay", metavar="FILE", type=click.Path(), help="Answer from a recorded FILE; send nothing.")
 @click.option(
     "--raw-log",
     metavar="FILE",
@@ -71,14 +71,14 @@ EXAMPLES = options.examples(
     type=click.FloatRange(min=0, min_open=True),
     help="Seconds to wait for the endpoint.",
 )
-@click.option("--no-log", is_flag=True, help="Keep nothing of it; see cnllm logs.")
+@click.option("--no-log", is_flag=True, help="Do not log this call; see cnllm logs.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
-def call(**given: Any) -> int:
+def call(**params: Any) -> int:
     """Ask a model and print its answer.
 
-    The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-); what is
-    piped in beside TEXT is added to it.
+    The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-). If you
+    give TEXT and pipe text in, the piped text is appended.
     """
-    from cnllm.cli.call_runner import CallRunner  # with all that a call needs; its help and completion need none of it
+    from cnllm.cli.call_runner import CallRunner  # imports what a call needs; help and completion do not need it
 
-    return CallRunner(**given).run()
+    return CallRunner(**params).run()

@@ -1,4 +1,4 @@
-"""`cnllm chat`: a conversation, turn by turn."""
+"""Run `cnllm chat`: a conversation, turn by turn."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ EXAMPLES = options.examples(
     r"printf 'Why is the sky blue?\nAnd at sunset?\n' | cnllm chat --model glm-4.7",
 )
 _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
-_EARLIER = 500  # turns that the arrow keys find again
+_MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
 @options.model(required=False)
-@click.option("-c", "--continue", "continues", is_flag=True, help="Go on with the last conversation, and its model.")
+@click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
 @click.option(
     "--conversation",
     metavar="ID",
     shell_complete=completion.complete_conversations,
-    help="Go on with this one; the beginning of an id will do.",
+    help="Continue this conversation; the beginning of an id is enough.",
 )
-@click.option("--simulate", is_flag=True, help="Let this machine make the answers up: no key, no network.")
-@click.option("-s", "--system", metavar="TEXT", help="What the model is told before.")
+@click.option("--simulate", is_flag=True, help="Make up the answers on this machine: no key, no network.")
+@click.option("-s", "--system", metavar="TEXT", help="The system message.")
 @click.option(
     "--reasoning", type=options.ReasoningLevel(), metavar="LEVEL", help="off, on, minimal … max, or a number of tokens."
 )
@@ -48,111 +48,114 @@ _EARLIER = 500  # turns that the arrow keys find again
     "--approve",
     type=click.Choice(["ask", "all", "none"]),
     default="ask",
-    help="Before a tool that is not built in is called: ask; or call it, or never.",
+    help="Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).",
     show_default=True,
 )
 @click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
-@click.option("--base-url", metavar="URL", help="Another place that serves the model.")
+@click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
-@click.option("--no-log", is_flag=True, help="Keep nothing of it; see cnllm logs.")
-def chat(**given: Any) -> int:
-    """Talk with a model; /help lists what can be done meanwhile.
+@click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
+def chat(**params: Any) -> int:
+    """Talk with a model; /help lists the commands of a chat.
 
-    Answers go to stdout, all else to stderr. Where stdin is no terminal, each line of it is a turn, and the exit
-    status is the worst of the turns, as of cnllm call. A terminal needs prompt_toolkit: pip install 'cnllm[chat]'.
+    Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
+    exit status is the worst of all turns, as for cnllm call. A terminal needs prompt_toolkit:
+    pip install 'cnllm[chat]'.
     """
     from cnllm.cli import turn_log
 
-    if given["continues"] and given["conversation"] is not None:
+    if params["continues"] and params["conversation"] is not None:
         raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
-    which = "last" if given["continues"] else given["conversation"]
-    if which is None and given["model"] is None:
+    conversation = "last" if params["continues"] else params["conversation"]
+    if conversation is None and params["model"] is None:
         raise errors.UsageError("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
-    with closing(turn_log.TurnLog(which, writes=not given["no_log"])) as log:
-        return _chat(given, log)
+    with closing(turn_log.TurnLog(conversation, writes=not params["no_log"])) as log:
+        return _chat(params, log)
 
 
-def _chat(given: dict[str, Any], log: TurnLog) -> int:
+def _chat(params: dict[str, Any], log: TurnLog) -> int:
     from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
-    from cnllm.cli import chat_session as talk
-    from cnllm.cli import input as prompt
+    from cnllm.cli.chat_session import ChatEndpoint, ChatSession
+    from cnllm.cli.input import decode_argument
     from cnllm.registry import Registry
 
-    talking: list[ChatSession] = []
+    sessions: list[ChatSession] = []
     turns = chat_input.turn_input(
-        lambda before: chat_commands.completions(talking[0], before), lambda: log.prompts(_EARLIER)
+        lambda text: chat_commands.completions(sessions[0], text), lambda: log.prompts(_MAX_HISTORY)
     )
-    box = tools.Toolbox(given["tool"], given["approve"], turns.answer)
-    asked = option_parsing.call_options(given["parameters"], None, None, None, reasoning=given["reasoning"])
+    box = tools.Toolbox(params["tool"], params["approve"], turns.answer)
+    call_options = option_parsing.call_options(params["parameters"], None, None, None, reasoning=params["reasoning"])
     protocol = None
-    if given["model"] is None:
-        last = log.last_choice(protocol=None, base_url=given["base_url"])
-        given |= {"model": last["model"], "base_url": last["base_url"]}
+    if params["model"] is None:
+        last = log.last_choice(protocol=None, base_url=params["base_url"])
+        params |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
     registry = Registry.load()
     model = client_factory.resolve_model(
         registry,
-        given["model"],
+        params["model"],
         log.messages([]),
-        asked,
+        call_options,
         protocol=protocol,
-        base_url=given["base_url"],
-        offline=given["simulate"],
+        base_url=params["base_url"],
+        offline=params["simulate"],
     )
-    key = client_factory.read_key(model, given["key_env"], needed=not given["simulate"])
+    key = client_factory.read_key(model, params["key_env"], needed=not params["simulate"])
     records = (log.exchange,) if log.exchange else ()
-    system = prompt.decode_argument(given["system"], "--system") if given["system"] else None
-    place = talk.ChatEndpoint(protocol, given["base_url"], key)
+    system = decode_argument(params["system"], "--system") if params["system"] else None
+    endpoint = ChatEndpoint(protocol, params["base_url"], key)
     with client_factory.build_client(
-        registry, api_key=None, simulate=given["simulate"], timeout=None, replay=None, records=records
+        registry, api_key=None, simulate=params["simulate"], timeout=None, replay=None, records=records
     ) as client:
         if client.simulate:
             stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
         try:
-            talking.append(talk.ChatSession(client, log, box, model, place=place, system=system, options=asked))
+            sessions.append(
+                ChatSession(client, log, box, model, endpoint=endpoint, system=system, options=call_options)
+            )
         except (ValueError, TypeError) as error:
             raise errors.UsageError(str(error)) from error
-        _greet(talking[0])
-        return _turns(talking[0], turns)
+        _greet(sessions[0])
+        return _turns(sessions[0], turns)
 
 
-def _greet(talk: ChatSession) -> None:
-    if talk.count:
-        stdio.print_line(f"going on after {talk.count} turn{'' if talk.count == 1 else 's'}")
+def _greet(session: ChatSession) -> None:
+    if session.count:
+        stdio.print_line(f"continuing after {session.count} turn{'' if session.count == 1 else 's'}")
     if sys.stdin.isatty():
-        stdio.print_line(f"asking {talk.model.name}; /help lists the commands, Ctrl-D leaves")
+        stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
-def _turns(talk: ChatSession, turns: TurnInput) -> int:
-    """Take one turn after another, and return the exit status: of a terminal 0, else the worst of the turns."""
+def _turns(session: ChatSession, turns: TurnInput) -> int:
+    """Run one turn after another and return the exit status: 0 at a terminal, else the worst of the turns."""
     while True:
         try:
-            said = turns.turn(f"{terminal.escape(talk.model.id)}> ")
+            text = turns.turn(f"{terminal.escape(session.model.id)}> ")
         except EOFError:
-            return _status(talk)
+            return _status(session)
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
             stdio.print_line("Ctrl-D or /quit leaves")
             continue
         try:
-            if not _turn(talk, said):
-                return _status(talk)
+            if not _turn(session, text):
+                return _status(session)
         except KeyboardInterrupt:  # between the answer and the next turn
             stdio.print_line("interrupted")
 
 
-def _status(talk: ChatSession) -> int:
-    return errors.WHOLE if sys.stdin.isatty() else talk.status
+def _status(session: ChatSession) -> int:
+    return errors.WHOLE if sys.stdin.isatty() else session.status
 
 
-def _turn(talk: ChatSession, said: str) -> bool:
+def _turn(session: ChatSession, line: str) -> bool:
     from cnllm.cli import chat_commands
-    from cnllm.cli import input as prompt
+    from cnllm.cli.input import read_messages
 
-    if _COMMAND.match(said):
-        return chat_commands.run(talk, said)
-    text = said.removeprefix("/") if said.startswith("//") else said
+    if _COMMAND.match(line):
+        return chat_commands.run(session, line)
+    text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
-        talk.ask(prompt.read_messages(text, None, ())[0])
+        session.ask(read_messages(text, None, ())[0])
     return True

@@ -1,4 +1,4 @@
-"""`cnllm keys`: API keys in a private file. No value is ever shown."""
+"""Define `cnllm keys`: API keys in a private file. No command shows a key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["keys"]
 def keys() -> None:
     """Keep API keys in a private file.
 
-    A variable of the same name goes before what is kept.
+    A variable of the same name wins over the file.
     """
 
 
@@ -32,51 +32,51 @@ def keys() -> None:
 def set_(name: str, value: str | None) -> None:
     """Keep a key under NAME, the name of a variable or of a provider.
 
-    The key is asked for, or read from stdin. As VALUE on the command line it works too, but stays in the
+    cnllm asks for the key, or reads it from stdin. You can also give it as VALUE, but then it stays in the
     history of your shell.
     """
     from cnllm.config import keys as store
 
     variable = _variable(name)
     if value is None:
-        value = _asked(variable)
+        value = _read_value(variable)
     errors.hide_secrets(value)
     try:
         path = store.set_key(variable, value)
     except ValueError as error:
-        raise errors.UsageError(f"{variable}: {error}", "nothing was kept") from None
+        raise errors.UsageError(f"{variable}: {error}", "the key was not stored") from None
     except OSError as error:
         raise errors.UsageError(f"{store.keys_path()} cannot be written: {error.strerror}") from error
-    stdio.print_line(f"{variable} is kept in {path}")
+    stdio.print_line(f"{variable} is stored in {path}")
 
 
 @keys.command("list", epilog=options.examples("cnllm keys list"))
 @options.as_json("an array")
 def list_(as_json: bool) -> None:
-    """List the names that have a key in the file, and whether a variable goes before it. No key is shown."""
+    """List the names that have a key in the file, and whether a variable wins over it. No key is shown."""
     from cnllm.config import keys as store
 
     rows = [{"name": name, "used": store.key_source(name)} for name in store.key_names()]
     if as_json:
         answer.print_json(rows)
     elif rows:
-        used = {"environment": "the variable", "file": "this file"}
-        cells = [(str(row["name"]), used[str(row["used"])]) for row in rows]
+        sources = {"environment": "the variable", "file": "this file"}
+        cells = [(str(row["name"]), sources[str(row["used"])]) for row in rows]
         answer.print_line(table(("NAME", "KEY TAKEN FROM"), cells))
     else:
-        stdio.print_line("no keys are kept; cnllm keys set NAME keeps one")
+        stdio.print_line("no keys are stored; cnllm keys set NAME stores one")
 
 
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
 def path() -> None:
-    """Print where the file is, whether or not it exists."""
+    """Print the path of the file, whether or not it exists."""
     from cnllm.config import keys as store
 
     answer.print_line(str(store.keys_path()))
 
 
 def _variable(name: str) -> str:
-    """The variable that a name stands for: itself, or the first that a provider's key may be in."""
+    """Return the variable that a name stands for: itself, or a provider's first key variable."""
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -97,11 +97,11 @@ def _variable(name: str) -> str:
     return names[0]
 
 
-def _asked(variable: str) -> str:
+def _read_value(variable: str) -> str:
     if sys.stdin.isatty():
         value: str = click.prompt(f"Key for {variable}", hide_input=True, err=True)
         return value
     try:
         return sys.stdin.buffer.read().decode().strip()
     except UnicodeDecodeError:
-        raise errors.UsageError("stdin is not UTF-8", "nothing was kept") from None
+        raise errors.UsageError("stdin is not UTF-8", "the key was not stored") from None

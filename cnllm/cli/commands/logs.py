@@ -1,4 +1,4 @@
-"""`cnllm logs`: the conversations on disk."""
+"""Define `cnllm logs`: the conversations on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["logs"]
 def logs() -> None:
     """Conversations on disk: list, show, search, export.
 
-    Every `cnllm call` is kept, simulated ones too, marked as such; no key is. CNLLM_LOG=off or --no-log leaves one out.
+    cnllm logs every call, and marks the simulated ones. It logs no key. CNLLM_LOG=off or --no-log skips a call.
     """
 
 
@@ -42,45 +42,45 @@ def list_(count: int, as_json: bool) -> None:
     from cnllm.store import Store
 
     with Store.open() as store:
-        found = store.summaries(count)
-        _name_damage(store)
+        summaries = store.summaries(count)
+        _report_damage(store)
     if as_json:
-        _dump(found)
-    elif found:
+        _print_json(summaries)
+    elif summaries:
         heads = ("ID", "LAST", "TURNS", "MODEL", "STATE", "PROMPT")
-        rows = [_row(one, transcript.local_time(one.last)) for one in found]
+        rows = [_row(summary, transcript.local_time(summary.last)) for summary in summaries]
         answer.print_line(
             fit_columns(heads, rows, give={3: 10, 4: 10, 5: 16}, middles=frozenset([3]), right=frozenset([2]))
         )
     else:
-        stdio.print_line("no conversation is kept yet; cnllm call begins one")
+        stdio.print_line("no conversation is logged yet; cnllm call starts one")
 
 
-def _row(one: ConversationSummary, when: str) -> tuple[str, ...]:
-    made_up = [origin for origin in one.origins if origin != "endpoint"]
-    state = ", ".join([one.state, *made_up])
-    return one.id, when, str(one.turns), one.models[-1], state, " ".join(one.prompt.split())
+def _row(summary: ConversationSummary, time: str) -> tuple[str, ...]:
+    origins = [origin for origin in summary.origins if origin != "endpoint"]
+    state = ", ".join([summary.state, *origins])
+    return summary.id, time, str(summary.turns), summary.models[-1], state, " ".join(summary.prompt.split())
 
 
 @logs.command(
     epilog=options.examples("cnllm logs show", "cnllm logs show 3f2a --reasoning", "cnllm logs show 3f2a --json | jq")
 )
 @click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
-@click.option("--reasoning", is_flag=True, help="What the models thought, too.")
+@click.option("--reasoning", is_flag=True, help="Show the models' reasoning, too.")
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("the conversation")
 def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
-    """Show a conversation: the last one, or that whose ID begins so."""
+    """Show a conversation: the last one, or the one whose ID begins with ID."""
     from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
-        (found,) = store.records([store.conversation(ident).id])
-        _name_damage(store)
+        (record,) = store.records([store.conversation(ident).id])
+        _report_damage(store)
     if as_json:
-        answer.print_json(_plain(found))
+        answer.print_json(_to_plain(record))
     else:
-        transcript.print_transcript(found, reasoning=reasoning, raw=raw)
+        transcript.print_transcript(record, reasoning=reasoning, raw=raw)
 
 
 @logs.command(epilog=options.examples("cnllm logs search sunset", "cnllm logs search 天空 蓝色"))
@@ -90,27 +90,27 @@ def show(ident: str, reasoning: bool, raw: bool, as_json: bool) -> None:
 def search(words: tuple[str, ...], count: int, as_json: bool) -> None:
     """Find messages in which all WORDS occur, in text or reasoning, the newest first.
 
-    Parts of words are found too, in upper or lower case. Several words in quotes are one.
+    The search finds parts of words too, and ignores case. Quote several words to search for them as one.
     """
     from cnllm.cli.output import transcript
     from cnllm.store import Store
 
     with Store.open() as store:
-        found = store.search(words, count)
+        hits = store.search(words, count)
     if as_json:
-        _dump(found)
-    elif found:
+        _print_json(hits)
+    elif hits:
         answer.print_line(
-            "\n".join(transcript.escape_for_stdout(_line(one, transcript.local_time(one.began))) for one in found)
+            "\n".join(transcript.escape_for_stdout(_line(hit, transcript.local_time(hit.began))) for hit in hits)
         )
     else:
-        stdio.print_line("nothing is found")
+        stdio.print_line("nothing found")
 
 
-def _line(one: SearchHit, when: str) -> str:
-    who = one.role if one.role != "assistant" else one.model
-    thought = " (reasoning)" if one.where == "reasoning" else ""
-    return f"{one.conversation}  {when}  {who}{thought}: {one.excerpt}"
+def _line(hit: SearchHit, time: str) -> str:
+    author = hit.role if hit.role != "assistant" else hit.model
+    suffix = " (reasoning)" if hit.where == "reasoning" else ""
+    return f"{hit.conversation}  {time}  {author}{suffix}: {hit.excerpt}"
 
 
 @logs.command(
@@ -123,64 +123,64 @@ def _line(one: SearchHit, when: str) -> str:
 def export(ident: str | None) -> None:
     """Print all conversations, or one, as JSON, one a line, with their requests and responses.
 
-    The exchanges are such as `cnllm call --replay` takes.
+    `cnllm call --replay` accepts these exchanges.
     """
     from cnllm.store import Store
     from cnllm.store.text import as_json
 
     with Store.open() as store:
         ids = None if ident is None else [store.conversation(ident).id]
-        for one in store.records(ids, exchanges=True):
-            line = as_json(one)
+        for record in store.records(ids, exchanges=True):
+            line = as_json(record)
             answer.print_line(terminal.escape_json(line) if sys.stdout.isatty() else line)
-        _name_damage(store)
+        _report_damage(store)
 
 
 @logs.command(epilog=options.examples('sqlite3 "$(cnllm logs path)" "SELECT model, usage FROM turns"'))
 def path() -> None:
-    """Print where the file is, whether or not it exists."""
+    """Print the path of the file, whether or not it exists."""
     from cnllm.store.store import store_path
 
     answer.print_line(str(store_path()))
 
 
 @logs.command(epilog=options.examples("cnllm logs on", "cnllm logs on --no-exchanges"))
-@click.option("--no-exchanges", is_flag=True, help="Without the requests and responses as they were on the wire.")
+@click.option("--no-exchanges", is_flag=True, help="Do not store the requests and responses of the wire.")
 def on(no_exchanges: bool) -> None:
-    """From now on keep every call, as it is to begin with."""
-    _keep("no-exchanges" if no_exchanges else "on")
-    stdio.print_line(f"calls are kept from now on{', without requests and responses' if no_exchanges else ''}")
+    """Log every call from now on. This is the default."""
+    _set_mode("no-exchanges" if no_exchanges else "on")
+    stdio.print_line(f"calls are logged from now on{', without requests and responses' if no_exchanges else ''}")
 
 
 @logs.command(epilog=options.examples("cnllm logs off"))
 def off() -> None:
-    """From now on keep no call. What is kept already stays."""
-    _keep("off")
-    stdio.print_line("calls are not kept from now on; what was kept stays (cnllm logs path)")
+    """Stop logging calls. Logged calls stay."""
+    _set_mode("off")
+    stdio.print_line("calls are not logged from now on; the existing log stays (cnllm logs path)")
 
 
-def _keep(chosen: Mode) -> None:
+def _set_mode(mode: Mode) -> None:
     import os
 
     from cnllm.config import log_mode
 
-    log_mode.set_mode(chosen)
-    said = os.environ.get("CNLLM_LOG")
-    if said and log_mode.mode() != chosen:
-        errors.print_error(f"CNLLM_LOG={said} goes before this", "unset CNLLM_LOG")
+    log_mode.set_mode(mode)
+    variable = os.environ.get("CNLLM_LOG")
+    if variable and log_mode.mode() != mode:
+        errors.print_error(f"CNLLM_LOG={variable} wins over this setting", "unset CNLLM_LOG")
 
 
-def _name_damage(store: Store) -> None:
-    """Say what of the file cannot be read; the rest is shown."""
+def _report_damage(store: Store) -> None:
+    """Print which parts of the file cannot be read. The rest is shown."""
     for line in store.damaged:
         stdio.print_line(f"cnllm: {store.path}: damaged: {line}")
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
 
 
-def _dump(value: Any) -> None:
-    answer.print_json(_plain(value))
+def _print_json(value: Any) -> None:
+    answer.print_json(_to_plain(value))

@@ -1,4 +1,4 @@
-"""`cnllm registry`: the files that say how each endpoint behaves."""
+"""Define `cnllm registry`: the files that describe how each endpoint behaves."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def registry() -> None:
 )
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--older", metavar="DAYS", type=click.IntRange(min=0), help="List sources read more than DAYS ago.")
-@click.option("--unbacked", is_flag=True, help="List flags that no source backs.")
+@click.option("--unbacked", is_flag=True, help="List flags without a source.")
 @click.option("--against", metavar="FILE", type=click.Path(), help="Compare limits and prices with a public FILE.")
 @options.as_json("an array of faults, or of what is listed,")
 def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: str | None, as_json: bool) -> int:
     """Check the files in use, or FILEs on top of the built-in one.
 
-    The exit status is 0 when nothing is wrong, else 2. A flag without a source, an old source and a disagreement are
-    counted, but are no faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
+    The exit status is 0 if there is no fault, else 2. A flag without a source, an old source and a disagreement are
+    counted, but are not faults. FILE is api.json of models.dev or model_prices_and_context_window.json of litellm.
     """
     from cnllm.cli.output import registry_report
-    from cnllm.registry.check import check as problems
+    from cnllm.registry import check as registry_check
 
     if (older is not None) + unbacked + (against is not None) > 1:
         raise errors.UsageError("--older, --unbacked and --against list different things", "give one of them")
     paths = list(files) or None
-    found = problems(paths)
-    wrong = sum(problem.severity == "error" for problem in found)
-    if wrong:
-        registry_report.print_faults(found, as_json)
+    problems = registry_check.check(paths)
+    fault_count = sum(problem.severity == "error" for problem in problems)
+    if fault_count:
+        registry_report.print_faults(problems, as_json)
     elif older is not None:
         registry_report.print_old_sources(paths, older, as_json)
     elif unbacked:
@@ -51,15 +51,15 @@ def check(files: tuple[str, ...], older: int | None, unbacked: bool, against: st
     elif against is not None:
         registry_report.print_comparison(paths, against, as_json)
     else:
-        registry_report.print_faults(found, as_json)
+        registry_report.print_faults(problems, as_json)
         if not as_json:
             registry_report.print_counts(paths)
-    return errors.WRONG if wrong else errors.WHOLE
+    return errors.WRONG if fault_count else errors.WHOLE
 
 
 @registry.command(epilog=options.examples("cnllm registry schema > providers.schema.json"))
 def schema() -> None:
-    """Print the JSON Schema of a registry file, from which editors complete and explain."""
+    """Print the JSON Schema of a registry file, for completion and help in editors."""
     import json
 
     from cnllm.registry.schema import json_schema
@@ -70,7 +70,7 @@ def schema() -> None:
 @registry.command(epilog=options.examples("$EDITOR $(cnllm registry path | tail -1)"))
 @options.as_json("an array")
 def path(as_json: bool) -> None:
-    """Print the files in use, later ones over earlier; the first came with the program."""
+    """Print the files in use, later ones over earlier; the first comes with cnllm."""
     from cnllm.registry import Registry
 
     files = Registry.load().files
@@ -84,7 +84,7 @@ def path(as_json: bool) -> None:
 @click.argument("file", type=click.Path())
 def trust(file: str) -> None:
     """Let FILE, as it is now, send your keys to the addresses it names. Read it first."""
-    from cnllm.registry.trusted_files import trust as vouch
+    from cnllm.registry import trusted_files
 
-    vouch(file)
-    stdio.print_line(f"{terminal.escape(file)} may name where keys go, until it changes")
+    trusted_files.trust(file)
+    stdio.print_line(f"{terminal.escape(file)} may name the addresses that keys go to, until it changes")

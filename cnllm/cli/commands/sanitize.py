@@ -1,4 +1,4 @@
-"""`cnllm sanitize`: what a model wrote → its answer, its thinking and its calls."""
+"""Define `cnllm sanitize`, which splits a model's text into answer, reasoning and tool calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from cnllm.cli import input as prompt
 from cnllm.cli import option_parsing, options
+from cnllm.cli.input import read_text
 from cnllm.cli.output import answer, errors
 
 __all__ = ["sanitize"]
@@ -21,36 +21,38 @@ __all__ = ["sanitize"]
     ),
 )
 @options.model()
-@click.option("--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that the model was offered.")
 @click.option(
-    "--lang", metavar="LANG", help="The language of a sentence for the user: zh, ja, en; else the text's own."
+    "--tools", metavar="FILE", type=click.Path(), help="JSON: the tools that the request offered to the model."
+)
+@click.option(
+    "--lang", metavar="LANG", help="The language of the sentence for the user: zh, ja, en. Default: that of the text."
 )
 @click.option(
     "--text-calls",
     type=click.Choice(("recover", "strip", "keep")),
-    help="What becomes of calls written as text; else as the registry says.",
+    help="What to do with calls written as text. Default: as the registry says.",
 )
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 @options.as_json("one object, text, reasoning, tool_calls and notes,")
 def sanitize(model: str, tools: str | None, lang: str | None, text_calls: Any, raw: bool, as_json: bool) -> int:
-    """Read what a model wrote; print what of it is the answer.
+    """Read the text that a model wrote and print its answer.
 
-    The text comes from stdin. Thinking tags and calls that were written as text are told apart as the model's
-    registry entry says. The answer goes to stdout; thinking, calls and notes go to stderr. Without --tools the
-    markup of calls is taken out; where nothing else remains, a sentence says what the model wanted.
+    The text comes from stdin. cnllm separates thinking tags and calls written as text, following the model's registry
+    entry. The answer goes to stdout; reasoning, calls and notes go to stderr. Without --tools cnllm removes the
+    markup of calls. If nothing else remains, a sentence says what the model wanted to do.
     """
     import msgspec
 
-    from cnllm.client.sanitizer import sanitize as sorted_out
+    from cnllm.client import sanitizer
 
-    offered = option_parsing.read_tools(tools) if tools is not None else None
-    found = sorted_out(model, prompt.read_text("-", needed=False), offered, lang, recover_text_calls=text_calls)
+    tool_list = option_parsing.read_tools(tools) if tools is not None else None
+    result = sanitizer.sanitize(model, read_text("-", needed=False), tool_list, lang, recover_text_calls=text_calls)
     if as_json:
-        shape = msgspec.to_builtins(found)
-        del shape["rest"]  # there is no earlier piece
-        answer.print_json(shape)
+        data = msgspec.to_builtins(result)
+        del data["rest"]  # a single text has no rest for a next piece
+        answer.print_json(data)
         return errors.WHOLE
     screen = answer.TextView(reasoning=True, raw=raw, hold=False)
-    screen.pieces(found.reasoning, found.text, found.tool_calls)
-    screen.notes(found.notes)
+    screen.pieces(result.reasoning, result.text, result.tool_calls)
+    screen.notes(result.notes)
     return errors.WHOLE

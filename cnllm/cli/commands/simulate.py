@@ -1,4 +1,4 @@
-"""`cnllm simulate`: every endpoint of the registry, made up on this machine."""
+"""Define `cnllm simulate`: every endpoint of the registry, simulated on this machine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EXAMPLES = options.examples(
     default=0.0,
     help="Seconds between the pieces of a stream.",
 )
-@click.option("--strict", is_flag=True, help="Refuse all that the flags deny, in general words if need be.")
+@click.option("--strict", is_flag=True, help="Refuse everything that the flags deny, with a general error if needed.")
 @click.option("--neutral", is_flag=True, help="Hide providers and models in paths, names and errors.")
 @click.option("--model", "models", metavar="M", multiple=True, help="With --neutral: serve M alone; may be repeated.")
 def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[str, ...]) -> None:
     """Serve made-up answers on this machine, without key or network.
 
-    Every provider of the registry is at /PROVIDER and answers in its own dialect, refusals included. The
-    address is printed once it can be called. Ctrl-C ends it.
+    Every provider of the registry is at /PROVIDER and answers in its own dialect, errors included. cnllm prints
+    the address when the server is ready. Ctrl-C ends it.
 
     With --neutral the models are model-1, model-2, … at /v1/chat/completions, /v1/messages, /v1/responses and
     /v1beta/models/MODEL:generateContent.
@@ -48,11 +48,11 @@ def simulate(port: int, pace: float, strict: bool, neutral: bool, models: tuple[
 
     registry = Registry.load()
     names = [registry.resolve(model).name for model in models]
-    where = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
+    paths = "/v1 answers for every model" if neutral else "/PROVIDER answers for every provider"
     try:
         with running(registry, port=port, pace=pace, strict=strict, neutral=neutral, models=names) as server:
             answer.print_line(server.url)
-            stdio.print_line(f"simulated: {server.url}{where}; Ctrl-C ends it")
+            stdio.print_line(f"simulated: {server.url}{paths}; Ctrl-C ends it")
             threading.Event().wait()
     except OSError as error:
         raise errors.UsageError(

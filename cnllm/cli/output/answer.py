@@ -1,4 +1,4 @@
-"""How an answer is shown while it comes: the answer on stdout, everything else on stderr."""
+"""Show an answer while it arrives: the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ __all__ = [
 ]
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
-_SHORT = 300  # characters of a tool's result
+_MAX_RESULT = 300  # characters of a tool's result
 
 
 class View(Protocol):
-    """What shows an answer: `event` while it comes or `whole` in one piece, then `end`."""
+    """The view of an answer: `event` while it arrives, or `whole` for a complete reply, then `end`."""
 
     def event(self, event: Event) -> None: ...
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None: ...
@@ -62,53 +62,53 @@ class View(Protocol):
 
 
 class SilentView:
-    """Shows nothing while the answer comes (`--json`)."""
+    """A view that prints nothing before the end (`--json`)."""
 
     def event(self, event: Event) -> None:
-        """Nothing: `end` says it."""
+        """Print nothing: `end` prints the reply."""
 
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """Nothing: `end` says it."""
+        """Print nothing: `end` prints the reply."""
 
     def step(self, step: Step) -> None:
-        """Nothing: `end` says it."""
+        """Print nothing: `end` prints the reply."""
 
     def end(self, reply: Reply | None) -> None:
-        """The whole reply, or nothing where nothing came."""
+        """Print the reply as JSON; print nothing if there is none."""
         if reply is not None:
             print_json(reply.to_dict())
 
     def interrupted(self, reply: Reply | None) -> None:
-        """What came so far, as a cut reply."""
+        """Print the part of the reply that arrived, as a cut reply."""
         self.end(reply)
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, tag="tool_result"):
-    """What a call gave that was executed, or why it was not. It comes after the end of the reply that made the call."""
+    """The result of a tool call, or the reason why it did not run. It follows the end of the reply with the call."""
 
     result: ToolResult
 
 
 Line = Event | ToolOutcome
-"""What `--events` prints."""
+"""A line that `--events` prints."""
 
 
 class EventLinesView:
-    """One event a line (`--events`)."""
+    """A view that prints each event as one line (`--events`)."""
 
     def event(self, event: Event) -> None:
-        """The event."""
+        """Print the event."""
         self._line(event)
 
     def _line(self, line: Line) -> None:
         try:
             text = msgspec.json.encode(line).decode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold only as an escape
             text = json.dumps(msgspec.to_builtins(line))
         print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """The events that a stream of this reply would have had."""
+        """Print the events that a stream of this reply would have."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))
         if reply.text:
@@ -123,105 +123,104 @@ class EventLinesView:
         self.event(Finished(reply.finish, reply.raw_finish, UNSET if run is None else run))
 
     def step(self, step: Step) -> None:
-        """The results of its calls."""
+        """Print the results of the step's calls."""
         for result in step.results:
             self._line(ToolOutcome(result))
 
     def end(self, reply: Reply | None) -> None:
-        """The events said it all."""
+        """Print nothing: the events hold everything."""
 
     def interrupted(self, reply: Reply | None) -> None:
-        """The events said it all."""
+        """Print nothing: the events hold everything."""
 
 
 class TextView:
-    """Text: the answer on stdout, the rest on stderr; verbatim unless that is a terminal.
+    """A view as text: the answer on stdout, the rest on stderr. Control characters are escaped only on a terminal.
 
-    `hold` keeps the answer from a pipe until it is final: what was given cannot be taken back when the reply
-    is taken anew.
+    `hold` withholds the answer from a pipe until it is final: a pipe cannot take text back when the reply restarts.
     """
 
     def __init__(self, *, reasoning: bool, raw: bool, hold: bool) -> None:
-        self._out, self._err = _Face(sys.stdout, raw), _Face(sys.stderr, raw)
+        self._out, self._err = _Stream(sys.stdout, raw), _Stream(sys.stderr, raw)
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)
-        self._held: list[str] | None = [] if hold and not self._out.terminal else None
+        self._pending: list[str] | None = [] if hold and not self._out.terminal else None
 
     def event(self, event: Event) -> None:
-        """Shows what an event adds."""
+        """Show the content of an event."""
         kind = type(event)
         if kind is TextDelta:
             self._text(event.text)  # type: ignore[union-attr]
         elif kind is ReasoningDelta:
-            self._thought(event.text)  # type: ignore[union-attr]
+            self._show_reasoning(event.text)  # type: ignore[union-attr]
         elif kind is ToolCallEnd:
             self._call(event.call)  # type: ignore[union-attr]
         elif kind is Restarted:
             self._restart()
 
     def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
-        """Shows a reply that came in one piece."""
+        """Show a complete reply."""
         self.pieces(reply.reasoning, reply.text, reply.tool_calls)
 
     def step(self, step: Step) -> None:
-        """The results of the calls of one step, each in a line."""
+        """Show the tool results of one step, one line each."""
         if not step.results:
             return
         self._err.end_line()
-        if self._held is None:
+        if self._pending is None:
             self._out.end_line()
         for result in step.results:
             text = " ".join(result.text.split())
-            text = text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
-            self._say(f"{'tool error' if result.error else 'tool result'}: {result.name} {text}")
+            text = text if len(text) <= _MAX_RESULT else f"{text[:_MAX_RESULT]}…"
+            self._print(f"{'tool error' if result.error else 'tool result'}: {result.name} {text}")
 
     def pieces(self, reasoning: str, text: str, calls: Iterable[ToolCall]) -> None:
-        """Shows what a reply is made of."""
-        self._thought(reasoning)
+        """Show the parts of a reply."""
+        self._show_reasoning(reasoning)
         self._text(text)
         for call in calls:
             self._call(call)
 
     def end(self, reply: Reply | None) -> None:
-        """Ends the lines, then says what there is to say about the reply."""
-        if self._held:
-            self._out.write("".join(self._held))
+        """End the lines, then print incomplete calls, notes and usage of the reply."""
+        if self._pending:
+            self._out.write("".join(self._pending))
         self._err.end_line()
         self._out.end_line()
         if reply is None:
             return
         for call in reply.incomplete:
-            self._say(f"tool call, cut off: {call.name} {call.raw}")
+            self._print(f"tool call, cut off: {call.name} {call.raw}")
         self.notes(reply.notes)
         if line := usage_line(reply):
             self._err.write(f"{DIM}{line}{PLAIN}\n" if self._dim else f"{line}\n", trusted=True)
 
     def notes(self, notes: Iterable[Note]) -> None:
-        """Says what was changed, a line each."""
+        """Print the notes, one line each."""
         self._err.end_line()
         self._out.end_line()
         for note in notes:
-            self._say(f"note: {note}")
+            self._print(f"note: {note}")
 
     def interrupted(self, reply: Reply | None) -> None:
-        """Ends the lines where they are."""
+        """End the lines after an interruption, and say that the answer is partial."""
         self.end(None)
-        self._say("cnllm: interrupted; this is what came so far")
+        self._print("cnllm: interrupted; the answer so far is shown above")
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._err.write(f"{terminal.escape(line)}\n", trusted=True)
 
     def _text(self, text: str) -> None:
         if not text:
             return
-        if self._held is not None:
-            self._held.append(text)
+        if self._pending is not None:
+            self._pending.append(text)
             return
         if not self._err.at_start:
             self._err.write("\n\n" if self._err.terminal and self._out.terminal else "\n")
         self._out.write(text)
 
-    def _thought(self, text: str) -> None:
+    def _show_reasoning(self, text: str) -> None:
         if not text or not self._reasoning:
             return
         if self._out.terminal and self._err.terminal:
@@ -233,18 +232,18 @@ class TextView:
         if self._out.terminal:
             self._out.end_line()
         problem = f"  ({call.problem})" if call.problem else ""
-        self._say(f"tool call: {call.name} {call.raw}{problem}")
+        self._print(f"tool call: {call.name} {call.raw}{problem}")
 
     def _restart(self) -> None:
-        if self._held is not None:
-            self._held.clear()
+        if self._pending is not None:
+            self._pending.clear()
         self._err.end_line()
         self._out.end_line()
-        self._say("note: forget what came so far, the answer begins anew")
+        self._print("note: ignore the text so far, the answer starts again")
 
 
-class _Face:
-    """One of the two streams: knows whether it is a terminal and whether a line is open."""
+class _Stream:
+    """One output stream. It knows whether it is a terminal and whether a line is open."""
 
     def __init__(self, stream: TextIO, raw: bool) -> None:
         self._stream = stream
@@ -252,13 +251,13 @@ class _Face:
         self._escapes = self.terminal and not raw
         self.at_start = True
 
-    def write(self, text: str, around: tuple[str, str] = ("", ""), *, trusted: bool = False) -> None:
+    def write(self, text: str, style: tuple[str, str] = ("", ""), *, trusted: bool = False) -> None:
         text = redact(text, hide_secrets())
         if self._escapes and not trusted:
             text = terminal.escape(text)
         self.at_start = text.endswith("\n")
         if self._stream is sys.stderr:
-            stdio.write_text(f"{around[0]}{text}{around[1]}")
+            stdio.write_text(f"{style[0]}{text}{style[1]}")
         else:
             self._stream.write(text)
             self._stream.flush()
@@ -269,16 +268,16 @@ class _Face:
 
 
 def usage_line(reply: Reply) -> str:
-    """ "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", as far as it is known."""
-    used = reply.usage
+    """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
+    usage = reply.usage
     parts = [reply.message.by or reply.model or ""]
-    for count, word, inside, kind in (
-        (used.input, "in", used.cached, "cached"),
-        (used.output, "out", used.reasoning, "reasoning"),
+    for count, label, detail, detail_label in (
+        (usage.input, "in", usage.cached, "cached"),
+        (usage.output, "out", usage.reasoning, "reasoning"),
     ):
         if count is not None:
-            parts.append(f"{count} {word}" + (f" ({inside} {kind})" if inside else ""))
+            parts.append(f"{count} {label}" + (f" ({detail} {detail_label})" if detail else ""))
     if reply.cost is not None:
         parts.append(f"{reply.cost.amount.normalize():f} {reply.cost.currency}")
-    shown = terminal.escape(" · ".join(filter(None, parts)))
-    return shown if len(parts) > 1 else ""
+    line = terminal.escape(" · ".join(filter(None, parts)))
+    return line if len(parts) > 1 else ""

@@ -1,4 +1,4 @@
-"""Columns that fit: what is long is shortened, so that a line stays a line."""
+"""Fit columns into a line: shorten long cells, so that a row stays one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GAP = 2
 
 
 def line_width() -> int:
-    """How wide a line may be: the terminal's width, or 100 columns where there is none."""
+    """Return the width of a line: the terminal's width, or 100 columns without a terminal."""
     return max(60, shutil.get_terminal_size((WIDTH, 24)).columns) if sys.stdout.isatty() else WIDTH
 
 
@@ -32,31 +32,34 @@ def fit_columns(
     width: int | None = None,
     right: frozenset[int] = frozenset(),
 ) -> str:
-    """A table no wider than `width`, as far as the columns in `give` can be narrowed, each no further than it says.
+    """Return a table no wider than `width`, if the columns in `give` can be narrowed so far.
 
-    The widest gives first. A cell that is too long loses its end, in the columns of `middles` its middle, and in those
-    of `addresses` what stands between the host and the end.
+    `give` holds the least width of each column that may be narrowed; the widest is narrowed first. A long cell loses
+    its end, in the columns of `middles` its middle, and in those of `addresses` the text between host and end.
     """
-    widths = [max(display_width(line[place]) for line in [heads, *rows]) for place in range(len(heads))]
-    over = sum(widths) + _GAP * (len(heads) - 1) - (width or line_width())
-    while over > 0 and (open_ := [place for place, least in give.items() if widths[place] > least]):
-        widest = max(open_, key=lambda place: widths[place])
+    widths = [max(display_width(line[column]) for line in [heads, *rows]) for column in range(len(heads))]
+    excess = sum(widths) + _GAP * (len(heads) - 1) - (width or line_width())
+    while excess > 0 and (wide := [column for column, least in give.items() if widths[column] > least]):
+        widest = max(wide, key=lambda column: widths[column])
         widths[widest] -= 1
-        over -= 1
-    ways = [
+        excess -= 1
+    truncations = [
         truncate_url if p in addresses else truncate_middle if p in middles else truncate_end for p in range(len(heads))
     ]
-    shown = [[way(cell, width) for way, cell, width in zip(ways, line, widths, strict=True)] for line in rows]
-    return table([truncate_middle(head, width) for head, width in zip(heads, widths, strict=True)], shown, right)
+    cells = [
+        [truncate(cell, width) for truncate, cell, width in zip(truncations, line, widths, strict=True)]
+        for line in rows
+    ]
+    return table([truncate_middle(head, width) for head, width in zip(heads, widths, strict=True)], cells, right)
 
 
 def truncate_end(text: str, width: int) -> str:
-    """The text, without its end where it is too long."""
+    """Cut the end of a text that is too long."""
     return text if display_width(text) <= width else _begin(text, width - 1) + "…"
 
 
 def truncate_middle(text: str, width: int) -> str:
-    """The text, without its middle where it is too long: the end of a path says most."""
+    """Cut the middle of a text that is too long: the end of a path says most."""
     if display_width(text) <= width:
         return text
     tail = (width - 1) * 3 // 5
@@ -64,15 +67,15 @@ def truncate_middle(text: str, width: int) -> str:
 
 
 def _begin(text: str, width: int) -> str:
-    """As much of a text as fits into so many columns."""
-    for end, taken in enumerate(accumulate(map(display_width, text)), 1):
-        if taken > width:
+    """Return the beginning of a text that fits into the width."""
+    for end, used in enumerate(accumulate(map(display_width, text)), 1):
+        if used > width:
             return text[: end - 1]
     return text
 
 
 def truncate_url(text: str, width: int) -> str:
-    """A URL without its scheme, or a repository with a path: if too long, its host (owner) and its end."""
+    """Shorten a URL without scheme, or a repository with a path, to its host (owner) and its end."""
     host = re.split(r"[/:@#]", text, maxsplit=1)[0]
     room_left = width - len(host) - 2
     if len(text) <= width or room_left < 4:

@@ -1,4 +1,4 @@
-"""Exit statuses, and how a failure is told: what is wrong, what to do next."""
+"""Define exit statuses, and report a failure: what is wrong, and what to do next."""
 
 from __future__ import annotations
 
@@ -37,49 +37,49 @@ __all__ = [
 ]
 
 WHOLE, FAILED, WRONG, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
-"""All came; nothing came; the call was wrong; an answer came that is not whole; Ctrl-C."""
+"""A complete answer; no answer; a wrong call; an incomplete answer; Ctrl-C."""
 
-_FROM_BEST = (WHOLE, PARTIAL, FAILED, WRONG, INTERRUPTED)
-_LONGEST = 1000
-_NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
+_BEST_FIRST = (WHOLE, PARTIAL, FAILED, WRONG, INTERRUPTED)
+_MAX_LINE = 1000
+_NO_ARGS_ERROR: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _State:
-    """What one run of the program needs to know while it fails."""
+    """The state of one run of the program that its error reports need."""
 
     debug = False
     secrets: tuple[str, ...] = ()
 
 
 def reset() -> None:
-    """A new run."""
+    """Reset the state for a new run."""
     _State.debug, _State.secrets = False, ()
 
 
 def enable_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """The callback of `--debug`."""
+    """Turn debugging on. This is the callback of `--debug`."""
     if value:
         _State.debug = True
 
 
 def shows_traceback() -> bool:
-    """Was `--debug` given?"""
+    """Whether `--debug` is on."""
     return _State.debug
 
 
 def hide_secrets(*secrets: str) -> tuple[str, ...]:
-    """These values will be shown by nothing; all that were named so far are returned."""
+    """Hide these values from all output, and return all values that are hidden so far."""
     _State.secrets = tuple(dict.fromkeys((*_State.secrets, *filter(None, secrets))))
     return _State.secrets
 
 
 def has_content(reply: Reply | None) -> bool:
-    """Is there anything in it that a user would call an answer, be it a part of one?"""
+    """Whether a reply holds any part of an answer."""
     return reply is not None and bool(reply.text or reply.reasoning or reply.tool_calls or reply.incomplete)
 
 
 def exit_status(error: BaseException) -> int:
-    """The exit status that stands for a failure."""
+    """Return the exit status for a failure."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.Abort):
@@ -93,14 +93,14 @@ def exit_status(error: BaseException) -> int:
 
 def worst_status(*statuses: int) -> int:
     """Return the worst of exit statuses."""
-    return max(statuses, key=_FROM_BEST.index, default=WHOLE)
+    return max(statuses, key=_BEST_FIRST.index, default=WHOLE)
 
 
 def report_error(error: Exception) -> int:
-    """Says on stderr what is wrong and what to do next, in at most two lines, and returns the exit status."""
+    """Print what is wrong and what to do next on stderr, in at most two lines, and return the exit status."""
     if isinstance(error, click.Abort):
         return INTERRUPTED
-    if isinstance(error, _NO_ARGUMENTS) and error.ctx is not None:
+    if isinstance(error, _NO_ARGS_ERROR) and error.ctx is not None:
         stdio.print_line(error.ctx.get_help())
         return WRONG
     message, hint = error_text(error)
@@ -109,43 +109,43 @@ def report_error(error: Exception) -> int:
 
 
 def print_error(message: str, hint: str | None = None) -> None:
-    """One line, and a second one that helps; both without secrets or anything that a terminal obeys."""
+    """Print an error and a hint, one line each, without secrets or terminal control characters."""
     lines = [f"cnllm: {_line(message)}"] + ([f"  {_line(hint)}"] if hint else [])
     stdio.print_line("\n".join(lines))
 
 
 def traceback(error: Exception) -> None:
-    """The whole traceback, for `--debug`."""
+    """Print the whole traceback, for `--debug`."""
     from traceback import format_exception
 
-    stdio.write_text(terminal.escape(_redacted("".join(format_exception(error)))))
+    stdio.write_text(terminal.escape(_redact("".join(format_exception(error)))))
 
 
-def _redacted(text: str) -> str:
-    from cnllm.config.redact import redact  # a listing of commands has nothing to hide, and is fast
+def _redact(text: str) -> str:
+    from cnllm.config.redact import redact  # imported late: a listing of commands needs no redaction, and stays fast
 
-    return redact(text, (*_State.secrets, *_exported()))
+    return redact(text, (*_State.secrets, *_environment_secrets()))
 
 
-def _exported() -> list[str]:
-    """What the environment holds under the names of secrets: something may fail before it is known which key it is."""
+def _environment_secrets() -> list[str]:
+    """Return the environment's values with names of secrets: a failure may come before the key's name is known."""
     import os
 
     from cnllm.config.redact import is_secret_name, looks_secret
 
-    found = [value for name, value in os.environ.items() if is_secret_name(name)]
-    return [value for value in found if looks_secret(value) and not value.startswith("/")]
+    values = [value for name, value in os.environ.items() if is_secret_name(name)]
+    return [value for value in values if looks_secret(value) and not value.startswith("/")]
 
 
 def _line(text: str) -> str:
-    words = " ".join(_redacted(text).split())
-    if len(words) > _LONGEST:
-        words = words[:_LONGEST] + "…"
-    return terminal.escape(words)
+    line = " ".join(_redact(text).split())
+    if len(line) > _MAX_LINE:
+        line = line[:_MAX_LINE] + "…"
+    return terminal.escape(line)
 
 
 def error_text(error: BaseException) -> tuple[str, str | None]:
-    """What is wrong, and what to do next if that is known."""
+    """Return what is wrong, and what to do next if that is known."""
     if isinstance(error, KeyMissing):
         return error.message, _key_hint(error)
     if isinstance(error, UnknownModel):
@@ -153,30 +153,30 @@ def error_text(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, CnllmError):
         return str(error), error.hint
     if isinstance(error, click.UsageError):
-        return _usage(error)
+        return _usage_text(error)
     if isinstance(error, click.ClickException):
         return error.format_message(), None
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else "stdout: " if error.errno == ENOSPC else ""
-        return f"{place}{error.strerror or error}", None
-    return f"{type(error).__name__}: {error}", "this should not happen: --debug shows where it did"
+        source = f"{error.filename}: " if error.filename else "stdout: " if error.errno == ENOSPC else ""
+        return f"{source}{error.strerror or error}", None
+    return f"{type(error).__name__}: {error}", "this is a bug in cnllm: --debug shows the traceback"
 
 
 def _key_hint(error: KeyMissing) -> str:
-    """Every way on: the variable, the file, the simulator, and what the client knows beside these."""
+    """Return every way to go on: the variable, the file, the simulator, and the hint of the client."""
     name = error.env[0] if error.env else "NAME"
     hint = f"set {name}, or run: cnllm keys set {name}; --simulate needs no key"
-    known = error.hint or ""
-    if all(word in known for word in (name, "cnllm keys set", "--simulate")):
-        return known
-    return f"{hint}; {known}" if known else hint
+    client_hint = error.hint or ""
+    if all(word in client_hint for word in (name, "cnllm keys set", "--simulate")):
+        return client_hint
+    return f"{hint}; {client_hint}" if client_hint else hint
 
 
 def _close_hint(close: list[str]) -> str:
     return f"did you mean {', '.join(close[:3])}?" if close else "cnllm models list shows all"
 
 
-def _usage(error: click.UsageError) -> tuple[str, str | None]:
+def _usage_text(error: click.UsageError) -> tuple[str, str | None]:
     hint = getattr(error, "hint", None)
     if hint is None and error.ctx is not None:
         hint = f"{error.ctx.command_path} --help shows how it is used"
@@ -185,7 +185,7 @@ def _usage(error: click.UsageError) -> tuple[str, str | None]:
 
 
 class UsageError(click.UsageError):
-    """The call was wrong: what is wrong, and what to do next."""
+    """A wrong call of the command: what is wrong, and what to do next."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Every flag of a model in one line each, table by table."""
+"""Format the flags of a model, one line each, table by table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cnllm.cli.output import columns, terminal
-from cnllm.cli.output import format as rows
+from cnllm.cli.output.format import to_plain
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
@@ -20,34 +20,34 @@ HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
 
 
 def flag_table(model: Model) -> str:
-    """The flags of a model under the names of their tables, no wider than there is room."""
+    """Return the flags of a model under the names of their tables, fitted to the width of a line."""
     from cnllm.registry.diff import in_order
 
     facts = sorted(in_order(model.explain()), key=lambda fact: "." in fact.flag)
-    marks = file_letters(facts)
-    groups = [(name, list(inside)) for name, inside in groupby(facts, _table)]
-    lines = [_cells(fact, name, marks) for name, inside in groups for fact in inside]
+    letters = file_letters(facts)
+    groups = [(name, list(members)) for name, members in groupby(facts, _table)]
+    lines = [_cells(fact, name, letters) for name, members in groups for fact in members]
     text = columns.fit_columns(
         HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3})
     )
     first, *rest = text.split("\n")
-    out = [_title(model), *_legend(marks), "", first]
-    for name, inside in groups:
-        out += [*(["", name] if name else []), *rest[: len(inside)]]
-        rest = rest[len(inside) :]
+    out = [_title(model), *_legend(letters), "", first]
+    for name, members in groups:
+        out += [*(["", name] if name else []), *rest[: len(members)]]
+        rest = rest[len(members) :]
     return "\n".join(out)
 
 
-def source_place(fact: Fact, marks: dict[str, str]) -> str:
-    """ "provider:97": the layer and line; a mark stands for another file than the built-in one."""
+def source_place(fact: Fact, letters: dict[str, str]) -> str:
+    """Return the layer and line of a fact, such as "provider:97". A letter marks a file other than the built-in one."""
     file, _, line = fact.where.rpartition(":")
     layer = LAYERS.get(fact.layer.partition(".")[0], fact.layer.partition(".")[0])
-    return f"{layer} {marks.get(file, '')}:{line}" if line.isdigit() else layer
+    return f"{layer} {letters.get(file, '')}:{line}" if line.isdigit() else layer
 
 
 def short_value(value: object) -> str:
-    """A value in few words: texts without quotes, lists without brackets, of tables how many there are."""
-    plain: Any = rows.to_plain(value)
+    """Return a value in few words: texts without quotes, lists without brackets, tables as their number."""
+    plain: Any = to_plain(value)
     if isinstance(plain, str):
         return plain or '""'
     if isinstance(plain, list) and plain:
@@ -58,30 +58,30 @@ def short_value(value: object) -> str:
 
 
 def source_label(fact: Fact) -> str:
-    """Where a fact is from, without what every URL begins with."""
+    """Return the source of a fact, without the scheme and `www.` of a URL."""
     return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
 
 
 def _table(fact: Fact) -> str:
-    """The table that a flag stands in; a mode is one, and what stands alone is in none."""
+    """Return the table of a flag. Each `when` mode is a table of its own; a single flag has none ("")."""
     head, dot, rest = fact.flag.partition(".")
     if head == "when":
         return f"when {rest.partition('.')[0]}"
     return head if dot else ""
 
 
-def _cells(fact: Fact, table: str, marks: dict[str, str]) -> tuple[str, ...]:
+def _cells(fact: Fact, table: str, letters: dict[str, str]) -> tuple[str, ...]:
     prefix = f"{table.replace('when ', 'when.')}." if table else ""
     name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, short_value(fact.value), source_place(fact, marks), source_label(fact), seen, fact.how or "")
+    return (name, short_value(fact.value), source_place(fact, letters), source_label(fact), seen, fact.how or "")
 
 
 def file_letters(facts: Sequence[Fact]) -> dict[str, str]:
-    """A letter for each file but the built-in one, in the order in which they are met."""
+    """Return a letter for each file except the built-in one, in the order of the facts."""
     files = dict.fromkeys(fact.where.rpartition(":")[0] for fact in facts)
-    others = [file for file in files if "/" in file or "\\" in file]
-    return {file: chr(ord("a") + place % 26) for place, file in enumerate(others)}
+    overlays = [file for file in files if "/" in file or "\\" in file]
+    return {file: chr(ord("a") + index % 26) for index, file in enumerate(overlays)}
 
 
 def _title(model: Model) -> str:
@@ -89,5 +89,5 @@ def _title(model: Model) -> str:
     return terminal.escape(f"{model.name}{title} · {model.protocol}")
 
 
-def _legend(marks: dict[str, str]) -> list[str]:
-    return [f"{mark}: {terminal.escape(file)}" for file, mark in marks.items()]
+def _legend(letters: dict[str, str]) -> list[str]:
+    return [f"{mark}: {terminal.escape(file)}" for file, mark in letters.items()]

@@ -1,4 +1,4 @@
-"""What the listings say of a model, in words."""
+"""Format facts about a model as words."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ UNKNOWN = "?"
 
 
 def to_plain(value: object) -> Any:
-    """A value as plain data, for JSON."""
+    """Return a value as plain data, for JSON."""
     import msgspec
 
     return msgspec.to_builtins(value)
 
 
-def plain_flags(said: Flags) -> Any:
-    """Flags as plain data, without the passwords that may stand in an address or a header."""
+def plain_flags(flags: Flags) -> Any:
+    """Return flags as plain data, without passwords in addresses and headers."""
     from cnllm.config import redact
 
-    plain = to_plain(said)
+    plain = to_plain(flags)
     if plain.get("base_url"):
         plain["base_url"] = redact.redact_url(plain["base_url"])
     if plain.get("headers"):
@@ -34,24 +34,24 @@ def plain_flags(said: Flags) -> Any:
 
 
 def state_word(value: bool | None) -> str:
-    """yes, no or ?."""
+    """Return yes, no or ?."""
     return UNKNOWN if value is None else "yes" if value else "no"
 
 
 def format_count(tokens: int | None) -> str:
-    """A number of tokens."""
+    """Format a number of tokens."""
     return UNKNOWN if tokens is None else f"{tokens:,}"
 
 
 def format_amount(value: float | None) -> str:
-    """An amount of money, in full: 1234567 is not 1.23457e+06."""
+    """Format an amount of money in full: 1234567, not 1.23457e+06."""
     return UNKNOWN if value is None else f"{value:.10g}"
 
 
-def format_price(said: dict[str, Any] | None) -> str:
-    """ "0.6 / 2.2 USD": a million tokens in and out."""
-    said = said or {}
-    given, taken = said.get("input"), said.get("output")
-    if given is None and taken is None:
+def format_price(price: dict[str, Any] | None) -> str:
+    """Format the price of a million input and output tokens, such as "0.6 / 2.2 USD"."""
+    price = price or {}
+    input_price, output_price = price.get("input"), price.get("output")
+    if input_price is None and output_price is None:
         return UNKNOWN
-    return f"{format_amount(given)} / {format_amount(taken)} {said.get('currency') or ''}".rstrip()
+    return f"{format_amount(input_price)} / {format_amount(output_price)} {price.get('currency') or ''}".rstrip()

@@ -1,4 +1,4 @@
-"""What `--json` prints of each listing, as types: `schemas/` holds them as JSON Schemas. null is unknown."""
+"""Define the types that `--json` prints for each listing. `schemas/` holds them as JSON Schemas. null is unknown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LISTINGS", "Card", "Difference", "FlagFact", "Key", "Row"]
 
 
 class Row(TypedDict):
-    """A model as `models list` tells it."""
+    """A model in `models list`."""
 
     name: str
     id: str
@@ -33,14 +33,14 @@ class Row(TypedDict):
 
 
 class Card(Row):
-    """A model as `models show` tells it: with every flag, and what there is to note."""
+    """A model in `models show`: with every flag and all notes."""
 
     flags: dict[str, Any]
     notes: list[Note]
 
 
 class FlagFact(TypedDict):
-    """What is known of a flag for one of two models, and what says so."""
+    """The value of a flag for one of two models, and its origin."""
 
     value: Any
     layer: str
@@ -51,7 +51,7 @@ class FlagFact(TypedDict):
 
 
 class Difference(TypedDict):
-    """A flag that two models do not share; null where nothing is known of it."""
+    """A flag that differs between two models. null if nothing is known about it."""
 
     flag: str
     a: FlagFact | None
@@ -59,7 +59,7 @@ class Difference(TypedDict):
 
 
 class Key(TypedDict):
-    """A key that is kept, and which is used: the file's, or the variable of that name."""
+    """A stored key, and which one is used: the file's, or the variable of the same name."""
 
     name: str
     used: Literal["file", "environment"]
@@ -77,4 +77,4 @@ LISTINGS: dict[str, Any] = {
     "registry-path": list[str],
     "keys-list": list[Key],
 }
-"""The command whose `--json` it is → its shape."""
+"""The command → the type of its `--json`."""

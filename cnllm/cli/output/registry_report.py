@@ -1,4 +1,6 @@
-"""What `cnllm registry check` finds, in tables and as JSON: faults, old sources, flags without one, disagreements."""
+"""Print the results of `cnllm registry check`, as tables and as JSON.
+
+There are faults, old sources, flags without a source, and disagreements with public lists."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnllm.cli.output import answer, columns, stdio, terminal
-from cnllm.cli.output import format as rows
+from cnllm.cli.output.format import format_amount, to_plain
 
 if TYPE_CHECKING:
     from cnllm.registry.check import Problem
@@ -17,63 +19,63 @@ if TYPE_CHECKING:
 __all__ = ["print_comparison", "print_counts", "print_faults", "print_old_sources", "print_unsourced"]
 
 
-def print_faults(found: Sequence[Problem], as_json: bool) -> None:
-    """Each fault with its place; how many there are goes to stderr when there are any."""
+def print_faults(problems: Sequence[Problem], as_json: bool) -> None:
+    """Print each fault with its place. Print their number on stderr if there are any."""
     if as_json:
-        answer.print_json(rows.to_plain(found))
+        answer.print_json(to_plain(problems))
         return
-    for problem in found:
+    for problem in problems:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
         answer.print_line(terminal.escape(f"{place}: {warning}{problem.message}"))
-    wrong = sum(problem.severity == "error" for problem in found)
-    if wrong:
-        stdio.print_line(_many(wrong, "fault"))
+    count = sum(problem.severity == "error" for problem in problems)
+    if count:
+        stdio.print_line(_plural(count, "fault"))
 
 
 def print_counts(paths: list[str] | None) -> None:
-    """That nothing is wrong, what the files describe, and how many flags have no source."""
+    """Print that there are no faults, what the files describe, and how many flags have no source."""
     from cnllm.registry import Registry, sources
 
     documents = sources.load_documents(paths)
     registry = Registry(documents)
-    bare = len(sources.unsourced_flags(documents))
-    backed = f"{_many(bare, 'flag')} without a source: --unbacked" if bare else "every flag has a source"
-    said = f"{_many(len(registry.providers), 'provider')}, {_many(len(registry.names()), 'model')}; {backed}"
-    stdio.print_line(f"no faults: {said}")
+    unsourced = len(sources.unsourced_flags(documents))
+    sourcing = f"{_plural(unsourced, 'flag')} without a source: --unbacked" if unsourced else "every flag has a source"
+    summary = f"{_plural(len(registry.providers), 'provider')}, {_plural(len(registry.names()), 'model')}; {sourcing}"
+    stdio.print_line(f"no faults: {summary}")
 
 
 def print_old_sources(paths: list[str] | None, days: int, as_json: bool) -> None:
-    """The sources read more than so many days ago."""
+    """Print the sources read more than `days` days ago."""
     from cnllm.registry import sources
 
-    found = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
+    citations = sources.stale_sources(sources.load_documents(paths), days, datetime.date.today())
     if as_json:
-        answer.print_json(rows.to_plain(found))
-    elif found:
+        answer.print_json(to_plain(citations))
+    elif citations:
         heads = ("SEEN", "DAYS", "HOW", "SOURCE", "CITED AT", "BACKS")
-        cells = [(c.seen, str(c.days), c.how, _bare(c.source), c.where, ", ".join(c.backs)) for c in found]
+        cells = [(c.seen, str(c.days), c.how, _strip_scheme(c.source), c.where, ", ".join(c.backs)) for c in citations]
         give, right = {3: 24, 4: 20, 5: 12}, frozenset({1})
         answer.print_line(columns.fit_columns(heads, cells, give=give, addresses=frozenset({3}), right=right))
     if not as_json:
-        stdio.print_line(f"{_many(len(found), 'source')} older than {_many(days, 'day')}")
+        stdio.print_line(f"{_plural(len(citations), 'source')} older than {_plural(days, 'day')}")
 
 
 def print_unsourced(paths: list[str] | None, as_json: bool) -> None:
-    """The flags that no source backs."""
+    """Print the flags without a source."""
     from cnllm.registry import sources
 
-    found = sources.unsourced_flags(sources.load_documents(paths))
+    flags = sources.unsourced_flags(sources.load_documents(paths))
     if as_json:
-        answer.print_json(rows.to_plain(found))
+        answer.print_json(to_plain(flags))
         return
-    for flag in found:
+    for flag in flags:
         answer.print_line(terminal.escape(f"{flag.where}: warning: {flag.flag} has no source"))
-    stdio.print_line(f"{_many(len(found), 'flag')} without a source")
+    stdio.print_line(f"{_plural(len(flags), 'flag')} without a source")
 
 
 def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
-    """Where a public file of limits and prices disagrees."""
+    """Print the disagreements with a public file of limits and prices."""
     from cnllm.registry import Registry, sources
     from cnllm.registry.compare import compare
     from cnllm.registry.public_lists import read_published
@@ -81,31 +83,33 @@ def print_comparison(paths: list[str] | None, file: str, as_json: bool) -> None:
     published = read_published(Path(file))
     result = compare(Registry(sources.load_documents(paths)), published)
     if as_json:
-        answer.print_json(rows.to_plain(result.disagreements))
+        answer.print_json(to_plain(result.disagreements))
         return
     if result.disagreements:
         heads = ("MODEL", "FLAG", "OURS", "THEIRS", "OUR SOURCE", "SEEN")
         cells = [
-            (d.model, d.flag, rows.format_amount(d.ours), rows.format_amount(d.theirs), *_cited(d.fact))
+            (d.model, d.flag, format_amount(d.ours), format_amount(d.theirs), *_source(d.fact))
             for d in result.disagreements
         ]
         give, right = {0: 34, 4: 18}, frozenset({2, 3})
         answer.print_line(
             columns.fit_columns(heads, cells, give=give, middles=frozenset({0}), addresses=frozenset({4}), right=right)
         )
-    found = f"{result.found} of {_many(result.models, 'model')} found there, {_many(result.numbers, 'number')} compared"
-    stdio.print_line(f"{_many(len(result.disagreements), 'disagreement')}: {found}")
+    summary = (
+        f"{result.found} of {_plural(result.models, 'model')} found there, {_plural(result.numbers, 'number')} compared"
+    )
+    stdio.print_line(f"{_plural(len(result.disagreements), 'disagreement')}: {summary}")
 
 
-def _cited(fact: Fact | None) -> tuple[str, str]:
+def _source(fact: Fact | None) -> tuple[str, str]:
     if fact is None:
         return "", ""
-    return _bare(fact.source or fact.where), fact.seen or ""
+    return _strip_scheme(fact.source or fact.where), fact.seen or ""
 
 
-def _bare(source: str) -> str:
+def _strip_scheme(source: str) -> str:
     return source.removeprefix("https://").removeprefix("http://")
 
 
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

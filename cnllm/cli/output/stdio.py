@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr as they are found, made fit for use."""
+"""Prepare stdin, stdout and stderr, and write to stderr."""
 
 from __future__ import annotations
 
@@ -12,50 +12,53 @@ __all__ = ["flush_streams", "prepare_streams", "print_line", "write_text"]
 
 
 def prepare_streams() -> bool:
-    """Text is UTF-8 in a pipe, and what a parent closed is opened on nothing, lest a socket get its number.
+    """Set UTF-8 for pipes, and open closed streams on the null device, so that no socket gets their numbers.
 
-    Returns whether there is a stdout.
+    Return whether there is a stdout.
+
     """
     missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
-    for name in missing:  # in the order of their numbers, each of which is the lowest that is free
+    for name in missing:  # in the order of their numbers: open() returns the lowest free one
         setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            plain = stream.isatty() or "PYTHONIOENCODING" in os.environ
-            stream.reconfigure(encoding=None if plain else "utf-8", errors="backslashreplace")
+            keep_encoding = stream.isatty() or "PYTHONIOENCODING" in os.environ
+            stream.reconfigure(encoding=None if keep_encoding else "utf-8", errors="backslashreplace")
     return "stdout" not in missing
 
 
 def print_line(line: str) -> None:
-    """A line on stderr, which a terminal gets without anything that it would obey."""
+    """Write a line to stderr. On a terminal, escape control characters."""
     write_text(f"{terminal.escape(line) if sys.stderr.isatty() else line}\n")
 
 
 def write_text(text: str) -> None:
-    """Text on stderr, as it is. Nobody has to read it: only if it shares a pipe with stdout is a closed one an end."""
+    """Write text to stderr unchanged.
+
+    A closed stderr is no error, unless it shares a pipe with stdout: then it is the end."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except BrokenPipeError:
         if _same_file(sys.stdout, sys.stderr):
             raise
-        _to_nothing(sys.stderr)
+        _redirect_to_null(sys.stderr)
 
 
 def flush_streams() -> None:
-    """Writes out what is left; what cannot be written any more does not complain at exit."""
+    """Flush stdout and stderr. A failure at exit is not reported."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # told already, or nobody is left to tell
-            _to_nothing(stream)
+        except OSError:  # reported before, or there is no reader
+            _redirect_to_null(stream)
 
 
-def _to_nothing(stream: TextIO) -> None:
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, stream.fileno())
-    os.close(sink)
+def _redirect_to_null(stream: TextIO) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
-def _same_file(one: TextIO, other: TextIO) -> bool:
-    return os.path.sameopenfile(one.fileno(), other.fileno())
+def _same_file(first: TextIO, second: TextIO) -> bool:
+    return os.path.sameopenfile(first.fileno(), second.fileno())

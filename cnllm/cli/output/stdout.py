@@ -1,4 +1,4 @@
-"""Lines and JSON on stdout."""
+"""Print lines and JSON on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["print_json", "print_line"]
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout: on a line of its own, or laid out for a terminal."""
+    """Print one JSON value on stdout: on one line, or indented on a terminal."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
@@ -20,10 +20,10 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str, *, raw: bool = False) -> None:
-    """A line on stdout, at once, without secrets; a terminal gets nothing that it would obey, unless wanted (`raw`)."""
+    """Print a line on stdout at once, without secrets. On a terminal, escape control characters, unless `raw`."""
     secrets = hide_secrets()
     if secrets:
-        from cnllm.config.redact import redact  # a listing has nothing to hide, and is fast
+        from cnllm.config.redact import redact  # imported late: a listing needs no redaction, and stays fast
 
         text = redact(text, secrets)
     sys.stdout.write((terminal.escape(text) if sys.stdout.isatty() and not raw else text) + "\n")

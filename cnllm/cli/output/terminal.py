@@ -1,4 +1,4 @@
-"""What may go to a terminal: everything but what it would obey."""
+"""Escape text for a terminal, and tell what the terminal supports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 __all__ = ["display_width", "escape", "escape_json", "is_dumb", "supports_dim"]
 
-_OBEYED = re.compile(
+_CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2028\u2029\u2060-\u2065\u206a-\u206f"
@@ -16,25 +16,25 @@ _OBEYED = re.compile(
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
     r"|\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,7}\U000e007f|[\U000e0000-\U000e00ff]"
 )
-"""C0 but tab and newline, DEL, C1; what turns the direction of writing around; and what nobody can see.
+"""C0 except tab and newline, DEL, C1; characters that reverse the direction of writing; and invisible characters.
 
-Joiners and variation selectors stay: emoji, Persian and Indic scripts, and variants of Chinese characters need them,
-and so do the tags behind a black flag, which make it a country's.
+Joiners and variation selectors stay: emoji, Persian and Indic scripts, and variants of Chinese characters need them.
+Tags behind a black flag stay too: they make the flag of a region.
 """
 
 
 def escape(text: str) -> str:
-    r"""The text with every control character spelt out (`\x1b`, `\u202e`), so that none takes effect."""
-    return _OBEYED.sub(_spelt, text)
+    r"""Return the text with every control character escaped (`\x1b`, `\u202e`), so that none takes effect."""
+    return _CONTROL.sub(_escape_match, text)
 
 
 def escape_json(text: str) -> str:
-    """The same JSON value, with the control characters that JSON may hold as they are spelt as escapes."""
-    return _OBEYED.sub(_in_json, text)
+    """Return the same JSON value, with the control characters that JSON may hold unescaped written as escapes."""
+    return _CONTROL.sub(_escape_match_json, text)
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes: a Chinese character two, an accent none."""
+    """Return the columns of a terminal that a text takes: a Chinese character two, an accent none."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -43,24 +43,24 @@ def display_width(text: str) -> int:
 
 
 def supports_dim(stream: TextIO) -> bool:
-    """May text on this stream be dimmed? On a terminal that knows how, unless NO_COLOR is set."""
+    """Whether text on this stream may be dimmed: on a capable terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb()
 
 
 def is_dumb() -> bool:
-    """Does the terminal know nothing but lines?"""
+    """Whether the terminal supports no control sequences."""
     return os.environ.get("TERM") == "dumb"
 
 
-def _spelt(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     if len(match[0]) > 1:
-        return match[0]  # the flag of a country
+        return match[0]  # the flag of a region
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _in_json(match: re.Match[str]) -> str:
+def _escape_match_json(match: re.Match[str]) -> str:
     if len(match[0]) > 1:
         return match[0]
     units = match[0].encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))

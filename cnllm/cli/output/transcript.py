@@ -1,4 +1,4 @@
-"""A conversation for people."""
+"""Print a stored conversation for people."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 
 __all__ = ["escape_for_stdout", "local_time", "print_transcript"]
 
-_ENDED = {
-    "partial": "the answer is not whole",
-    "failed": "no answer came",
+_STATES = {
+    "partial": "the answer is incomplete",
+    "failed": "no answer",
     "interrupted": "interrupted",
     "running": "being answered",
 }
 
 
-def local_time(when: str) -> str:
-    """A kept time as the clock on the wall showed it."""
-    return datetime.datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M")
+def local_time(timestamp: str) -> str:
+    """Format a stored time as local time."""
+    return datetime.datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def escape_for_stdout(text: str) -> str:
-    """The text as a terminal may have it, if stdout is one."""
+    """Escape control characters if stdout is a terminal."""
     return terminal.escape(text) if sys.stdout.isatty() else text
 
 
-def print_transcript(found: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
-    """Each turn: what was asked, what came, and a line on how it ended."""
-    blocks = [block for turn in found.turns for block in _turn(turn, reasoning)]
-    text = "\n\n".join([f"conversation {found.id}", *blocks])
+def print_transcript(conversation: RecordedConversation, *, reasoning: bool, raw: bool) -> None:
+    """Print each turn: the question, the answer, and a line on its end."""
+    blocks = [block for turn in conversation.turns for block in _turn(turn, reasoning)]
+    text = "\n\n".join([f"conversation {conversation.id}", *blocks])
     answer.print_line(text, raw=raw)
 
 
 def _turn(turn: RecordedTurn, reasoning: bool) -> Iterator[str]:
     for data in turn.messages:
         message = Message.from_dict(data)
-        who = turn.model if message.role == "assistant" else message.role
-        shown = [line for part in message.parts if (line := _part(part, reasoning))]
+        author = turn.model if message.role == "assistant" else message.role
+        lines = [line for part in message.parts if (line := _part(part, reasoning))]
         if message.role == "assistant" and not (message.text or message.tool_calls):
-            seen = "" if reasoning else "; --reasoning shows it"
-            shown.append(f"(only thinking came, no answer{seen})")
-        yield "\n".join([f"── {who}", *shown])
+            hint = "" if reasoning else "; --reasoning shows it"
+            lines.append(f"(the model sent only reasoning, no answer{hint})")
+        yield "\n".join([f"── {author}", *lines])
     for call in turn.incomplete:
         yield f"(tool call, cut off: {call.name} {call.raw})"
     yield f"({' · '.join(_facts(turn))})"
@@ -71,19 +71,19 @@ def _part(part: Part, reasoning: bool) -> str:
 
 
 def _facts(turn: RecordedTurn) -> Iterator[str]:
-    """How a turn went, as far as it is known."""
+    """Yield the known facts about a turn: time, origin, state, finish, usage, cost, seconds."""
     yield local_time(turn.began)
     if turn.origin != "endpoint":
         yield turn.origin
-    if turn.state in _ENDED:
-        why = f": {turn.error.message}" if turn.error and turn.error.message and turn.state != "interrupted" else ""
-        yield f"{_ENDED[turn.state]}{why}"
+    if turn.state in _STATES:
+        reason = f": {turn.error.message}" if turn.error and turn.error.message and turn.state != "interrupted" else ""
+        yield f"{_STATES[turn.state]}{reason}"
     if turn.finish is not None:
         yield f"finish {turn.finish}"
-    used = turn.usage
-    if used is not None:
-        counts = ((used.input, "in"), (used.output, "out"))
-        yield from (f"{count} {word}" for count, word in counts if count is not None)
+    usage = turn.usage
+    if usage is not None:
+        counts = ((usage.input, "in"), (usage.output, "out"))
+        yield from (f"{count} {label}" for count, label in counts if count is not None)
     if turn.cost is not None:
         yield f"{turn.cost.amount.normalize():f} {turn.cost.currency}"
     if turn.seconds is not None:

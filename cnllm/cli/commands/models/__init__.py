@@ -1,1 +1,1 @@
-"""`cnllm models`: one file a subcommand, imported when it is invoked."""
+"""Hold the subcommands of `cnllm models`, one per file, imported when they run."""

@@ -1,4 +1,4 @@
-"""`cnllm models diff`: what differs between two models, or two hosts of one."""
+"""Define `cnllm models diff`: the differences between two models, or two hosts of one model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, columns, stdio, terminal
-from cnllm.cli.output import format as rows
 from cnllm.cli.output.flag_table import file_letters, short_value, source_place
+from cnllm.cli.output.format import to_plain
 
 if TYPE_CHECKING:
     from cnllm.registry.diff import Difference
@@ -22,7 +22,7 @@ EXAMPLES = options.examples(
     "cnllm models diff glm-4.7 glm-4.6",
     "cnllm models diff glm-4.7 deepseek-flash --json | jq -r '.[].flag'",
 )
-NOTHING = "–"
+ABSENT = "–"
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
@@ -30,36 +30,38 @@ NOTHING = "–"
 @click.argument("b", shell_complete=completion.complete_models)
 @options.as_json("an array")
 def diff(a: str, b: str, as_json: bool) -> None:
-    """Show what differs between two models, or two hosts of one model.
+    """Show the differences between two models, or two hosts of one model.
 
-    What only one of them has is unknown of the other. With --json nothing is shortened.
+    If only one model has a flag, it is unknown for the other. --json shortens nothing.
     """
     from cnllm.registry import Registry
     from cnllm.registry.diff import differences
 
     registry = Registry.load()
-    one, other = registry.resolve(a), registry.resolve(b)
-    found = differences(one, other)
+    first, second = registry.resolve(a), registry.resolve(b)
+    changes = differences(first, second)
     if as_json:
-        answer.print_json([_json(difference) for difference in found])
-    elif found:
-        answer.print_line(_table(one.name, other.name, found))
+        answer.print_json([_json(difference) for difference in changes])
+    elif changes:
+        answer.print_line(_table(first.name, second.name, changes))
     if not as_json:
-        names = f"{terminal.escape(one.name)} and {terminal.escape(other.name)}"
+        names = f"{terminal.escape(first.name)} and {terminal.escape(second.name)}"
         stdio.print_line(
-            f"{names} differ in {len(found)} flag{'s' if len(found) > 1 else ''}" if found else f"{names} do not differ"
+            f"{names} differ in {len(changes)} flag{'s' if len(changes) > 1 else ''}"
+            if changes
+            else f"{names} do not differ"
         )
 
 
 def _json(difference: Difference) -> dict[str, Any]:
-    return {"flag": difference.flag, "a": _said(difference.a), "b": _said(difference.b)}
+    return {"flag": difference.flag, "a": _fact_json(difference.a), "b": _fact_json(difference.b)}
 
 
-def _said(fact: Fact | None) -> dict[str, Any] | None:
+def _fact_json(fact: Fact | None) -> dict[str, Any] | None:
     if fact is None:
         return None
     return {
-        "value": rows.to_plain(fact.value),
+        "value": to_plain(fact.value),
         "layer": fact.layer,
         "where": fact.where,
         "source": fact.source,
@@ -68,14 +70,16 @@ def _said(fact: Fact | None) -> dict[str, Any] | None:
     }
 
 
-def _table(a: str, b: str, found: list[Difference]) -> str:
-    marks = file_letters([fact for difference in found for fact in (difference.a, difference.b) if fact is not None])
+def _table(a: str, b: str, differences: list[Difference]) -> str:
+    letters = file_letters(
+        [fact for difference in differences for fact in (difference.a, difference.b) if fact is not None]
+    )
     heads = ("FLAG", a, "SET BY", b, "SET BY")
-    cells = [(d.flag, *_pair(d.a, marks), *_pair(d.b, marks)) for d in found]
-    legend = [f"{mark}: {terminal.escape(file)}" for file, mark in marks.items()]
+    cells = [(d.flag, *_pair(d.a, letters), *_pair(d.b, letters)) for d in differences]
+    legend = [f"{mark}: {terminal.escape(file)}" for file, mark in letters.items()]
     text = columns.fit_columns(heads, cells, give={0: 26, 1: 12, 3: 12}, middles=frozenset({0}))
     return "\n".join([*legend, text])
 
 
-def _pair(fact: Fact | None, marks: dict[str, str]) -> tuple[str, str]:
-    return (NOTHING, "") if fact is None else (short_value(fact.value), source_place(fact, marks))
+def _pair(fact: Fact | None, letters: dict[str, str]) -> tuple[str, str]:
+    return (ABSENT, "") if fact is None else (short_value(fact.value), source_place(fact, letters))

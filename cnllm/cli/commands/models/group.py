@@ -1,4 +1,4 @@
-"""`cnllm models`: what there is, and what is known of it. Each command is imported when it is needed."""
+"""Define `cnllm models`. Each subcommand is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = {
 
 
 class LazyGroup(options.Group):
-    """A group that imports a command when it is asked for."""
+    """A group that imports a command only when the command is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,4 +36,4 @@ class LazyGroup(options.Group):
 
 @click.group(cls=LazyGroup)
 def models() -> None:
-    """What models there are, and what is known of each."""
+    """List models, and show what is known about each."""

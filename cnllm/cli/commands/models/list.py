@@ -1,4 +1,4 @@
-"""`cnllm models list`: the models that have what is asked for."""
+"""Define `cnllm models list`: the models that pass the filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import errors, stdio, stdout, terminal
-from cnllm.cli.output import format as rows
+from cnllm.cli.output.format import UNKNOWN, format_count, format_price, state_word
 
 if TYPE_CHECKING:
     from cnllm.registry.summary import Listing
@@ -28,7 +28,7 @@ HEADS = ("MODEL", "SHORT", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "PRICE/M (
 
 
 class ListCommand(options.Command):
-    """A command whose help says what each capability means."""
+    """A command whose help explains each capability."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from cnllm.registry.capabilities import KINDS
@@ -39,11 +39,11 @@ class ListCommand(options.Command):
 
 
 def _words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Capabilities that go on from what is typed, after those before the last comma."""
+    """Return capabilities that begin with the text after the last comma."""
     from cnllm.registry.capabilities import KINDS
 
-    before, comma, begun = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in KINDS if name.startswith(begun)]
+    prefix, comma, start = incomplete.rpartition(",")
+    return [f"{prefix}{comma}{name}" for name in KINDS if name.startswith(start)]
 
 
 def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -59,89 +59,96 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.command("list", cls=ListCommand, epilog=EXAMPLES)
 @click.argument("part", required=False)
 @click.option(
-    "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Of P. Repeatable."
+    "--provider", "providers", metavar="P", multiple=True, shell_complete=_providers, help="Models of P. Repeatable."
 )
-@click.option("--can", "wanted", metavar="C,…", multiple=True, shell_complete=_words, help="What all of them can do.")
+@click.option(
+    "--can",
+    "wanted",
+    metavar="C,…",
+    multiple=True,
+    shell_complete=_words,
+    help="Capabilities that every model must have.",
+)
 @click.option(
     "--max-price", metavar="N", type=click.FloatRange(min=0), help="At most N per million output tokens, its currency."
 )
-@click.option("--currency", metavar="CODE", help="Priced in CODE: USD, CNY, …")
+@click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
-@click.option("--maybe", is_flag=True, help="Where it is unknown, too.")
+@click.option("--maybe", is_flag=True, help="Include models where it is unknown.")
 @options.as_json("an array")
 def list_(part: str | None, as_json: bool, **filters: Any) -> None:
-    """List the models that the registry describes, or those whose name holds PART.
+    """List the models that the registry describes, or those whose name contains PART.
 
-    A filter takes what is known to fit. What is unknown is neither yes nor no: --maybe takes it too.
+    A filter lists the models that are known to fit. If a value is unknown, only --maybe lists the model.
     """
-    with _uncollected():
+    with _without_gc():
         _list(part, as_json, filters)
 
 
 def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
     from cnllm.registry import summary
 
-    known = summary.listing()
-    short = summary.short_names(known.aliases)
-    asked = _Filters(known, **filters)
-    part_ = (part or "").casefold()
-    names = [n for n in known.models if any(part_ in x.casefold() for x in (n, *short.get(n, ())))]
-    judged = [(row, asked.fits(row)) for row in map(known.row, names) if asked.is_of(row)]
-    chosen = [row for row, fits in judged if fits or (fits is None and asked.maybe)]
-    unknown = 0 if asked.maybe else sum(fits is None for _, fits in judged)
+    listing = summary.listing()
+    short = summary.short_names(listing.aliases)
+    matcher = _Filters(listing, **filters)
+    text = (part or "").casefold()
+    names = [n for n in listing.models if any(text in x.casefold() for x in (n, *short.get(n, ())))]
+    results = [(row, matcher.fits(row)) for row in map(listing.row, names) if matcher.has_provider(row)]
+    matches = [row for row, state in results if state or (state is None and matcher.maybe)]
+    unknown = 0 if matcher.maybe else sum(state is None for _, state in results)
     if as_json:
-        stdout.print_json(chosen)
-    elif chosen:
+        stdout.print_json(matches)
+    elif matches:
         from cnllm.cli.output.table import table
 
-        heads = (*HEADS, *(word.upper() for word in asked.wanted))
-        stdout.print_line(table(heads, [_cells(row, asked.wanted) for row in chosen], frozenset({2, 3})))
-    elif not asked.filters:
-        stdio.print_line(f"no model is called anything like {terminal.escape(part or '')}")
-    if asked.filters:
-        more = f"; of {unknown} more it is not known: --maybe" if unknown else ""
-        stdio.print_line(f"{len(chosen)} of {len(names)} models{more}")
+        heads = (*HEADS, *(word.upper() for word in matcher.wanted))
+        stdout.print_line(table(heads, [_cells(row, matcher.wanted) for row in matches], frozenset({2, 3})))
+    elif not matcher.filters:
+        stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
+    if matcher.filters:
+        rest = f"; {unknown} more are unknown: --maybe" if unknown else ""
+        stdio.print_line(f"{len(matches)} of {len(names)} models{rest}")
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nothing here is garbage before the end, and looking for it takes a fifth of the time."""
-    on = gc.isenabled()
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection: there is no garbage before the end, and the search takes a fifth of the time."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if on:
+        if enabled:
             gc.enable()
 
 
 class _Filters:
-    """The filters of one call. Raises `errors.Wrong` for a word that means nothing."""
+    """The filters of one call. Raises `UsageError` for an unknown provider or capability."""
 
     def __init__(
         self,
-        known: Listing,
+        listing: Listing,
         *,
         providers: tuple[str, ...],
-        wanted: tuple[str, ...],
+        capabilities: tuple[str, ...],
         max_price: float | None,
         currency: str | None,
         context: int | None,
         maybe: bool,
     ) -> None:
-        listed = "cnllm models list lists them"
-        self.providers = {_one_of(p.casefold(), known.providers, "provider", listed) for p in providers}
-        words = [word for word in ",".join(wanted).split(",") if word.strip()]
-        self.wanted = tuple(dict.fromkeys(_capability(word, known.kinds) for word in words))
+        hint = "cnllm models list lists them"
+        self.providers = {_match_name(p.casefold(), listing.providers, "provider", hint) for p in providers}
+        words = [word for word in ",".join(capabilities).split(",") if word.strip()]
+        self.wanted = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
         self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
         self.filters = bool(providers or self.wanted or currency) or max_price is not None or context is not None
 
-    def is_of(self, row: dict[str, Any]) -> bool:
-        """Is it of one of the providers?"""
+    def has_provider(self, row: dict[str, Any]) -> bool:
+        """Whether a model is of one of the providers."""
         return not self.providers or row["provider"] in self.providers
 
     def fits(self, row: dict[str, Any]) -> bool | None:
-        """Does a model have all that is asked for? None where that is not known."""
+        """Whether a model passes all filters. None if that is unknown."""
         if not self.filters:
             return True
         states = [self._context(row), self._price(row), self._currency(row), *_states(row, self.wanted)]
@@ -166,31 +173,31 @@ class _Filters:
 
 
 def _capability(word: str, kinds: list[str]) -> str:
-    return _one_of(word.strip().casefold(), kinds, "capability", f"--can takes {', '.join(kinds)}")
+    return _match_name(word.strip().casefold(), kinds, "capability", f"--can takes {', '.join(kinds)}")
 
 
-def _one_of(word: str, known: list[str], what: str, hint: str) -> str:
-    found = next((name for name in known if name.casefold() == word), None)
-    if found is None:
+def _match_name(word: str, names: list[str], kind: str, hint: str) -> str:
+    match = next((name for name in names if name.casefold() == word), None)
+    if match is None:
         from difflib import get_close_matches
 
-        close = get_close_matches(word, known, n=1)
-        raise errors.UsageError(f"there is no {what} {word}", f"did you mean {close[0]}?" if close else hint)
-    return found
+        close = get_close_matches(word, names, n=1)
+        raise errors.UsageError(f"there is no {kind} {word}", f"did you mean {close[0]}?" if close else hint)
+    return match
 
 
-def _states(row: dict[str, Any], wanted: tuple[str, ...]) -> list[bool | None]:
-    return [row["capabilities"][word] for word in wanted]
+def _states(row: dict[str, Any], capabilities: tuple[str, ...]) -> list[bool | None]:
+    return [row["capabilities"][word] for word in capabilities]
 
 
-def _cells(row: dict[str, Any], wanted: tuple[str, ...]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any], capabilities: tuple[str, ...]) -> tuple[str, ...]:
     return (
         row["name"] + (" (retired)" if row["status"] == "retired" else ""),
         ", ".join(row["short"]),
-        rows.format_count(row["context"]),
-        rows.format_count(row["output"]),
-        ", ".join(row["input"] or [rows.UNKNOWN]),
-        row["reasoning"] or rows.UNKNOWN,
-        rows.format_price(row["price"]),
-        *(rows.state_word(value) for value in _states(row, wanted)),
+        format_count(row["context"]),
+        format_count(row["output"]),
+        ", ".join(row["input"] or [UNKNOWN]),
+        row["reasoning"] or UNKNOWN,
+        format_price(row["price"]),
+        *(state_word(value) for value in _states(row, capabilities)),
     )

@@ -1,4 +1,4 @@
-"""`cnllm models matrix`: every model and what it can do, as one page for a browser."""
+"""Define `cnllm models matrix`: every model and its capabilities, on one page for a browser."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ EXAMPLES = options.examples(
 
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
-@click.option("--html", "file", metavar="FILE", type=click.Path(), required=True, help="Where to; - is stdout.")
+@click.option(
+    "--html", "file", metavar="FILE", type=click.Path(), required=True, help="The file to write; - is stdout."
+)
 def matrix(file: str) -> None:
     """Write one page with every model and what it can do, its limits and its price.
 
-    The page needs nothing else. It is searched, filtered and sorted in the browser, and tells the source of each cell.
+    The page needs no other file. Search, filter and sort it in the browser. Each cell shows its source.
     """
     from cnllm.cli.commands.models.matrix_page import render_page
     from cnllm.registry import Registry

@@ -1,6 +1,6 @@
-"""The page of `cnllm models matrix`: a table that stands without its script, and the facts that the script shows.
+"""Render the page of `cnllm models matrix`: a table that works without its script, and the facts that the script shows.
 
-Everything that comes from a registry file goes through `_text` (into markup) or `_json` (into the block of data).
+All text from a registry file goes through `_text` (into markup) or `_json` (into the block of data).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from cnllm.cli.commands.models.matrix_script import SCRIPT
 from cnllm.cli.commands.models.matrix_style import STYLE
-from cnllm.cli.output import format as rows
 from cnllm.cli.output import terminal
 from cnllm.cli.output.flag_table import short_value
+from cnllm.cli.output.format import format_amount
 from cnllm.registry.capabilities import KINDS, capabilities
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ __all__ = ["render_page"]
 
 MARKS = {True: ("y", "✓", "yes"), False: ("n", "✕", "no"), None: ("u", "?", "unknown")}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-_LONGEST = 160
+_MAX_VALUE = 160
 
 
 class Column(Struct, frozen=True):
-    """A column: its name, the group it stands in, and what it tells."""
+    """A column: its name, its group, and its explanation."""
 
     name: str
     group: str
@@ -49,7 +49,7 @@ COLUMNS = (*ABILITIES, *NUMBERS)
 
 
 def render_page(models: Sequence[Model], short: dict[str, list[str]]) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     facts = _Facts()
     lines = [_row(model, short.get(model.name, []), facts) for model in models]
     columns = [{"name": c.name, "says": c.says} for c in (Column("model", "", "who answers"), *COLUMNS)]
@@ -128,12 +128,12 @@ def _heads() -> Iterator[str]:
     for group, columns in _groups(COLUMNS):
         yield f'<th colspan="{len(columns)}" scope="colgroup" class="start"><span>{_text(group)}</span></th>'
     yield '</tr><tr class="names">'
-    place = 0
+    number = 0
     for _, columns in _groups(COLUMNS):
-        for at, column in enumerate(columns):
-            place += 1
-            classes = [*(["start"] if at == 0 else []), "number" if column in NUMBERS else "ability"]
-            yield f'<th scope="col" class="{" ".join(classes)}" data-c="{place}">{_sorter(column.name)}</th>'
+        for index, column in enumerate(columns):
+            number += 1
+            classes = [*(["start"] if index == 0 else []), "number" if column in NUMBERS else "ability"]
+            yield f'<th scope="col" class="{" ".join(classes)}" data-c="{number}">{_sorter(column.name)}</th>'
     yield "</tr></thead>"
 
 
@@ -148,7 +148,7 @@ def _groups(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:
 
 # ── the table ────────────────────────────────────────────────────────────────
 class _Facts:
-    """The facts behind the cells and their sources, each once; a cell names the number of its fact."""
+    """The facts behind the cells and their sources, each stored once. A cell refers to its fact by number."""
 
     def __init__(self) -> None:
         self.facts: list[list[Any]] = []
@@ -156,16 +156,16 @@ class _Facts:
         self._places: dict[Any, int] = {}
 
     def add(self, fact: Fact) -> int:
-        """The number of a fact."""
+        """Return the number of a fact; store it if it is new."""
         source = (fact.source or "", fact.seen or "", fact.how or "")
-        said = (
+        row = (
             fact.flag,
-            short_value(fact.value)[:_LONGEST],
+            short_value(fact.value)[:_MAX_VALUE],
             fact.layer,
             fact.where,
             self._number(source, self.sources),
         )
-        return self._number(said, self.facts)
+        return self._number(row, self.facts)
 
     def _number(self, item: tuple[Any, ...], items: list[list[Any]]) -> int:
         if item not in self._places:
@@ -179,17 +179,17 @@ def _row(model: Model, short: Sequence[str], facts: _Facts) -> str:
     state = status.is_ if status and status.is_ not in (None, "current") else ""
     since = f" since {status.since}" if status and status.since else ""
     use = f", use {status.use}" if status and status.use else ""
-    about = [flags.title or "", f"also {', '.join(short)}" if short else "", f"{state}{since}{use}" if state else ""]
+    details = [flags.title or "", f"also {', '.join(short)}" if short else "", f"{state}{since}{use}" if state else ""]
     search = " ".join([model.name, *short, flags.title or ""]).casefold()
     badge = f' <em class="{_text(state)}">{_text(state)}</em>' if state else ""
     head = (
-        f'<th scope="row" data-note="{_text(" · ".join(filter(None, about)))}">'
+        f'<th scope="row" data-note="{_text(" · ".join(filter(None, details)))}">'
         f"<b>{_text(model.id)}</b>{badge}<small>{_text(model.provider)}</small></th>"
     )
     explained = {fact.flag: fact for fact in model.explain()}
     cells = [*_abilities(model, facts), *_numbers(model, explained, facts)]
-    opening = f'<tr data-p="{_text(model.provider)}" data-k="{_text(search)}" data-r="{int(state == "retired")}">'
-    return f"{opening}{head}{''.join(cells)}</tr>"
+    row = f'<tr data-p="{_text(model.provider)}" data-k="{_text(search)}" data-r="{int(state == "retired")}">'
+    return f"{row}{head}{''.join(cells)}</tr>"
 
 
 def _numbers(model: Model, explained: dict[str, Fact], facts: _Facts) -> Iterator[str]:
@@ -201,37 +201,37 @@ def _numbers(model: Model, explained: dict[str, Fact], facts: _Facts) -> Iterato
         price.input if price else None,
         price.output if price else None,
     )
-    for place, (flag, value) in enumerate(zip(FLAGS, values, strict=True)):
-        start = " start" if place in (0, 2) else ""
+    for index, (flag, value) in enumerate(zip(FLAGS, values, strict=True)):
+        start = " start" if index in (0, 2) else ""
         if value is None:
             yield f'<td class="number u{start}">{MARKS[None][1]}</td>'
             continue
         money = flag.startswith("price")
-        shown = rows.format_amount(value) if money else f"{value:,}"
+        amount = format_amount(value) if money else f"{value:,}"
         unit = f" <small>{_text(currency)}</small>" if money and currency else ""
         fact = f' data-f="{facts.add(explained[flag])}"' if flag in explained else ""
         sorting = f'data-v="{value!r}" data-u="{_text(currency) if money else ""}"'
-        yield f'<td class="number{start}" {sorting}{fact}>{shown}{unit}</td>'
+        yield f'<td class="number{start}" {sorting}{fact}>{amount}{unit}</td>'
 
 
 def _abilities(model: Model, facts: _Facts) -> Iterator[str]:
     group = ""
-    for name, found in capabilities(model).items():
-        mark, sign, word = MARKS[found.value]
+    for name, capability in capabilities(model).items():
+        mark, sign, word = MARKS[capability.value]
         start = "" if group == KINDS[name].group else " start"
         group = KINDS[name].group
-        fact = f' data-f="{facts.add(found.fact)}"' if found.fact is not None else ""
+        fact = f' data-f="{facts.add(capability.fact)}"' if capability.fact is not None else ""
         yield f'<td class="{mark}{start}" aria-label="{word}"{fact}>{sign}</td>'
 
 
 # ── into the page ────────────────────────────────────────────────────────────
 def _text(text: str) -> str:
-    """Text as markup, or as the value of an attribute in quotes."""
+    """Escape text for markup, or for the value of an attribute in quotes."""
     return html.escape(terminal.escape(text).replace("\n", " "), quote=True)
 
 
 def _json(data: Any) -> str:
-    """JSON that ends no script and begins no comment."""
+    """Return JSON that can neither end a script nor begin a comment."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

@@ -1,4 +1,6 @@
-"""What the page of `cnllm models matrix` does: filter, sort, and tell the source of a cell on hover, focus or tap."""
+"""Define the script of the page of `cnllm models matrix`.
+
+It filters and sorts, and shows the source of a cell on hover, focus or tap."""
 
 __all__ = ["SCRIPT"]
 
@@ -167,7 +169,7 @@ document.addEventListener("keydown", event => {
   if (event.key === "Escape") { hide(); by("more").open = false; }
 });
 
-// ── the keyboard: one cell is in the order of Tab, arrows go on from there ──
+// ── the keyboard: Tab reaches one cell, arrow keys move from there ──
 function roam(cell) {
   if (current_) current_.removeAttribute("tabindex");
   current_ = cell;
@@ -200,30 +202,30 @@ body.addEventListener("focusin", event => {
 });
 body.addEventListener("focusout", soon);
 
-// ── what was chosen stays in the address ──
+// ── keep the filters in the address ──
 function keep() {
-  const said = new URLSearchParams();
-  if (by("text").value) said.set("text", by("text").value);
-  if (by("provider").value) said.set("provider", by("provider").value);
+  const params = new URLSearchParams();
+  if (by("text").value) params.set("text", by("text").value);
+  if (by("provider").value) params.set("provider", by("provider").value);
   const wanted = boxes.filter(box => box.checked).map(box => box.value).join(",");
-  if (wanted) said.set("can", wanted);
-  if (by("maybe").checked) said.set("maybe", "1");
-  if (by("current").checked) said.set("current", "1");
-  if (sorted.by || sorted.down) said.set("sort", data.columns[sorted.by].name + (sorted.down ? ":down" : ""));
-  const hash = said.toString();
+  if (wanted) params.set("can", wanted);
+  if (by("maybe").checked) params.set("maybe", "1");
+  if (by("current").checked) params.set("current", "1");
+  if (sorted.by || sorted.down) params.set("sort", data.columns[sorted.by].name + (sorted.down ? ":down" : ""));
+  const hash = params.toString();
   try {
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
-  } catch { /* a page in a frame may not */ }
+  } catch { /* the browser forbids it to a page in a frame */ }
 }
 function recall() {
-  const said = new URLSearchParams(location.hash.slice(1)), wanted = (said.get("can") || "").split(",");
-  by("text").value = said.get("text") || "";
-  by("provider").value = said.get("provider") || "";
+  const params = new URLSearchParams(location.hash.slice(1)), wanted = (params.get("can") || "").split(",");
+  by("text").value = params.get("text") || "";
+  by("provider").value = params.get("provider") || "";
   if (by("provider").selectedIndex < 0) by("provider").value = "";
   for (const box of boxes) box.checked = wanted.includes(box.value);
-  by("maybe").checked = said.has("maybe");
-  by("current").checked = said.has("current");
-  const [name, down] = (said.get("sort") || "model").split(":");
+  by("maybe").checked = params.has("maybe");
+  by("current").checked = params.has("current");
+  const [name, down] = (params.get("sort") || "model").split(":");
   sort(place[name] ?? 0, down === "down");
   filter();
 }
@@ -234,4 +236,4 @@ addEventListener("hashchange", recall);
 recall();
 })();
 """
-"""The script."""
+"""The JavaScript of the page."""

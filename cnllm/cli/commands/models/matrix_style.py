@@ -1,4 +1,4 @@
-"""How the page of `cnllm models matrix` looks: light and dark, wide and narrow."""
+"""Define the style of the page of `cnllm models matrix`: light and dark, wide and narrow."""
 
 __all__ = ["STYLE"]
 

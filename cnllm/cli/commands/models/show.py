@@ -1,4 +1,4 @@
-"""`cnllm models show`: what is known of one model."""
+"""Define `cnllm models show`: the known facts about one model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer
-from cnllm.cli.output import format as rows
+from cnllm.cli.output.format import UNKNOWN, format_amount, format_count, plain_flags, to_plain
 from cnllm.cli.output.table import fields
 
 if TYPE_CHECKING:
@@ -26,41 +26,41 @@ EXAMPLES = options.examples(
 
 @click.command(cls=options.Command, epilog=EXAMPLES)
 @click.argument("model", shell_complete=completion.complete_models)
-@click.option("--explain", is_flag=True, help="Every flag, with the line that set it and where the fact is from.")
-@click.option("--protocol", metavar="P", help="As it is over another wire of the endpoint.")
-@click.option("--base-url", metavar="URL", help="As it is at another place.")
+@click.option("--explain", is_flag=True, help="Every flag, with the line that sets it and the source of the fact.")
+@click.option("--protocol", metavar="P", help="Show it over another protocol of the endpoint.")
+@click.option("--base-url", metavar="URL", help="Show it at another address.")
 @options.as_json("it")
 def show(model: str, explain: bool, protocol: str | None, base_url: str | None, as_json: bool) -> None:
-    """Show what is known of one model.
+    """Show what is known about one model.
 
-    --explain shortens what is long to keep a flag on a line; with --json nothing is shortened.
+    --explain shortens long values so that a flag fits on a line; --json shortens nothing.
     """
     from cnllm.registry import Registry
 
     registry = Registry.load()
-    found = registry.resolve(model, protocol=protocol, base_url=base_url)
+    resolved = registry.resolve(model, protocol=protocol, base_url=base_url)
     if explain and as_json:
-        answer.print_json([fact_row(fact) for fact in found.explain()])
+        answer.print_json([fact_row(fact) for fact in resolved.explain()])
     elif explain:
         from cnllm.cli.output.flag_table import flag_table
 
-        answer.print_line(flag_table(found))
+        answer.print_line(flag_table(resolved))
     elif as_json:
         from cnllm.registry import summary
 
-        short = summary.short_names(registry.aliases).get(found.name, [])
+        short = summary.short_names(registry.aliases).get(resolved.name, [])
         answer.print_json(
-            summary.row(found, short) | {"flags": rows.plain_flags(found.flags), "notes": rows.to_plain(found.notes)}
+            summary.row(resolved, short) | {"flags": plain_flags(resolved.flags), "notes": to_plain(resolved.notes)}
         )
     else:
-        answer.print_line(_card(found, registry.wires(model)))
+        answer.print_line(_card(resolved, registry.wires(model)))
 
 
 def fact_row(fact: Fact) -> dict[str, Any]:
-    """A fact as JSON."""
+    """Return a fact as JSON."""
     return {
         "flag": fact.flag,
-        "value": rows.to_plain(fact.value),
+        "value": to_plain(fact.value),
         "layer": fact.layer,
         "where": fact.where,
         "source": fact.source,
@@ -84,11 +84,11 @@ def _card(model: Model, wires: list[str]) -> str:
         ("endpoint", redact.redact_url(url)),
         ("wire", "; also ".join(filter(None, [model.protocol, ", ".join(w for w in wires if w != model.protocol)]))),
         ("keys", _keys(flags.keys)),
-        ("context", rows.format_count(limits.context if limits else None)),
-        ("output", rows.format_count(limits.output if limits else None)),
-        ("input", ", ".join(flags.input or [rows.UNKNOWN])),
+        ("context", format_count(limits.context if limits else None)),
+        ("output", format_count(limits.output if limits else None)),
+        ("input", ", ".join(flags.input or [UNKNOWN])),
         ("reasoning", _reasoning(flags.reasoning)),
-        ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else rows.UNKNOWN),
+        ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
         ("price", _price(flags.price)),
         ("status", f"{status.is_}{since}{use}" if status and status.is_ else ""),
         *_states(model),
@@ -101,9 +101,11 @@ def _card(model: Model, wires: list[str]) -> str:
 def _states(model: Model) -> list[tuple[str, str]]:
     from cnllm.registry.capabilities import capabilities
 
-    found = capabilities(model)
+    states = capabilities(model)
     words = {True: "can", False: "cannot", None: "unknown"}
-    return [(word, ", ".join(n for n, one in found.items() if one.value is value)) for value, word in words.items()]
+    return [
+        (word, ", ".join(n for n, state in states.items() if state.value is value)) for value, word in words.items()
+    ]
 
 
 def _keys(names: list[str] | None) -> str:
@@ -116,10 +118,10 @@ def _keys(names: list[str] | None) -> str:
 
 def _reasoning(reasoning: Reasoning | None) -> str:
     if reasoning is None or reasoning.mode is None:
-        return rows.UNKNOWN
+        return UNKNOWN
     words: list[str] = [reasoning.mode]
     if reasoning.default:
-        words.append(f"{reasoning.default} unless told otherwise")
+        words.append(f"{reasoning.default} by default")
     if reasoning.effort is not None:
         from cnllm.registry.flags import LEVELS
 
@@ -132,13 +134,13 @@ def _reasoning(reasoning: Reasoning | None) -> str:
 
 def _price(price: Price | None) -> str:
     if price is None:
-        return rows.UNKNOWN
+        return UNKNOWN
     parts = [
         ("in", price.input),
         ("out", price.output),
         ("cached", price.cached),
         ("cache write", price.cache_write),
     ]
-    known = [f"{rows.format_amount(value)} {word}" for word, value in parts if value is not None]
+    prices = [f"{format_amount(value)} {word}" for word, value in parts if value is not None]
     tiers = "; other prices for long input" if price.tiers else ""
-    return f"{', '.join(known)} {price.currency or ''} per million tokens{tiers}" if known else rows.UNKNOWN
+    return f"{', '.join(prices)} {price.currency or ''} per million tokens{tiers}" if prices else UNKNOWN
