@@ -1,4 +1,4 @@
-"""httpx's transports as ours: the adapter that is always there, and the one for proxies, trio and what is rare.
+"""Adapters of httpx's transports. They are always available, and also serve proxies, trio and other rare cases.
 
 httpx is imported when the first request is sent.
 """
@@ -44,27 +44,33 @@ Key = tuple[bool, str | None]
 
 
 class Httpx:
-    """httpx's transports, which keep connections alive; a proxy that the environment names is used.
+    """Sends plans over httpx's transports. They keep connections alive and use a proxy of the environment.
 
-    They are driven directly: `httpx.Client` would add a third to the cost of a request for redirects, cookies and hooks
-    that are not wanted here. A transport of the caller's own takes every request; it may be one of httpx2, its
-    successor, which `family="httpx2"` takes where none is given. A forked process begins with connections of its own.
+    It calls them directly: `httpx.Client` would add a third to the cost of a request, for redirects, cookies and hooks
+    that cnllm does not use. A caller's transport serves every request; it may be one of httpx2, the successor, which
+    `family="httpx2"` selects where no transport is passed. A forked process opens its own connections.
     """
 
     def __init__(self, transport: httpx.BaseTransport | None = None, *, family: str = "httpx") -> None:
-        self._given = transport
+        self._caller_transport = transport
         self._family = family
         self._home = process.generation()
-        self._states: dict[int, _State] = {}  # one for each process: those of its parents are never touched
+        self._states: dict[int, _State] = {}  # one for each process, which never touches those of its parents
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
+        """Send a plan; see `cnllm.transports`."""
         state = self._state()
-        httpx, given, waits, url = state.httpx, self._given, httpx_timeouts(plan.timeouts), state.url(plan.url)
-        if given is not None:
-            refuse_inherited(httpx, given, self._home)
-        own = state.own(url) if given is None else None
-        transport: Any = given if own is None else own.transport
-        request = state.request(url, plan, waits, own)
+        httpx, caller_transport, timeouts, url = (
+            state.httpx,
+            self._caller_transport,
+            httpx_timeouts(plan.timeouts),
+            state.url(plan.url),
+        )
+        if caller_transport is not None:
+            refuse_inherited(httpx, caller_transport, self._home)
+        own = state.own(url) if caller_transport is None else None
+        transport: Any = caller_transport if own is None else own.transport
+        request = state.request(url, plan, timeouts, own)
         try:
             if own is not None and own.proxy is not None:
                 OPENED.set([])
@@ -73,16 +79,16 @@ class Httpx:
             response = None
         except Exception as error:
             if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
-                raise  # a transport of the caller's raises what it likes
+                raise  # a caller's transport may raise any error
             for stream in OPENED.get() or ():
                 if stream.open:
                     stream.close()
             raise error_before_status(error, plan, httpx, own) from error
         finally:
             OPENED.set(None)
-        if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
+        if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
-        waits["read"] = idle = idle_timeout(plan)  # httpcore reads it when it begins with the body
+        timeouts["read"] = idle = idle_timeout(plan)  # httpcore reads this timeout when the body begins
         body = _Body(httpx, response, idle, state.watchdog)
         if own is not None:
             try:
@@ -96,43 +102,43 @@ class Httpx:
 
     def _state(self) -> _State:
         generation = process.generation()
-        found = self._states.get(generation)
-        if found is None:  # threads agree on one
-            found = self._states.setdefault(generation, _State(httpx_package(self._given, self._family)))
-        return found
+        state = self._states.get(generation)
+        if state is None:  # `setdefault` makes all threads use the same state
+            state = self._states.setdefault(generation, _State(httpx_package(self._caller_transport, self._family)))
+        return state
 
     def close(self) -> None:
-        """Close the connections. Those of a parent process are its own."""
-        if self._given is not None:
+        """Close the connections, but not those of a parent process."""
+        if self._caller_transport is not None:
             if self._home == process.generation():
-                self._given.close()
+                self._caller_transport.close()
             return
         state = self._states.get(process.generation())
-        for own in () if state is None else list(state.made.values()):
+        for own in () if state is None else list(state.transports.values()):
             own.transport.close()
 
 
 class _State(ProcessState):
-    """Of one process that blocks."""
+    """The httpx state of one process, for `Httpx`."""
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
-        self.made: dict[Key, OwnTransport] = {}
+        self.transports: dict[Key, OwnTransport] = {}
         self.watchdog = Watchdog()
 
     def own(self, url: Any) -> OwnTransport:
         """Return the transport for an address."""
         key = self.key(url)
-        found = self.made.get(key)
-        if found is None:
-            found = self.made.setdefault(
+        own = self.transports.get(key)
+        if own is None:
+            own = self.transports.setdefault(
                 key, make_transport(self.httpx, key, asynchronous=False)
-            )  # threads agree on one
-        return found
+            )  # `setdefault` makes all threads use the same transport
+        return own
 
     def forget(self, own: OwnTransport) -> None:
-        """Send nothing more over a transport."""
-        self.made = {key: value for key, value in self.made.items() if value is not own}
+        """Remove a transport, so that later requests use a new one."""
+        self.transports = {key: value for key, value in self.transports.items() if value is not own}
 
 
 class _Body:
@@ -140,14 +146,14 @@ class _Body:
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
         self.headers = _headers(response.headers)
-        self.look: Callable[[], None] | None = None  # whether anything stands behind the response
+        self.look: Callable[[], None] | None = None  # checks for unread bytes after the response
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _plain(response, self.headers)
+        self._bytes = _body_pieces(response, self.headers)
         self._watchdog = watchdog
         self._alarm: Alarm | None = None
-        self._hurried = False
+        self._interrupted = False
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -156,47 +162,47 @@ class _Body:
         try:
             return next(self._bytes)
         except StopIteration:
-            self._end()
+            self._finish()
             raise
         except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
-            if self._hurried:
+            if self._interrupted:
                 raise StopIteration from None
             raise error_during_body(error, self._idle, self._httpx) from error
 
     def set_read_deadline(self, seconds: float) -> None:
-        """Wake a read that would wait longer, by shutting the socket down."""
+        """End a read that lasts longer, by shutting down the socket."""
         stream = self._response.extensions.get("network_stream")
-        plug = stream.get_extra_info("socket") if stream is not None else None
-        if isinstance(plug, socket.socket):
-            self._calm()
-            self._alarm = self._watchdog.schedule(seconds, lambda: self._shut(plug))
+        sock = stream.get_extra_info("socket") if stream is not None else None
+        if isinstance(sock, socket.socket):
+            self._cancel_alarm()
+            self._alarm = self._watchdog.schedule(seconds, lambda: self._shut_down(sock))
 
     def drain(self) -> None:
-        """The end of the body mostly came with its last bytes; a peer that keeps it back is not waited for."""
-        if self._response.is_closed or self._hurried:
+        """Read the end of the body, which mostly arrived already. A peer that withholds it is not waited for."""
+        if self._response.is_closed or self._interrupted:
             return
         self.set_read_deadline(DRAIN)
         with contextlib.suppress(TransportError):
             for _ in itertools.islice(self, LEFTOVERS):
                 pass
 
-    def _shut(self, plug: socket.socket) -> None:
+    def _shut_down(self, sock: socket.socket) -> None:
         if self._response.is_closed:
-            return  # read to its end: the connection may serve another request already
-        self._hurried = True
+            return  # the body is complete: the connection may serve another request already
+        self._interrupted = True
         with contextlib.suppress(OSError):  # it was closed already
-            socket.socket.shutdown(plug, socket.SHUT_RDWR)  # not TLS's own, which a reading thread would not survive
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # a TLS shutdown would crash the reading thread
 
-    def _calm(self) -> None:
+    def _cancel_alarm(self) -> None:
         if self._alarm is not None:
-            self._alarm.cancel()  # in the next moment the connection may serve another request
+            self._alarm.cancel()  # soon the connection may serve another request
 
     def close(self) -> None:
-        self._calm()
-        self._end()
+        self._cancel_alarm()
+        self._finish()
 
-    def _end(self) -> None:
-        """Give the connection back, or close it if there is more to read."""
+    def _finish(self) -> None:
+        """Return the connection to its pool, or close it if the body has unread bytes."""
         look, self.look = self.look, None
         if look is not None:
             look()
@@ -204,23 +210,29 @@ class _Body:
 
 
 class AsyncHttpx:
-    """The same for `AsyncClient`, on asyncio or trio; each event loop has connections of its own."""
+    """`Httpx` for `AsyncClient`, on asyncio or trio. Each event loop has its own connections."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
-        self._given = transport
+        self._caller_transport = transport
         self._family = family
         self._home = process.generation()
         self._states: dict[int, _AsyncState] = {}
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+        """Send a plan; see `cnllm.transports`."""
         state = self._state()
-        httpx, given, waits, url = state.httpx, self._given, httpx_timeouts(plan.timeouts), state.url(plan.url)
-        if given is not None:
-            refuse_inherited(httpx, given, self._home)
-        loop = await state.loop() if given is None else None
+        httpx, caller_transport, timeouts, url = (
+            state.httpx,
+            self._caller_transport,
+            httpx_timeouts(plan.timeouts),
+            state.url(plan.url),
+        )
+        if caller_transport is not None:
+            refuse_inherited(httpx, caller_transport, self._home)
+        loop = await state.loop() if caller_transport is None else None
         own = None if loop is None else loop.own(state, url)
-        transport: Any = given if own is None else own.transport
-        request = state.request(url, plan, waits, own)
+        transport: Any = caller_transport if own is None else own.transport
+        request = state.request(url, plan, timeouts, own)
         try:
             if own is not None and own.proxy is not None:
                 OPENED.set([])
@@ -236,9 +248,9 @@ class AsyncHttpx:
             raise error_before_status(error, plan, httpx, own) from error
         finally:
             OPENED.set(None)
-        if response is None:  # said out here: that error's message shows the header, and stays in the context of ours
+        if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
-        waits["read"] = idle = idle_timeout(plan)
+        timeouts["read"] = idle = idle_timeout(plan)
         body = _AsyncBody(httpx, response, idle)
         if own is not None and loop is not None:
             try:
@@ -252,16 +264,18 @@ class AsyncHttpx:
 
     def _state(self) -> _AsyncState:
         generation = process.generation()
-        found = self._states.get(generation)
-        if found is None:
-            found = self._states.setdefault(generation, _AsyncState(httpx_package(self._given, self._family)))
-        return found
+        state = self._states.get(generation)
+        if state is None:
+            state = self._states.setdefault(
+                generation, _AsyncState(httpx_package(self._caller_transport, self._family))
+            )
+        return state
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop; those of a loop that ended were closed with it."""
-        if self._given is not None:
+        """Close the connections of the running loop. Those of a loop that ended were closed with it."""
+        if self._caller_transport is not None:
             if self._home == process.generation():
-                await self._given.aclose()
+                await self._caller_transport.aclose()
             return
         state = self._states.get(process.generation())
         loop = None if state is None else state.loops.pop(running_loop(), None)
@@ -270,7 +284,7 @@ class AsyncHttpx:
 
 
 class _AsyncState(ProcessState):
-    """Of one process with event loops, one after the other or in several threads."""
+    """The httpx state of one process with event loops, one after another or in several threads."""
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
@@ -278,37 +292,37 @@ class _AsyncState(ProcessState):
         self._lock = process.fork_safe(Lock())
 
     async def loop(self) -> _Loop:
-        """Return what belongs to the running loop."""
-        running = running_loop()
-        found = self.loops.get(running)
-        if found is None:
-            found = _Loop()
+        """Return the transports of the running loop."""
+        current = running_loop()
+        transports = self.loops.get(current)
+        if transports is None:
+            transports = _Loop()
             with self._lock:
-                for other in list(self.loops):  # one that was closed in haste keeps itself alive by its connections
+                for other in list(self.loops):  # a loop closed without cleanup stays alive by its connections
                     if getattr(other, "is_closed", bool)():
                         del self.loops[other]
-                self.loops[running] = found
-            await found.watch()
-        return found
+                self.loops[current] = transports
+            await transports.watch()
+        return transports
 
 
 class _Loop:
     """The transports of one event loop. Its end closes them."""
 
     def __init__(self) -> None:
-        self._made: dict[Key, OwnTransport] = {}
-        self._end: AsyncGenerator[None] | None = None
+        self._transports: dict[Key, OwnTransport] = {}
+        self._cleanup: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
-        """Have them closed when the loop ends: it ends its generators then."""
-        self._end = self._until_the_end()
-        await anext(self._end)
+        """Close the transports when the loop ends: it closes its async generators then."""
+        self._cleanup = self._until_the_end()
+        await anext(self._cleanup)
 
     async def _until_the_end(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            made, self._made = self._made, {}
+            made, self._transports = self._transports, {}
             for own in made.values():
                 with contextlib.suppress(Exception):
                     await own.transport.aclose()
@@ -316,23 +330,23 @@ class _Loop:
     def own(self, state: ProcessState, url: Any) -> OwnTransport:
         """Return the transport for an address."""
         key = state.key(url)
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = make_transport(state.httpx, key, asynchronous=True)
-        return found
+        own = self._transports.get(key)
+        if own is None:
+            own = self._transports[key] = make_transport(state.httpx, key, asynchronous=True)
+        return own
 
     def forget(self, own: OwnTransport) -> None:
-        """Send nothing more over a transport."""
-        self._made = {key: value for key, value in self._made.items() if value is not own}
+        """Remove a transport, so that later requests use a new one."""
+        self._transports = {key: value for key, value in self._transports.items() if value is not own}
 
     async def aclose(self) -> None:
-        """Close them now."""
-        if self._end is not None:
-            await self._end.aclose()
+        """Close the transports now."""
+        if self._cleanup is not None:
+            await self._cleanup.aclose()
 
 
 def running_loop() -> Any:
-    """Return what stands for the running event loop."""
+    """Return an object that identifies the running event loop, of asyncio or trio."""
     trio = sys.modules.get("trio")
     if trio is not None:
         with contextlib.suppress(RuntimeError):
@@ -351,22 +365,22 @@ class _AsyncBody:
         self._httpx = httpx
         self._response = response
         self._idle = idle
-        self._bytes = _aplain(response, self.headers)
-        self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
+        self._bytes = _async_body_pieces(response, self.headers)
+        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            if self._left is None:
+            if self._remaining is None:
                 return await self._bytes.__anext__()
             import anyio
 
             began = time.monotonic()
-            with anyio.move_on_after(max(self._left, 0)):
+            with anyio.move_on_after(max(self._remaining, 0)):
                 chunk = await self._bytes.__anext__()
-                self._left -= time.monotonic() - began
+                self._remaining -= time.monotonic() - began
                 return chunk
         except StopAsyncIteration:
             await self.aclose()
@@ -376,10 +390,10 @@ class _AsyncBody:
         raise StopAsyncIteration
 
     def set_read_deadline(self, seconds: float) -> None:
-        self._left = seconds
+        self._remaining = seconds
 
     async def drain(self) -> None:
-        """As in `_Body`."""
+        """Read the end of the body; see `_Body.drain`."""
         if self._response.is_closed:
             return
         self.set_read_deadline(DRAIN)
@@ -396,35 +410,35 @@ class _AsyncBody:
 
 
 def _headers(headers: httpx.Headers) -> dict[str, str]:
-    """What `headers.items()` says; it finds out for each header what they are all encoded in."""
+    """Return `headers.items()` as a dict, faster: httpx detects the encoding once for every header."""
     raw = headers.raw
     with contextlib.suppress(UnicodeDecodeError):
-        found = {name.decode("ascii").lower(): value.decode("ascii") for name, value in raw}
-        if len(found) == len(raw):
-            return found
+        decoded = {name.decode("ascii").lower(): value.decode("ascii") for name, value in raw}
+        if len(decoded) == len(raw):
+            return decoded
     return dict(headers.items())
 
 
-def _plain(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]:
-    """The body, uncompressed in bounded pieces: httpx makes one of all that a piece of the wire stands for.
+def _body_pieces(response: httpx.Response, headers: dict[str, str]) -> Iterator[bytes]:
+    """Return the body, decompressed in bounded pieces. httpx would expand each compressed piece as a whole.
 
-    One that is not compressed is read from the transport's own stream: two generators less for each piece.
+    A body without compression is read from the transport's own stream, which saves two generators for each piece.
     """
-    coding = headers.get("content-encoding")
-    step = body_decoder(coding)
+    encoding = headers.get("content-encoding")
+    decode = body_decoder(encoding)
     if response.is_stream_consumed or not isinstance(response.stream, Iterable):
-        return response.iter_bytes()  # a transport of the caller's own may have read it
-    if step is not None:
-        return (plain for piece in response.stream for plain in step(piece))
+        return response.iter_bytes()  # a caller's transport may have read it
+    if decode is not None:
+        return (plain for piece in response.stream for plain in decode(piece))
     return iter(response.stream)
 
 
-def _aplain(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
-    """As in `_plain`."""
-    coding = headers.get("content-encoding")
-    step = body_decoder(coding)
+def _async_body_pieces(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
+    """Return the body for async iteration; see `_plain`."""
+    encoding = headers.get("content-encoding")
+    decode = body_decoder(encoding)
     if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
         return response.aiter_bytes()
-    if step is not None:
-        return (plain async for piece in response.stream for plain in step(piece))
+    if decode is not None:
+        return (plain async for piece in response.stream for plain in decode(piece))
     return aiter(response.stream)

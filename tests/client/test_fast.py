@@ -215,7 +215,7 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
-    assert address.parse_address(url) == address._odd(url)
+    assert address.parse_address(url) == address._parse_with_httpx(url)
     read = httpx.URL(url)
     assert address.parse_address(url).target == read.raw_path.decode()
     assert address.parse_address(url).name == httpx.Request("GET", read).headers["host"]

@@ -66,7 +66,9 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
         raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     raw.close()
     before = path.read_bytes()
-    with pytest.raises(CnllmError, match=rf"a\.db is of a newer cnllm \(version {len(STEPS) + 1}; this one knows"):
+    with pytest.raises(
+        CnllmError, match=rf"a\.db was written by a newer cnllm \(version {len(STEPS) + 1}; this one reads"
+    ):
         Store.open(path)
     assert path.read_bytes() == before
 
