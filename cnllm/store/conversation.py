@@ -61,7 +61,7 @@ class Conversation:
                 message = Message.from_dict(from_json(data, dict[str, Any]))
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 raise CnllmError(
-                    f"{self._file.path}: message {message_id} in turn {number} of conversation {self.id} cannot be read",
+                    f"{self._file.path}: message {message_id} in turn {number} of conversation {self.id} is unreadable",
                     hint="start a new conversation, or continue another one: list them with cnllm logs list",
                 ) from error
             turns.setdefault(number, []).append(message)

@@ -73,7 +73,7 @@ class DatabaseFile:
             _keep_forever(self._connection)
 
     def _prepare(self) -> None:
-        # A commit survives a crash of the process. A power failure may lose the last commits, but never breaks the file.
+        # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         self._connection.execute("PRAGMA synchronous = NORMAL")
         version = schema_version(self._connection)
         if version > len(STEPS):

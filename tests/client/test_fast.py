@@ -33,7 +33,7 @@ def test_it_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("CNLLM_TRANSPORT")
     assert isinstance(Client(registry())._transport, Fast)
     assert isinstance(AsyncClient(registry())._transport, AsyncFast)
-    monkeypatch.setattr(transport, "_installed", lambda: False)
+    monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     assert isinstance(Client(registry())._transport, Httpx)
     assert isinstance(AsyncClient(registry())._transport, AsyncHttpx)
 
@@ -48,7 +48,7 @@ def test_the_environment_may_say_which(asked: str, kinds: tuple[type, type], mon
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_what_was_asked_for_and_is_not_there_is_an_error(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_installed", lambda: False)
+    monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     with pytest.raises(cnllm.CnllmError, match="httptools") as caught:
         kind(registry())
     assert "cnllm[fast]" in str(caught.value.hint)
