@@ -167,9 +167,9 @@ def _difference(recorded: Any, requested: Any, path: str = "") -> tuple[str, Any
             (i, recorded[i] if i < len(recorded) else _MISSING, requested[i] if i < len(requested) else _MISSING)
             for i in longest
         ]
-    for key, left, right in pairs:
-        if left != right or type(left) is not type(right):
-            return _difference(left, right, f"{path}.{key}" if path else str(key))
+    for key, recorded_item, right in pairs:
+        if recorded_item != right or type(recorded_item) is not type(right):
+            return _difference(recorded_item, right, f"{path}.{key}" if path else str(key))
     return path or "body", recorded, requested
 
 

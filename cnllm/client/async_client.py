@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
 from cnllm.client.async_run import AsyncRunMethods
-from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.telemetry import OnEvent, watch_call
 from cnllm.engine.encode.build import Plan
 from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
@@ -68,7 +68,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
     ) -> AsyncStream:
         """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
-        check(by)
+        check_delivery(by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
     def _open_call(
@@ -201,7 +201,7 @@ class AsyncStream:
     def __init__(self, call: Call, runner: _AsyncCallRun, by: str | None = None) -> None:
         checks.require_type("call", call, Call, "what `stream` of a client passes")
         checks.require_type("runner", runner, _AsyncCallRun, "what `stream` of a client passes")
-        check(by)
+        check_delivery(by)
         self._call = call
         self._runner = runner
         self._events: AsyncIterator[Event] = runner.events()

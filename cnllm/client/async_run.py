@@ -283,13 +283,13 @@ class AsyncRun(RunState):
         finished, post = anyio.Event(), self._post
         assert post is not None
 
-        def done(_: ToolThread) -> None:
+        def on_end(_: ToolThread) -> None:
             try:
                 post(finished.set)
             except RuntimeError:
                 return  # the event loop has ended, and with it the waiting task
 
-        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), done, awaits=False)
+        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), on_end, awaits=False)
         job.start()
         await finished.wait()
         return job

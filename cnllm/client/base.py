@@ -29,7 +29,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
 
-__all__ = ["BaseClient", "CallDriver", "check", "is_httpx_transport"]
+__all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -218,7 +218,7 @@ def is_httpx_transport(transport: Any, handle: str) -> bool:
     return is_httpx
 
 
-def check(by: str | None) -> None:
+def check_delivery(by: str | None) -> None:
     """Raise `ValueError` for an unknown value of `by`."""
     if by is not None:
         from cnllm.sentences import check_by

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.client.echo import SHORTEST, Echo
+from cnllm.client.echo import MIN_SECRET, Echo
 from cnllm.config import keys, redact
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
@@ -136,12 +136,12 @@ def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None 
         return error
     echo = echo or Echo(secrets)
     pending: list[BaseException | None] = [error]
-    seen: list[BaseException] = []
+    visited: list[BaseException] = []
     while pending:
         current = pending.pop()
-        if current is None or current in seen:
+        if current is None or current in visited:
             continue
-        seen.append(current)
+        visited.append(current)
         for name, value in list(vars(current).items()):
             cleaned = _clean_value(value, secrets, echo)
             if cleaned is not value:
@@ -169,7 +169,7 @@ def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
 @lru_cache(maxsize=16)
 def secret_bytes(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the secrets as bytes, as they stand in a body. Text too short to be a secret is skipped."""
-    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= SHORTEST)
+    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= MIN_SECRET)
 
 
 def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
@@ -184,7 +184,7 @@ def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
     """Return a body that broke off without the secrets. Its end may be the beginning of one."""
     body = redact_bytes(needles, body)
     for secret in needles:
-        for size in range(min(len(secret) - 1, len(body)), SHORTEST - 1, -1):
+        for size in range(min(len(secret) - 1, len(body)), MIN_SECRET - 1, -1):
             if body.endswith(secret[:size]):
                 return body[:-size] + redact.MARK.encode()
     return body

@@ -37,9 +37,9 @@ from cnllm.types import (
     ToolCallEnd,
 )
 
-__all__ = ["SHORTEST", "Echo", "clean_data"]
+__all__ = ["MIN_SECRET", "Echo", "clean_data"]
 
-SHORTEST = 8
+MIN_SECRET = 8
 """Secrets with fewer characters are not removed from an endpoint's output."""
 _PREFIX_SIZE = 3  # this many characters of a secret are withheld until the next ones arrive; fewer go out at once
 _DELTAS = (TextDelta, ReasoningDelta)
@@ -57,7 +57,9 @@ class Echo:
     def _reset(self) -> None:
         self._filters: dict[Any, TextFilter] = {}  # one for each kind of delta that has arrived
         self._arguments: dict[int, ArgumentFilter] = {}
-        self._sent: dict[str, int] = {}  # arguments → how many of their characters went out before a secret was seen
+        self._argument_sizes: dict[
+            str, int
+        ] = {}  # arguments → characters that went out before a secret began
         self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # end of the last block, and its last characters
 
     def _filter(self, kind: Any) -> TextFilter:
@@ -117,7 +119,7 @@ class Echo:
                     out.append(event)
             case ToolCallEnd(index, call):
                 if (arguments := self._arguments.pop(index, None)) is not None and arguments.withheld:
-                    self._sent[call.raw] = arguments.sent
+                    self._argument_sizes[call.raw] = arguments.size
                     if text := arguments.rest():
                         out.append(ToolCallDelta(index, text))
                 out.append(ToolCallEnd(index, self._call(call)) if self._may_hold(event) else event)
@@ -209,7 +211,7 @@ class Echo:
 
     def _call(self, call: ToolCall) -> ToolCall:
         assert self._finder is not None
-        sent = self._sent.get(call.raw, 0)
+        sent = self._argument_sizes.get(call.raw, 0)
         cleaned: ToolCall = msgspec.convert(
             clean_data(msgspec.to_builtins(replace(call, raw="")), self._finder), ToolCall
         )
@@ -254,7 +256,7 @@ def _without_text(part: Part) -> Part:
 @lru_cache(maxsize=16)
 def _secret_search(secrets: tuple[str, ...]) -> tuple[SecretFinder | None, tuple[str, ...], tuple[str, ...]]:
     """Return the finder, the secrets to search for in plain text, and the first characters of these."""
-    searchable = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
+    searchable = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= MIN_SECRET))
     if not searchable:
         return None, (), ()
     # A secret that contains another one is found by that other one, in a stream as early as in the whole text.
@@ -267,45 +269,45 @@ def _secret_search(secrets: tuple[str, ...]) -> tuple[SecretFinder | None, tuple
 class TextFilter:
     """Filters a text that arrives in pieces. A piece that went out cannot be taken back."""
 
-    __slots__ = ("_last_sent", "_length", "_pending", "_prefixes", "_secrets", "_sent_prefixes")
+    __slots__ = ("_context", "_length", "_pending", "_prefix_sizes", "_prefixes", "_secrets")
 
     def __init__(self, secrets: tuple[str, ...], prefixes: tuple[str, ...]) -> None:
         self._secrets = secrets
         self._prefixes = prefixes
-        self._last_sent = ""  # the last two characters that went out
+        self._context = ""  # the last two characters that went out
         self._pending = ""  # text that is withheld
         self._length = 0  # length of the text that went out or is withheld
-        self._sent_prefixes: dict[int, int] = {}  # begin of a secret → how many of its characters went out
+        self._prefix_sizes: dict[int, int] = {}  # begin of a secret → how many of its characters went out
 
     def passes(self, text: str) -> bool:
         """Whether a piece can go out unchanged. If so, it counts as gone out."""
         if self._pending:
             return False
-        window = self._last_sent + text
+        window = self._context + text
         for prefix in self._prefixes:
             if prefix in window:
                 return False
-        self._last_sent = window[1 - _PREFIX_SIZE :]
+        self._context = window[1 - _PREFIX_SIZE :]
         self._length += len(text)
         return True
 
     def more(self, text: str) -> str:
         """Return the text that can go out after a piece."""
-        context = len(self._last_sent)
-        window = self._last_sent + self._pending + text
+        context = len(self._context)
+        window = self._context + self._pending + text
         start = self._length - len(self._pending) - context  # of the window in the text
         self._length += len(text)
         out, position = [], 0
         for begin, end in _plain_spans(window, self._secrets):
             if begin < context:
-                self._sent_prefixes[start + begin] = context - begin
+                self._prefix_sizes[start + begin] = context - begin
             out += [window[max(position, context) : max(begin, context)], MARK]
             position = end
         tail = self._prefix_index(window, position)
         out.append(window[max(position, context) : max(tail, context)])
         sent = max(tail, context)
         self._pending = window[sent:]
-        self._last_sent = window[max(position, sent + 1 - _PREFIX_SIZE) : sent]
+        self._context = window[max(position, sent + 1 - _PREFIX_SIZE) : sent]
         return "".join(out)
 
     def _prefix_index(self, window: str, start: int) -> int:
@@ -325,14 +327,14 @@ class TextFilter:
         tail, self._pending = self._pending, ""
         if not tail:
             return ""
-        window = self._last_sent + tail
+        window = self._context + tail
         begin = self._prefix_index(window, 0)
         if len(window) - begin < _CUT_SIZE:
             return tail
-        context = len(self._last_sent)
+        context = len(self._context)
         if begin < context:
-            self._sent_prefixes[self._length - len(window) + begin] = context - begin
-        self._last_sent = ""
+            self._prefix_sizes[self._length - len(window) + begin] = context - begin
+        self._context = ""
         return window[context:begin] + MARK
 
     def whole(self, text: str) -> str:
@@ -353,7 +355,7 @@ class TextFilter:
         for text in texts:
             stop, position, piece = begin + len(text), begin, ""
             for first, last in spans:
-                first += self._sent_prefixes.get(base + first, 0)
+                first += self._prefix_sizes.get(base + first, 0)
                 if last <= begin or first >= stop:
                     continue
                 piece += whole[position : max(first, position)] + (MARK if first >= begin else "")
@@ -373,7 +375,7 @@ class ArgumentFilter:
         self._finder = finder
         self._pieces: list[str] = []
         self._context = ""
-        self.sent = 0
+        self.size = 0
         self.withheld = False
 
     def passes(self, text: str) -> bool:
@@ -383,14 +385,14 @@ class ArgumentFilter:
             window = self._context + text
             if not self._finder.may_begin(window):
                 self._context = window[-_CONTEXT_SIZE:]
-                self.sent += len(text)
+                self.size += len(text)
                 return True
             self.withheld = True
         return False
 
     def rest(self) -> str:
         """Return the withheld arguments, cleaned."""
-        text = clean_text("".join(self._pieces), self._finder, begin=self.sent) if self.withheld else ""
+        text = clean_text("".join(self._pieces), self._finder, begin=self.size) if self.withheld else ""
         self.withheld = False
         return text
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
-from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.sync_run import RunMethods
 from cnllm.client.telemetry import OnEvent, Watch, watch_call
 from cnllm.engine.encode.build import Plan
@@ -80,7 +80,7 @@ class Client(BaseClient, RunMethods):
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        check(by)
+        check_delivery(by)
         return Stream(*self._open_call(model, messages, True, options), by)
 
     def _open_call(
@@ -223,7 +223,7 @@ class Stream:
     def __init__(self, call: Call, runner: _CallRun, by: str | None = None) -> None:
         checks.require_type("call", call, Call, "what `stream` of a client passes")
         checks.require_type("runner", runner, _CallRun, "what `stream` of a client passes")
-        check(by)
+        check_delivery(by)
         self._call = call
         self._runner = runner
         self._events: Iterator[Event] = runner.events()

@@ -32,7 +32,7 @@ _LONGEST = 2000  # characters of an error's message
 
 
 class ToolThread:
-    """Work in its own daemon thread, which ends with the program. `done` is called in that thread at the end.
+    """Work in its own daemon thread, which ends with the program. `on_end` is called in that thread at the end.
 
     `convert` makes `value` from the work's result, in the same thread: a generator runs only then. An awaitable is
     awaited in its own event loop first, unless `awaits` is False: then it becomes the value itself.
@@ -42,14 +42,14 @@ class ToolThread:
         self,
         work: Callable[[], Any],
         convert: Callable[[Any], Any],
-        done: Callable[[ToolThread], None],
+        on_end: Callable[[ToolThread], None],
         awaits: bool = True,
     ) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
         self._call = work
         self._convert = convert
-        self._done = done
+        self._on_end = on_end
         self._awaits = awaits
         self._stop: Callable[[], Any] | None = None
         self._abandoned = False
@@ -71,7 +71,7 @@ class ToolThread:
             self.value = self._result()
         except BaseException as error:  # noqa: BLE001 the model gets it as the result
             self.error = error
-        self._done(self)
+        self._on_end(self)
 
     def _result(self) -> Any:
         value = self._call()

@@ -38,10 +38,10 @@ _KEY_SHAPE = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]
 
 def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
     """Return the text with `[redacted]` for each secret in any spelling (see `cnllm.config.spellings`)."""
-    known = secrets if type(secrets) is tuple else tuple(secrets)
-    if not known:
+    needles = secrets if type(secrets) is tuple else tuple(secrets)
+    if not needles:
         return text
-    spans = secret_spans(text, known, cut=cut)
+    spans = secret_spans(text, needles, cut=cut)
     if not spans:
         return text
     pieces, position = [], 0
@@ -62,9 +62,9 @@ def secret_spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> lis
 
 def redact_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
     """Return headers with every value hidden under an auth-like name. A scheme (`Bearer`) stays."""
-    known = tuple(secrets)
+    needles = tuple(secrets)
     return {
-        name: _hidden_value(value) if is_secret_name(name) else redact(value, known) for name, value in fields.items()
+        name: _hidden_value(value) if is_secret_name(name) else redact(value, needles) for name, value in fields.items()
     }
 
 
@@ -73,9 +73,9 @@ def redact_request_headers(fields: Mapping[str, str], secrets: Iterable[str] = (
 
     A caller's own header may carry anything: `x-team` may be a password. Its name is shown.
     """
-    known = tuple(secrets)
+    needles = tuple(secrets)
     return {
-        name: redact(value, known) if is_harmless_header(name, value) else _hidden_value(value)
+        name: redact(value, needles) if is_harmless_header(name, value) else _hidden_value(value)
         for name, value in fields.items()
     }
 
@@ -149,15 +149,15 @@ def redact_cut_data(value: object, secrets: Iterable[str]) -> Any:
 
 def redact_data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
     """Return JSON data with every string redacted, keys too."""
-    known = tuple(secrets)
-    if not known:
+    needles = tuple(secrets)
+    if not needles:
         return value
     if isinstance(value, str):
-        return redact(value, known, cut=cut)
+        return redact(value, needles, cut=cut)
     if isinstance(value, dict):
-        return {redact(str(key), known, cut=cut): redact_data(item, known, cut=cut) for key, item in value.items()}
+        return {redact(str(key), needles, cut=cut): redact_data(item, needles, cut=cut) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redact_data(item, known, cut=cut) for item in value]
+        return [redact_data(item, needles, cut=cut) for item in value]
     return value
 
 

@@ -17,7 +17,7 @@ __all__ = ["SecretFinder", "secret_finder"]
 _HEAD = 8
 """This many characters of a secret, or of another spelling of it, are searched before the rest is compared."""
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
-_CUT = re.compile(r"(?:[%\\&][#%\\ux0-9a-zA-Z]{0,9})?(?:…|\.\.\.|\Z)")
+_CUT_END = re.compile(r"(?:[%\\&][#%\\ux0-9a-zA-Z]{0,9})?(?:…|\.\.\.|\Z)")
 _SEPARATOR = ":?"
 _PREFIX_SIZE = 3
 _SIGNS = ("%", "&", "\\u", "\\x")
@@ -126,7 +126,7 @@ def _match_end(form: list[re.Pattern[str]], text: str, position: int, cut: bool)
     for char in form[_HEAD:]:
         match = char.match(text, position)
         if match is None:
-            if cut and (cut_end := _CUT.match(text, position)) is not None:
+            if cut and (cut_end := _CUT_END.match(text, position)) is not None:
                 return cut_end.end() - len(cut_end[0].lstrip("%\\&#ux0123456789abcdefABCDEF"))
             return None
         position = match.end()

@@ -94,8 +94,8 @@ class Conversation:
         `origin` is endpoint, simulated or replayed. None of `secrets` will be written. Without `exchanges` raw requests
         and responses are not stored.
         """
-        known_secrets, now = tuple(secrets), utc_now()
-        public_url = redact.redact_url(base_url, known_secrets) if base_url is not None else None
+        secret_values, now = tuple(secrets), utc_now()
+        public_url = redact.redact_url(base_url, secret_values) if base_url is not None else None
         with self._file.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, now))
             turn_id = connection.execute(
@@ -104,5 +104,5 @@ class Conversation:
                 (self.id, now, os.getpid(), model, protocol, public_url, origin),
             ).lastrowid
             assert turn_id is not None
-            add_messages(connection, turn_id, messages, known_secrets)
-        return Turn(self._file, turn_id, model, known_secrets, exchanges)
+            add_messages(connection, turn_id, messages, secret_values)
+        return Turn(self._file, turn_id, model, secret_values, exchanges)

@@ -56,15 +56,15 @@ def _allowed_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     Each schema behind references and alternatives is read once. With more than `_WIDE` of them text is allowed.
     """
     types: set[str] = set()
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending = [schema]
     while pending:
         subschema = pending.pop()
-        if not isinstance(subschema, Mapping) or len(seen) >= _MAX_SCHEMAS:
+        if not isinstance(subschema, Mapping) or len(visited) >= _MAX_SCHEMAS:
             return {"string"}
-        if id(subschema) in seen:
+        if id(subschema) in visited:
             continue
-        seen.add(id(subschema))
+        visited.add(id(subschema))
         if isinstance(reference := subschema.get("$ref"), str):
             pending.append(_target(reference, root))
             continue

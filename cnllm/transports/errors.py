@@ -53,7 +53,7 @@ def framing_header(plan: Plan, names: Iterable[str]) -> TransportError:
 
 def invalid_proxy(proxy: str | None, *, missing: bool) -> TransportError:
     """Return the error of a proxy in the environment that cannot be used."""
-    message = f"the proxy {shown_proxy(proxy)} that the environment names cannot be used"
+    message = f"the proxy {redact_proxy(proxy)} that the environment names cannot be used"
     if missing:
         return TransportError(f"{message}: socksio is not installed", hint="pip install 'cnllm[socks]'")
     return TransportError(message, hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY: http://, https:// or socks5://")
@@ -63,7 +63,7 @@ def proxy_refused(host: str, proxy: str | None, reason: str) -> TransportError:
     """Return the error of a proxy that refused the request."""
     permanent = reason.lstrip()[:3] in ("401", "403", "407")
     return TransportError(
-        f"the proxy {shown_proxy(proxy)} refused the connection to {host}: {reason}",
+        f"the proxy {redact_proxy(proxy)} refused the connection to {host}: {reason}",
         retryable=not permanent,
         hint="check the proxy's address and password, or name the host in NO_PROXY",
     )
@@ -71,12 +71,12 @@ def proxy_refused(host: str, proxy: str | None, reason: str) -> TransportError:
 
 def name_proxy(error: TransportError, proxy: str) -> TransportError:
     """Name the proxy in an error on the way through it."""
-    error.message = f"{error.message} (through the proxy {shown_proxy(proxy)})"
+    error.message = f"{error.message} (through the proxy {redact_proxy(proxy)})"
     error.hint = "check the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names"
     return error
 
 
-def shown_proxy(proxy: str | None) -> str:
+def redact_proxy(proxy: str | None) -> str:
     """Return a proxy's address without the name and password in it."""
     scheme, mark, rest = (proxy or "").partition("://")
     return f"{scheme}{mark}{rest.partition('/')[0].rpartition('@')[2]}"

@@ -17,7 +17,7 @@ from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
 from cnllm.transports.httpx_adapter import AsyncHttpx
 from cnllm.transports.loop_pool import LoopPool
 from cnllm.transports.request_head import encode_head
@@ -108,7 +108,7 @@ class AsyncFast:
         return proxy_for(address.scheme, address.host, self._proxies, address.port)
 
     def _cached_address(self, url: str) -> Address:
-        if len(self._addresses) >= URLS:
+        if len(self._addresses) >= MAX_URLS:
             self._addresses.clear()
         address = self._addresses[url] = parse_address(url)
         return address
@@ -156,7 +156,7 @@ async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host:
             if reader.fault is not None:
                 raise errors.error_before_status(host, reader.fault, reader.began)
             if not await connection.wait(
-                time_left(timeouts.first_byte, start)
+                remaining_time(timeouts.first_byte, start)
             ):  # a slow trickle of headers does not extend the wait
                 raise TimeoutError
     except TimeoutError as error:
@@ -242,9 +242,9 @@ class _Body:
         """Read the end of the body; see `Fast`."""
         if self._connection is None:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in range(LEFTOVERS):
+            for _ in range(MAX_DRAIN_PIECES):
                 if await anext(self, None) is None:
                     break
 

@@ -15,7 +15,7 @@ from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
 from cnllm.transports.request_head import encode_head
@@ -92,7 +92,7 @@ class Fast:
         return proxy_for(address.scheme, address.host, self._proxies, address.port)
 
     def _cached_address(self, url: str) -> Address:
-        if len(self._addresses) >= URLS:
+        if len(self._addresses) >= MAX_URLS:
             self._addresses.clear()
         address = self._addresses[url] = parse_address(url)
         return address
@@ -140,7 +140,7 @@ def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool
             if data := receive(_SIZE):
                 feed(data)
                 if not reader.status:  # a slow trickle of headers does not extend the wait
-                    connection.wait(time_left(timeouts.first_byte, start))
+                    connection.wait(remaining_time(timeouts.first_byte, start))
             else:
                 reader.end()
     except TimeoutError as error:
@@ -158,7 +158,7 @@ def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
     sock = connection.sock
     data = head + content if len(content) < _SIZE else head
     try:
-        sent = sock.send(data)
+        count = sock.send(data)
     except TimeoutError:
         raise
     except (OSError, ssl.SSLError):
@@ -166,7 +166,7 @@ def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
             return False
         raise
     with contextlib.suppress(ConnectionError):
-        rest = memoryview(data)[sent:]
+        rest = memoryview(data)[count:]
         while rest:
             rest = rest[sock.send(rest) :]
         rest = memoryview(content) if data is head else rest
@@ -283,9 +283,9 @@ class _Body:
         """Read the end of the body, which mostly arrived already. A peer that withholds it is not waited for."""
         if self._connection is None:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in itertools.islice(self, LEFTOVERS):
+            for _ in itertools.islice(self, MAX_DRAIN_PIECES):
                 pass
 
     def close(self) -> None:

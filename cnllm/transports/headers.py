@@ -9,21 +9,21 @@ import time
 from cnllm.engine.encode.build import Plan
 
 __all__ = [
-    "DRAIN",
+    "DRAIN_SECONDS",
     "FRAMING",
-    "IDLE",
-    "LEFTOVERS",
-    "URLS",
+    "MAX_DRAIN_PIECES",
+    "MAX_IDLE_CONNECTIONS",
+    "MAX_URLS",
     "end_to_end_headers",
     "idle_timeout",
     "proxy_for",
-    "time_left",
+    "remaining_time",
 ]
 
-DRAIN = 0.05  # seconds that a complete reply waits for the end of its body
-LEFTOVERS = 8  # number of body pieces read after the end of a reply
-URLS = 256  # size of the cache of parsed addresses
-IDLE = 100  # number of idle connections
+DRAIN_SECONDS = 0.05  # seconds that a complete reply waits for the end of its body
+MAX_DRAIN_PIECES = 8  # number of body pieces read after the end of a reply
+MAX_URLS = 256  # size of the cache of parsed addresses
+MAX_IDLE_CONNECTIONS = 100  # number of idle connections
 FRAMING = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "trailer", "te"}
 """Headers that change how a message is framed."""
 _AGENT = "cnllm/0.1"
@@ -42,7 +42,7 @@ def idle_timeout(plan: Plan) -> float | None:
     return progress if idle is None else idle if progress is None else min(idle, progress)
 
 
-def time_left(seconds: float | None, start: float) -> float | None:
+def remaining_time(seconds: float | None, start: float) -> float | None:
     """Return the remaining seconds of a wait. Raise `TimeoutError` when it is over."""
     if seconds is None:
         return None
@@ -56,7 +56,7 @@ def proxy_for(scheme: str, host: str, cache: dict[str, str | None], port: int | 
     """Return the proxy of the environment or the system for an address. Each address is looked up once."""
     address = f"{scheme}://{host}:{port}"
     if address not in cache:
-        if len(cache) >= URLS:
+        if len(cache) >= MAX_URLS:
             cache.clear()
         cache[address] = _proxy(scheme, host, port) if _may_have_proxy() else None
     return cache[address]

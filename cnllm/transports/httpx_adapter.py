@@ -20,11 +20,11 @@ from cnllm.engine.encode.build import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import DecodingError, body_decoder
-from cnllm.transports.headers import DRAIN, LEFTOVERS, idle_timeout
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout
 from cnllm.transports.httpx_backend import OPENED
 from cnllm.transports.httpx_parts import (
-    OwnTransport,
     ProcessState,
+    TransportEntry,
     error_before_status,
     error_during_body,
     httpx_package,
@@ -68,36 +68,36 @@ class Httpx:
         )
         if caller_transport is not None:
             refuse_inherited(httpx, caller_transport, self._home)
-        own = state.own(url) if caller_transport is None else None
-        transport: Any = caller_transport if own is None else own.transport
-        request = state.request(url, plan, timeouts, own)
+        entry = state.entry(url) if caller_transport is None else None
+        transport: Any = caller_transport if entry is None else entry.transport
+        request = state.request(url, plan, timeouts, entry)
         try:
-            if own is not None and own.proxy is not None:
+            if entry is not None and entry.proxy is not None:
                 OPENED.set([])
             response = transport.handle_request(request)
         except httpx.LocalProtocolError:
             response = None
         except Exception as error:
-            if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
+            if entry is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise  # a caller's transport may raise any error
             for stream in OPENED.get() or ():
                 if stream.open:
                     stream.close()
-            raise error_before_status(error, plan, httpx, own) from error
+            raise error_before_status(error, plan, httpx, entry) from error
         finally:
             OPENED.set(None)
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
         timeouts["read"] = idle = idle_timeout(plan)  # httpcore reads this timeout when the body begins
         body = _Body(httpx, response, idle, state.watchdog)
-        if own is not None:
+        if entry is not None:
             try:
-                body.look = watch_response(own, response, url.host)
+                body.look = watch_response(entry, response, url.host)
             except TransportError:
                 body.close()
                 raise
-            if body.look is None and own.pool is not None:
-                state.forget(own)
+            if body.look is None and entry.pool is not None:
+                state.forget(entry)
         return response.status_code, body.headers, body
 
     def _state(self) -> _State:
@@ -114,8 +114,8 @@ class Httpx:
                 self._caller_transport.close()
             return
         state = self._states.get(process.generation())
-        for own in () if state is None else list(state.transports.values()):
-            own.transport.close()
+        for entry in () if state is None else list(state.transports.values()):
+            entry.transport.close()
 
 
 class _State(ProcessState):
@@ -123,22 +123,22 @@ class _State(ProcessState):
 
     def __init__(self, httpx: Any) -> None:
         super().__init__(httpx)
-        self.transports: dict[Key, OwnTransport] = {}
+        self.transports: dict[Key, TransportEntry] = {}
         self.watchdog = Watchdog()
 
-    def own(self, url: Any) -> OwnTransport:
+    def entry(self, url: Any) -> TransportEntry:
         """Return the transport for an address."""
         key = self.key(url)
-        own = self.transports.get(key)
-        if own is None:
-            own = self.transports.setdefault(
+        entry = self.transports.get(key)
+        if entry is None:
+            entry = self.transports.setdefault(
                 key, make_transport(self.httpx, key, asynchronous=False)
             )  # `setdefault` makes all threads use the same transport
-        return own
+        return entry
 
-    def forget(self, own: OwnTransport) -> None:
+    def forget(self, entry: TransportEntry) -> None:
         """Remove a transport, so that later requests use a new one."""
-        self.transports = {key: value for key, value in self.transports.items() if value is not own}
+        self.transports = {key: value for key, value in self.transports.items() if value is not entry}
 
 
 class _Body:
@@ -181,9 +181,9 @@ class _Body:
         """Read the end of the body, which mostly arrived already. A peer that withholds it is not waited for."""
         if self._response.is_closed or self._interrupted:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in itertools.islice(self, LEFTOVERS):
+            for _ in itertools.islice(self, MAX_DRAIN_PIECES):
                 pass
 
     def _shut_down(self, sock: socket.socket) -> None:
@@ -230,36 +230,36 @@ class AsyncHttpx:
         if caller_transport is not None:
             refuse_inherited(httpx, caller_transport, self._home)
         loop = await state.loop() if caller_transport is None else None
-        own = None if loop is None else loop.own(state, url)
-        transport: Any = caller_transport if own is None else own.transport
-        request = state.request(url, plan, timeouts, own)
+        entry = None if loop is None else loop.entry(state, url)
+        transport: Any = caller_transport if entry is None else entry.transport
+        request = state.request(url, plan, timeouts, entry)
         try:
-            if own is not None and own.proxy is not None:
+            if entry is not None and entry.proxy is not None:
                 OPENED.set([])
             response = await transport.handle_async_request(request)
         except httpx.LocalProtocolError:
             response = None
         except Exception as error:
-            if own is None and not isinstance(error, httpx.HTTPError | UnicodeError):
+            if entry is None and not isinstance(error, httpx.HTTPError | UnicodeError):
                 raise
             for stream in OPENED.get() or ():
                 if stream.open:
                     await stream.aclose()
-            raise error_before_status(error, plan, httpx, own) from error
+            raise error_before_status(error, plan, httpx, entry) from error
         finally:
             OPENED.set(None)
         if response is None:  # raised outside `except`: the message of httpx's error shows the header
             raise errors.invalid_header(plan)
         timeouts["read"] = idle = idle_timeout(plan)
         body = _AsyncBody(httpx, response, idle)
-        if own is not None and loop is not None:
+        if entry is not None and loop is not None:
             try:
-                body.look = watch_response(own, response, url.host)
+                body.look = watch_response(entry, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
-            if body.look is None and own.pool is not None:
-                loop.forget(own)
+            if body.look is None and entry.pool is not None:
+                loop.forget(entry)
         return response.status_code, body.headers, body
 
     def _state(self) -> _AsyncState:
@@ -310,7 +310,7 @@ class _Loop:
     """The transports of one event loop. Its end closes them."""
 
     def __init__(self) -> None:
-        self._transports: dict[Key, OwnTransport] = {}
+        self._transports: dict[Key, TransportEntry] = {}
         self._cleanup: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
@@ -327,17 +327,17 @@ class _Loop:
                 with contextlib.suppress(Exception):
                     await own.transport.aclose()
 
-    def own(self, state: ProcessState, url: Any) -> OwnTransport:
+    def entry(self, state: ProcessState, url: Any) -> TransportEntry:
         """Return the transport for an address."""
         key = state.key(url)
-        own = self._transports.get(key)
-        if own is None:
-            own = self._transports[key] = make_transport(state.httpx, key, asynchronous=True)
-        return own
+        entry = self._transports.get(key)
+        if entry is None:
+            entry = self._transports[key] = make_transport(state.httpx, key, asynchronous=True)
+        return entry
 
-    def forget(self, own: OwnTransport) -> None:
+    def forget(self, entry: TransportEntry) -> None:
         """Remove a transport, so that later requests use a new one."""
-        self._transports = {key: value for key, value in self._transports.items() if value is not own}
+        self._transports = {key: value for key, value in self._transports.items() if value is not entry}
 
     async def aclose(self) -> None:
         """Close the transports now."""
@@ -396,9 +396,9 @@ class _AsyncBody:
         """Read the end of the body; see `_Body.drain`."""
         if self._response.is_closed:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in range(LEFTOVERS):
+            for _ in range(MAX_DRAIN_PIECES):
                 if await anext(self, None) is None:
                     break
 

@@ -17,13 +17,13 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
-from cnllm.transports.headers import FRAMING, IDLE, URLS, end_to_end_headers, proxy_for
+from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers, proxy_for
 from cnllm.transports.httpx_backend import AsyncStream, Stream, install
 from cnllm.types.policy import Timeouts
 
 __all__ = [
-    "OwnTransport",
     "ProcessState",
+    "TransportEntry",
     "error_before_status",
     "error_during_body",
     "httpx_package",
@@ -36,7 +36,7 @@ __all__ = [
 _CORES = {"httpx": "httpcore", "httpx2": "httpcore2"}
 
 
-class OwnTransport(Struct, frozen=True):
+class TransportEntry(Struct, frozen=True):
     """A transport of httpx that cnllm created."""
 
     transport: Any
@@ -61,7 +61,7 @@ class ProcessState:
         """Return the key of the transport that serves this URL."""
         return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
 
-    def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], own: OwnTransport | None) -> Any:
+    def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], entry: TransportEntry | None) -> Any:
         """Build a request directly: `Client.build_request` would merge, parse and copy values that are ready.
 
         For `own` transports the headers are passed as they go out, without a search for missing ones. A caller's
@@ -71,10 +71,10 @@ class ProcessState:
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
             raise errors.framing_header(plan, framing)
-        if own is not None and own.pool is None:
+        if entry is not None and entry.pool is None:
             headers["connection"] = "close"
         with contextlib.suppress(UnicodeEncodeError):  # the error holds the header, which may hold the key
-            if own is None or framing or not content:
+            if entry is None or framing or not content:
                 return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
             raw_headers = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
             stream = httpx.ByteStream(content)
@@ -82,24 +82,24 @@ class ProcessState:
         raise errors.invalid_header(plan)
 
     def _remember(self, text: str) -> Any:
-        if len(self._urls) >= URLS:
+        if len(self._urls) >= MAX_URLS:
             self._urls.clear()
         url = self._urls[text] = read_url(self.httpx, text)
         return url
 
 
-def watch_response(own: OwnTransport, response: Any, host: str) -> Callable[[], None] | None:
+def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[[], None] | None:
     """Register a response. Return the check to call at its end, or None where its connection cannot be watched.
 
     Raise `TransportError` when the proxy refuses.
     """
-    if own.proxy is not None and not own.encrypted and response.status_code == 407:
-        raise errors.proxy_refused(host, own.proxy, "407 Proxy Authentication Required")
+    if entry.proxy is not None and not entry.encrypted and response.status_code == 407:
+        raise errors.proxy_refused(host, entry.proxy, "407 Proxy Authentication Required")
     stream = response.extensions.get("network_stream")
-    if own.pool is None or not isinstance(stream, Stream | AsyncStream):
+    if entry.pool is None or not isinstance(stream, Stream | AsyncStream):
         return None
     stream.answer()
-    return functools.partial(stream.look, own.pool)
+    return functools.partial(stream.look, entry.pool)
 
 
 def httpx_package(transport: object, name: str) -> Any:
@@ -114,7 +114,7 @@ def httpx_package(transport: object, name: str) -> Any:
         raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
 
 
-def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> OwnTransport:
+def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> TransportEntry:
     """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
@@ -128,7 +128,7 @@ def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bo
     except (ValueError, httpx.InvalidURL, UnicodeError):
         pass
     else:
-        return OwnTransport(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
+        return TransportEntry(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
     raise errors.invalid_proxy(proxy, missing=missing)
 
 
@@ -146,9 +146,9 @@ def httpx_timeouts(timeouts: Timeouts) -> dict[str, float | None]:
     return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
 
 
-def error_before_status(error: Exception, plan: Plan, httpx: Any, own: OwnTransport | None) -> TransportError:
+def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: TransportEntry | None) -> TransportError:
     """Return the error for a failure before the status line."""
-    proxy = None if own is None else own.proxy
+    proxy = None if entry is None else entry.proxy
     host, timeouts = httpx.URL(plan.url).raw_host.decode("ascii"), plan.timeouts
     reason = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
@@ -175,7 +175,7 @@ def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
     """Return the settings of a transport: no limit on connections, and at most a hundred idle ones."""
     import ssl
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=IDLE)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
         verify = tls.client_context()
         if proxy is not None and proxy.startswith("https:"):

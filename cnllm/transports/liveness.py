@@ -6,14 +6,14 @@ import select
 import ssl
 import time
 
-__all__ = ["KEPT", "has_only_tls_data", "is_unusable"]
+__all__ = ["MAX_IDLE", "has_only_tls_data", "is_unusable"]
 
-KEPT = 20.0  # seconds that an idle connection is kept; many servers close theirs soon after
+MAX_IDLE = 20.0  # seconds that an idle connection is kept; many servers close theirs soon after
 
 
 def is_unusable(fd: int, idle_since: float) -> bool:
     """Whether a connection was idle for too long, or has bytes to read, mostly the peer's close."""
-    return fd < 0 or time.monotonic() - idle_since > KEPT or _readable(fd)
+    return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or _readable(fd)
 
 
 def has_only_tls_data(sock: ssl.SSLSocket) -> bool:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import IDLE
+from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
 from cnllm.transports.liveness import is_unusable
 
 __all__ = ["LoopPool"]
@@ -90,7 +90,7 @@ class LoopPool:
         connection.idle = True
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
-        if len(self._idle) > IDLE:
+        if len(self._idle) > MAX_IDLE_CONNECTIONS:
             self._idle.popleft().close(at_once=False)
 
     def close(self) -> None:

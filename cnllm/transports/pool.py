@@ -9,8 +9,8 @@ import time
 from collections import deque
 
 from cnllm.config.process import INHERITED
-from cnllm.transports.headers import IDLE
-from cnllm.transports.liveness import KEPT, has_only_tls_data, is_unusable
+from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
+from cnllm.transports.liveness import MAX_IDLE, has_only_tls_data, is_unusable
 from cnllm.transports.response_parser import ResponseParser
 
 __all__ = ["Connection", "Key", "Pool"]
@@ -49,7 +49,7 @@ class Connection:
         if (
             not isinstance(self.sock, ssl.SSLSocket)
             or self.reader.complete
-            or time.monotonic() - self.idle_since > KEPT
+            or time.monotonic() - self.idle_since > MAX_IDLE
         ):
             return False
         self.timeout = 0
@@ -136,7 +136,7 @@ class Pool:
                     connection.idle_since = time.monotonic()
                     connection.used = True
                     self._idle.append(connection)
-                    if len(self._idle) > IDLE:
+                    if len(self._idle) > MAX_IDLE_CONNECTIONS:
                         discarded = self._idle.popleft()
             else:
                 discarded = connection  # the pool was closed meanwhile

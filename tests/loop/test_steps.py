@@ -188,7 +188,7 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
         with pytest.raises(ValueError, match=r"\(now\).timeout=-1"):
             ran(client, verb, at(peer), tools=[cnllm.tool(now, timeout=-1)])
         broken = cnllm.Tool("broken", None, {"type": "objekt"}, now)
-        with pytest.raises(ValueError, match="the parameters of broken are no JSON Schema"):
+        with pytest.raises(ValueError, match="the parameters of broken are not a JSON Schema"):
             ran(client, verb, at(peer), tools=[broken])
         with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
             ran(client, verb, at(peer), tools=[now], max_stepps=3)
