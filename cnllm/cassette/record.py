@@ -27,13 +27,15 @@ Secrets = Iterable[str] | Callable[[], Iterable[str]]
 class Transport(Protocol):
     """The transport inside a `Recorder`."""
 
-    def send(self, plan: Any) -> Answer: ...
+    def send(self, plan: Any) -> Answer:
+        """Send a plan. Return status, headers and the chunks of the body."""
 
 
 class AsyncTransport(Protocol):
     """The transport inside an `AsyncRecorder`."""
 
-    async def send(self, plan: Any) -> AsyncAnswer: ...
+    async def send(self, plan: Any) -> AsyncAnswer:
+        """Send a plan. Return status, headers and the chunks of the body."""
 
 
 class Recorder:
@@ -98,6 +100,7 @@ class _Tape:
         return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
+        """Return an entry for a request, without secrets."""
         require_plan(plan)
         request_secrets = redact.request_secrets(plan.url, plan.headers)
         secrets = tuple(dict.fromkeys((*self.secrets, *request_secrets)))
@@ -162,19 +165,23 @@ class _Entry:
         self.chunks: list[bytes] = []
 
     def answered(self, status: int, headers: dict[str, str]) -> None:
+        """Store status and headers."""
         self._headers = headers
         self._response = {"status": status, "headers": headers}
 
     def whole(self) -> None:
+        """Write the exchange as whole."""
         self._write("whole")
 
     def failed(self, error: BaseException) -> None:
+        """Write the exchange as failed, or as abandoned after an interrupt."""
         if isinstance(error, Exception):
             self._write("failed", {"type": type(error).__name__, "message": str(error)})
         else:
             self.abandoned()  # Ctrl-C, a cancelled task
 
     def abandoned(self) -> None:
+        """Write the exchange as abandoned, unless all of it had arrived."""
         self._write("whole" if self._is_complete() else "abandoned")
 
     def _is_complete(self) -> bool:

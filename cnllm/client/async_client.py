@@ -67,7 +67,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     def stream(
         self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
     ) -> AsyncStream:
-        """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
+        """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
         check_delivery(by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
@@ -106,6 +106,7 @@ class _AsyncCallRun(CallDriver):
     """Carries out the steps of a call, awaiting each."""
 
     async def events(self) -> AsyncGenerator[Event]:
+        """Yield the events, and carry out the other steps in between."""
         send = self._steps.send
         result: Any = None
         try:
@@ -199,8 +200,8 @@ class AsyncStream:
     """The events of one call, asynchronously; `reply` once they have been read."""
 
     def __init__(self, call: Call, runner: _AsyncCallRun, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "what `stream` of a client passes")
-        checks.require_type("runner", runner, _AsyncCallRun, "what `stream` of a client passes")
+        checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
+        checks.require_type("runner", runner, _AsyncCallRun, "the value that `AsyncClient.stream` passes")
         check_delivery(by)
         self._call = call
         self._runner = runner

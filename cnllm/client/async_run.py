@@ -84,7 +84,7 @@ class AsyncRun(RunState):
         self._outcome: Any = None
         self._pending_events: deque[Event] = deque()
         self._current_call: tuple[Any, Any] | None = None  # the open call, and its events
-        self._cancel_scope: Any = None  # the cancel scope of what is awaited
+        self._cancel_scope: Any = None  # around the current await
         self._post: Callable[..., Any] | None = None
         self._thread = 0
         self._exhausted = False

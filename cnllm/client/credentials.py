@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.client.echo import MIN_SECRET, Echo
+from cnllm.client.echo import Echo
+from cnllm.client.secret_filter import MIN_SECRET
 from cnllm.config import keys, redact
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
@@ -62,7 +63,9 @@ def _check_origin(name: str, plan: Plan) -> None:
     location = plan.model.distrusts(name, origin)
     if location is not None:
         file = location.rpartition(":")[0]
-        reason = f"{location} says so, and that file is not trusted" if file else "it belongs to another address"
+        reason = (
+            f"{location} sets this address, and that file is not trusted" if file else "it belongs to another address"
+        )
         raise Untrusted(
             f"{name} must not go to {origin}: {reason}",
             origin=origin,
@@ -127,7 +130,7 @@ def proxy_passwords() -> tuple[str, ...]:
 
 
 def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
-    """Remove secrets from an error and from every error behind it: the endpoint or the network may echo one.
+    """Remove secrets from an error and its whole chain of causes: the endpoint or the network may echo one.
 
     `echo` belongs to the call and knows which part of a reply was delivered.
     """

@@ -105,11 +105,11 @@ class Toolbox:
         return problem_with(tool, call, built=not self._approves)
 
     def unchecked(self, call: ToolCall) -> tuple[str, ...]:
-        """Return the schema keywords that nobody can check for this call."""
+        """Return the patterns of the tool's schema that this call is not checked for."""
         return self._unchecked.get(call.name, ())
 
     def decode_call(self, call: ToolCall) -> ToolCall:
-        """Return the call as it is checked, approved and executed: the same object unless it was encoded twice."""
+        """Return the call to check, approve and execute: the same object unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
         return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
 
@@ -131,11 +131,11 @@ class RunState:
     def __init__(
         self, loop: Loop, options: RunOptions, toolbox: Toolbox, open_call: Callable[[CallModel], Any]
     ) -> None:
-        checks.require_type("loop", loop, Loop, "what Client.run_stream passes")
-        checks.require_type("options", options, RunOptions, "what Client.run_stream passes")
-        checks.require_type("toolbox", toolbox, Toolbox, "what Client.run_stream passes")
+        checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
+        checks.require_type("options", options, RunOptions, "the value that Client.run_stream passes")
+        checks.require_type("toolbox", toolbox, Toolbox, "the value that Client.run_stream passes")
         if not callable(open_call):
-            raise checks.wrong_type("open_call", open_call, "what Client.run_stream passes")
+            raise checks.wrong_type("open_call", open_call, "the value that Client.run_stream passes")
         self._loop = loop
         self._options = options
         self._toolbox = toolbox

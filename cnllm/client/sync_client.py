@@ -66,7 +66,7 @@ class Client(BaseClient, RunMethods):
             self._transport = Recorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
-        """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
+        """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and the errors of `plan`."""
         _, runner = self._open_call(model, messages, False, options)
         for _ in runner.events():
             pass
@@ -123,6 +123,7 @@ class _CallRun(CallDriver):
         self._closed = False
 
     def events(self) -> Generator[Event]:
+        """Yield the events, and carry out the other steps in between."""
         send = self._steps.send
         result: Any = None
         try:
@@ -212,6 +213,7 @@ class _CallRun(CallDriver):
         return self._join_body(pieces, broken)
 
     def close(self) -> None:
+        """Close the response."""
         body, self._body = self._body, None
         if hasattr(body, "close"):
             body.close()
@@ -221,8 +223,8 @@ class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
     def __init__(self, call: Call, runner: _CallRun, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "what `stream` of a client passes")
-        checks.require_type("runner", runner, _CallRun, "what `stream` of a client passes")
+        checks.require_type("call", call, Call, "the value that `Client.stream` passes")
+        checks.require_type("runner", runner, _CallRun, "the value that `Client.stream` passes")
         check_delivery(by)
         self._call = call
         self._runner = runner

@@ -286,7 +286,7 @@ class Watch:
 
 
 class Counters:
-    """Counts what happens; an instance is an `on_event`. Safe to share between clients and threads."""
+    """Counts the telemetry events. An instance is an `on_event` callback. Safe to share between clients and threads."""
 
     def __init__(self) -> None:
         self.calls = self.errors = self.requests = self.retries = self.cuts = 0

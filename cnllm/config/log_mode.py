@@ -51,4 +51,4 @@ def _parse_mode(word: str, place: str, hint: str | None = None) -> Mode:
     for mode in get_args(Mode):
         if word == mode:
             return mode  # type: ignore[no-any-return]
-    raise CnllmError(f"{place}: {word!r} is none of {', '.join(get_args(Mode))}", hint=hint)
+    raise CnllmError(f"{place}: {word!r} is not one of {', '.join(get_args(Mode))}", hint=hint)

@@ -52,7 +52,7 @@ def read_settings() -> Settings:
 
 
 def _read_numbers() -> dict[str, Any] | None:
-    """Return what `_read` returns where all values are plain numbers under exact names. Otherwise None."""
+    """Return the values where all are plain numbers under exact names. Otherwise None."""
     variables = {name: value for name, value in os.environ.items() if name.upper() in _VARIABLES and value}
     values: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in _VARIABLES}
     for name, value in variables.items():
@@ -66,6 +66,7 @@ def _read_numbers() -> dict[str, Any] | None:
 
 
 def _read_with_pydantic() -> dict[str, Any]:
+    """Return the values of the variables. Raise `CnllmError` for an invalid one."""
     from pydantic import Field, ValidationError
     from pydantic_settings import BaseSettings, SettingsConfigDict
 

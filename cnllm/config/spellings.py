@@ -60,7 +60,7 @@ class SecretFinder:
 
     @cached_property
     def _forms(self) -> list[tuple[re.Pattern[str], list[re.Pattern[str]], bool]]:
-        """Each spelling: the pattern of its head, the patterns of its characters, and whether it is base64."""
+        """Return for each spelling the patterns of its head and its characters, and whether it is base64."""
         forms: list[tuple[list[str], bool]] = []
         for secret in self._secrets:
             raw = secret.encode("utf-8", "surrogatepass")

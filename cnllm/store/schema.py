@@ -69,9 +69,9 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
-    """Takes the steps that the file lacks: all of them, or none if one fails or leaves a reference to nothing.
+    """Apply the steps that the file lacks: all of them, or none if one fails or leaves a broken reference.
 
-    Foreign keys are off meanwhile: a table that a step makes anew would otherwise take along what refers to it.
+    Foreign keys are off meanwhile: otherwise a step that rebuilds a table would delete the rows that refer to it.
     """
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("BEGIN IMMEDIATE")

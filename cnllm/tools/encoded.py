@@ -53,7 +53,7 @@ def _decode(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
 def _allowed_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """Return the JSON types that a schema allows, as far as it names them. A schema that names none allows text.
 
-    Each schema behind references and alternatives is read once. With more than `_WIDE` of them text is allowed.
+    Each schema behind references and alternatives is read once. With more than `_MAX_SCHEMAS` of them text is allowed.
     """
     types: set[str] = set()
     visited: set[int] = set()

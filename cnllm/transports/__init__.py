@@ -25,7 +25,8 @@ from typing import Protocol
 
 from cnllm.engine.encode.build import Plan
 from cnllm.errors import CnllmError
-from cnllm.transports.httpx_adapter import AsyncHttpx, Httpx
+from cnllm.transports.httpx_adapter import Httpx
+from cnllm.transports.httpx_async import AsyncHttpx
 
 __all__ = ["AsyncHttpx", "AsyncTransport", "Httpx", "Transport", "default_async_transport", "default_transport"]
 

@@ -18,7 +18,7 @@ from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.asyncio_connection import AsyncioConnection
 from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
-from cnllm.transports.httpx_adapter import AsyncHttpx
+from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import LoopPool
 from cnllm.transports.request_head import encode_head
 

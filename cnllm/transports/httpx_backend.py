@@ -123,18 +123,22 @@ class Stream(_ConnectionWatch):
     """A connection of a blocking pool."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read bytes; headers within their deadline."""
         data: bytes = self._inner.read(max_bytes, self._header_timeout(timeout) if self._in_headers else timeout)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write bytes, after the check for unread ones."""
         self._before_write()
         self._inner.write(buffer, timeout)
 
     def close(self) -> None:
+        """Close the connection."""
         self.open = False
         self._inner.close()
 
     def start_tls(self, *args: Any, **options: Any) -> Stream:
+        """Return a watched TLS connection over this one."""
         self.open = False
         return _stream(self._inner.start_tls(*args, **options), self._core)
 
@@ -143,6 +147,7 @@ class AsyncStream(_ConnectionWatch):
     """A connection of an event loop's pool."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read bytes; headers within their deadline."""
         try:
             data: bytes = await self._inner.read(
                 max_bytes, self._header_timeout(timeout) if self._in_headers else timeout
@@ -152,6 +157,7 @@ class AsyncStream(_ConnectionWatch):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Write bytes, after the check for unread ones."""
         self._before_write()
         try:
             await self._inner.write(buffer, timeout)
@@ -159,10 +165,12 @@ class AsyncStream(_ConnectionWatch):
             raise self._core.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
+        """Close the connection."""
         self.open = False
         await self._inner.aclose()
 
     async def start_tls(self, *args: Any, **options: Any) -> AsyncStream:
+        """Return a watched TLS connection over this one."""
         self.open = False
         return _async_stream(await self._inner.start_tls(*args, **options), self._core)
 
@@ -226,9 +234,11 @@ class _Backend:
         self._core = core
 
     def connect_tcp(self, *args: Any, **options: Any) -> Stream:
+        """Open a watched connection."""
         return _stream(self._inner.connect_tcp(*args, **options), self._core)
 
     def sleep(self, seconds: float) -> None:
+        """Sleep."""
         self._inner.sleep(seconds)
 
 
@@ -236,9 +246,11 @@ class _AsyncBackend(_Backend):
     """Opens watched connections in an event loop."""
 
     async def connect_tcp(self, *args: Any, **options: Any) -> AsyncStream:  # type: ignore[override]
+        """Open a watched connection."""
         return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
 
     async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+        """Sleep."""
         await self._inner.sleep(seconds)
 
 

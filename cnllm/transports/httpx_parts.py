@@ -22,8 +22,10 @@ from cnllm.transports.httpx_backend import AsyncStream, Stream, install
 from cnllm.types.policy import Timeouts
 
 __all__ = [
+    "Key",
     "ProcessState",
     "TransportEntry",
+    "decode_headers",
     "error_before_status",
     "error_during_body",
     "httpx_package",
@@ -32,6 +34,9 @@ __all__ = [
     "refuse_inherited",
     "watch_response",
 ]
+
+Key = tuple[bool, str | None]
+"""What selects a transport: whether the address is encrypted, and its proxy."""
 
 _CORES = {"httpx": "httpcore", "httpx2": "httpcore2"}
 
@@ -57,14 +62,14 @@ class ProcessState:
         """Return a parsed URL. Raise `TransportError` for one that HTTP cannot use."""
         return self._urls.get(text) or self._remember(text)
 
-    def key(self, url: Any) -> tuple[bool, str | None]:
+    def key(self, url: Any) -> Key:
         """Return the key of the transport that serves this URL."""
         return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
 
     def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], entry: TransportEntry | None) -> Any:
         """Build a request directly: `Client.build_request` would merge, parse and copy values that are ready.
 
-        For `own` transports the headers are passed as they go out, without a search for missing ones. A caller's
+        For a transport that cnllm created the headers are passed as they go out, without a search for missing ones. A caller's
         transport may read the request's `content`.
         """
         httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": timeouts}
@@ -114,7 +119,7 @@ def httpx_package(transport: object, name: str) -> Any:
         raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
 
 
-def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> TransportEntry:
+def make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntry:
     """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
@@ -184,3 +189,13 @@ def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
     else:  # Reading the certificate store takes 20 ms. This context trusts no certificate; plain http never uses it.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {"limits": limits, "proxy": proxy, "verify": verify}
+
+
+def decode_headers(headers: Any) -> dict[str, str]:
+    """Return `headers.items()` as a dict, faster: httpx detects the encoding once for every header."""
+    raw = headers.raw
+    with contextlib.suppress(UnicodeDecodeError):
+        decoded = {name.decode("ascii").lower(): value.decode("ascii") for name, value in raw}
+        if len(decoded) == len(raw):
+            return decoded
+    return dict(headers.items())

@@ -206,7 +206,7 @@ class ResponseParser:
 
     # ── called by the parser ─────────────────────────────────────────────────
     def on_message_begin(self) -> None:
-        """Note the begin of a response. A second one answers no request."""
+        """Register the start of a response. A second one answers no request."""
         self._fields.clear()
         if self.complete:
             self.reusable = False
@@ -244,7 +244,7 @@ class ResponseParser:
             self._decoder = body_decoder(headers.get("content-encoding"))
 
     def on_message_complete(self) -> None:
-        """Note the end of the response, unless it was an interim one."""
+        """Finish the response, unless it is an interim one."""
         if self.status and not self.complete:
             self.complete = True
             self._in_body = False
