@@ -69,8 +69,8 @@ class ProcessState:
     def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], entry: TransportEntry | None) -> Any:
         """Build a request directly: `Client.build_request` would merge, parse and copy values that are ready.
 
-        For a transport that cnllm created the headers are passed as they go out, without a search for missing ones. A caller's
-        transport may read the request's `content`.
+        For a transport that cnllm created the headers are passed as they go out, without a search for missing ones. A
+        caller's transport may read the request's `content`.
         """
         httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": timeouts}
         framing = FRAMING.intersection(map(str.lower, headers))
