@@ -54,9 +54,9 @@ class Recorder:
         try:
             status, headers, chunks = self._inner.send(plan)
         except BaseException as error:
-            entry.failed(error)
+            entry.write_failed(error)
             raise
-        entry.answered(status, headers)
+        entry.set_response(status, headers)
         return status, headers, _Recording(entry, chunks)
 
     def close(self) -> None:
@@ -77,9 +77,9 @@ class AsyncRecorder:
         try:
             status, headers, chunks = await self._inner.send(plan)
         except BaseException as error:
-            entry.failed(error)
+            entry.write_failed(error)
             raise
-        entry.answered(status, headers)
+        entry.set_response(status, headers)
         return status, headers, _AsyncRecording(entry, chunks)
 
     async def aclose(self) -> None:
@@ -164,23 +164,23 @@ class _Entry:
         self._headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
 
-    def answered(self, status: int, headers: dict[str, str]) -> None:
+    def set_response(self, status: int, headers: dict[str, str]) -> None:
         """Store status and headers."""
         self._headers = headers
         self._response = {"status": status, "headers": headers}
 
-    def whole(self) -> None:
+    def write_whole(self) -> None:
         """Write the exchange as whole."""
         self._write("whole")
 
-    def failed(self, error: BaseException) -> None:
+    def write_failed(self, error: BaseException) -> None:
         """Write the exchange as failed, or as abandoned after an interrupt."""
         if isinstance(error, Exception):
             self._write("failed", {"type": type(error).__name__, "message": str(error)})
         else:
-            self.abandoned()  # Ctrl-C, a cancelled task
+            self.write_abandoned()  # Ctrl-C, a cancelled task
 
-    def abandoned(self) -> None:
+    def write_abandoned(self) -> None:
         """Write the exchange as abandoned, unless all of it had arrived."""
         self._write("whole" if self._is_complete() else "abandoned")
 
@@ -223,10 +223,10 @@ class _Recording(Iterator[bytes]):
         try:
             chunk = next(self._chunks)
         except StopIteration:
-            self._entry.whole()
+            self._entry.write_whole()
             raise
         except BaseException as error:
-            self._entry.failed(error)
+            self._entry.write_failed(error)
             raise
         self._entry.chunks.append(chunk)
         return chunk
@@ -241,7 +241,7 @@ class _Recording(Iterator[bytes]):
         try:
             _close(self._chunks)
         finally:
-            self._entry.abandoned()
+            self._entry.write_abandoned()
 
     def __enter__(self) -> Self:
         return self
@@ -252,7 +252,7 @@ class _Recording(Iterator[bytes]):
         self.close()
 
     def __del__(self) -> None:
-        self._entry.abandoned()
+        self._entry.write_abandoned()
 
 
 class _AsyncRecording(AsyncIterator[bytes]):
@@ -266,10 +266,10 @@ class _AsyncRecording(AsyncIterator[bytes]):
         try:
             chunk = await anext(self._chunks)
         except StopAsyncIteration:
-            self._entry.whole()
+            self._entry.write_whole()
             raise
         except BaseException as error:
-            self._entry.failed(error)
+            self._entry.write_failed(error)
             raise
         self._entry.chunks.append(chunk)
         return chunk
@@ -284,10 +284,10 @@ class _AsyncRecording(AsyncIterator[bytes]):
         try:
             await _aclose(self._chunks)
         finally:
-            self._entry.abandoned()
+            self._entry.write_abandoned()
 
     def __del__(self) -> None:
-        self._entry.abandoned()
+        self._entry.write_abandoned()
 
 
 def _close(target: object) -> None:

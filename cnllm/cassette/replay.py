@@ -46,7 +46,7 @@ class AsyncPlayer:
         """Return the recorded response to a plan."""
         entry = self._cassette.take(plan)
         status, headers = _head(entry)
-        return status, headers, _achunks(entry)
+        return status, headers, _async_chunks(entry)
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
@@ -167,9 +167,9 @@ def _difference(recorded: Any, requested: Any, path: str = "") -> tuple[str, Any
             (i, recorded[i] if i < len(recorded) else _MISSING, requested[i] if i < len(requested) else _MISSING)
             for i in longest
         ]
-    for key, recorded_item, right in pairs:
-        if recorded_item != right or type(recorded_item) is not type(right):
-            return _difference(recorded_item, right, f"{path}.{key}" if path else str(key))
+    for key, recorded_item, requested_item in pairs:
+        if recorded_item != requested_item or type(recorded_item) is not type(requested_item):
+            return _difference(recorded_item, requested_item, f"{path}.{key}" if path else str(key))
     return path or "body", recorded, requested
 
 
@@ -193,7 +193,7 @@ def _chunks(entry: Json) -> Iterator[bytes]:
         raise _error(entry)
 
 
-async def _achunks(entry: Json) -> AsyncIterator[bytes]:
+async def _async_chunks(entry: Json) -> AsyncIterator[bytes]:
     for chunk in _chunks(entry):
         yield chunk
 

@@ -126,7 +126,7 @@ class _AsyncCallRun(CallDriver):
                         yield event
                     result = None
                 else:
-                    result = await self._do(step)
+                    result = await self._carry_out(step)
         except CnllmError as error:
             public_error = self._report_error(error)
             for event in self._echo.flush():
@@ -136,7 +136,7 @@ class _AsyncCallRun(CallDriver):
             await self.close()
             self._report_end()
 
-    async def _do(self, step: Any) -> Any:
+    async def _carry_out(self, step: Any) -> Any:
         match step:
             case Send():
                 return await self._send(step.plan)
@@ -157,9 +157,9 @@ class _AsyncCallRun(CallDriver):
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
-        sealed = self._insert_key(plan)
+        request = self._insert_key(plan)
         try:
-            status, headers, body = await self._transport.send(sealed)
+            status, headers, body = await self._transport.send(request)
         except TransportError as error:
             return error
         self._report_start(status)

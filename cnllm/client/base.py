@@ -148,15 +148,15 @@ class CallDriver:
 
     def _insert_key(self, plan: Plan) -> Plan:
         """Return the plan with its key, ready to be sent, and learn which secrets to hide."""
-        sealed = credentials.insert_key(plan, self.key)
-        secrets = credentials.plan_secrets(sealed, self.key)
+        request = credentials.insert_key(plan, self.key)
+        secrets = credentials.plan_secrets(request, self.key)
         if secrets != self._secrets:  # they are the same at every attempt
             self._secrets, self._echo = secrets, Echo(secrets)
         self._needles = credentials.secret_bytes(secrets)
         log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
         if self._watch is not None:
             self._watch.request_sent(plan)
-        return sealed
+        return request
 
     def _report_start(self, status: int) -> None:
         if self._watch is not None:

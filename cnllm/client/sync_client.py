@@ -137,7 +137,7 @@ class _CallRun(CallDriver):
                     yield from self._echo.events(step)
                     result = None
                 else:
-                    result = self._do(step)
+                    result = self._carry_out(step)
         except StopIteration as stop:
             self.finished = self._echo.reply(stop.value)
         except CnllmError as error:
@@ -155,7 +155,7 @@ class _CallRun(CallDriver):
         if set_read_deadline is not None:
             set_read_deadline(0)
 
-    def _do(self, step: Any) -> Any:
+    def _carry_out(self, step: Any) -> Any:
         if self._closed:
             raise TransportError("the call was closed before its end")
         match step:
@@ -178,9 +178,9 @@ class _CallRun(CallDriver):
 
     def _send(self, plan: Plan) -> Any:
         self.close()
-        sealed = self._insert_key(plan)
+        request = self._insert_key(plan)
         try:
-            status, headers, body = self._transport.send(sealed)
+            status, headers, body = self._transport.send(request)
         except TransportError as error:
             return error
         self._report_start(status)

@@ -175,22 +175,22 @@ class Run(RunState):
         """Call the model in its own thread, so that the wait for it can end at any time."""
         call, runner = self._open_call(effect)
         self._set_plan(call.plan, runner.key)
-        mail, context = self._queue, contextvars.copy_context()
+        queue, context = self._queue, contextvars.copy_context()
 
         def deliver() -> None:
             try:
                 for event in runner.events():
-                    mail.put((runner, event))
-                mail.put((runner, _CallEnd(runner.finished)))
+                    queue.put((runner, event))
+                queue.put((runner, _CallEnd(runner.finished)))
             except BaseException as error:  # noqa: BLE001 the reading thread raises it
-                mail.put((runner, _CallEnd(error)))
+                queue.put((runner, _CallEnd(error)))
 
         if self._loop.cancelled:
             return None
         threading.Thread(target=context.run, args=(deliver,), name="cnllm-call", daemon=True).start()
         try:
             while True:
-                source, event = mail.get()
+                source, event = queue.get()
                 if self._loop.cancelled:
                     return None
                 if source is not runner:

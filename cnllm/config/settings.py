@@ -43,9 +43,11 @@ def read_settings() -> Settings:
         return Settings()
     values = _read_numbers() or _read_with_pydantic()
     base = Timeouts.of(values["timeout"])
-    waits = {name: values[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
+    timeouts = {name: values[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
     return Settings(
-        timeouts=Timeouts(**{name: getattr(base, name) if value is None else value for name, value in waits.items()}),
+        timeouts=Timeouts(
+            **{name: getattr(base, name) if value is None else value for name, value in timeouts.items()}
+        ),
         retry=Retry() if values["attempts"] is None else Retry(attempts=values["attempts"]),
         limits=Limits(**{name: values[name] for name in Limits.__struct_fields__ if values[name] is not None}),
     )

@@ -68,31 +68,31 @@ class SecretFinder:
             forms.append(([_char_pattern(char) for char in secret], False))
             forms.append(([pairs[0], *(_SEPARATOR + pair for pair in pairs[1:])], False))
             forms += [([_base64_pattern(char) for char in core], True) for core in _cores(raw)]
-        return [(re.compile("".join(form[:_HEAD])), [*map(_compiled, form)], is_base64) for form, is_base64 in forms]
+        return [(re.compile("".join(form[:_HEAD])), [*map(_compile, form)], is_base64) for form, is_base64 in forms]
 
     def may_begin(self, text: str) -> bool:
         """Whether a secret may begin in a text, in any spelling. Its first few characters are enough."""
         for prefix in self._prefixes:
             if prefix in text:
                 return True
-        lowered = text.lower()
-        return any(prefix in lowered for prefix in self._digits) or self._escaped(lowered)
+        lower_text = text.lower()
+        return any(prefix in lower_text for prefix in self._digits) or self._has_escapes(lower_text)
 
-    def _escaped(self, lowered: str) -> bool:
+    def _has_escapes(self, lower_text: str) -> bool:
         """Whether a character of a secret is written in escaped form."""
-        signs = [sign for sign in _SIGNS if sign in lowered]
-        return any(self._escapes[sign].search(lowered) is not None for sign in signs)
+        signs = [sign for sign in _SIGNS if sign in lower_text]
+        return any(self._escapes[sign].search(lower_text) is not None for sign in signs)
 
     def may_hold(self, data: bytes) -> bool:
         """Whether UTF-8 data may hold a secret in any spelling. False is certain. It costs a few searches."""
-        lowered = data.lower()
+        lower_data = data.lower()
         for needle in self._needles:
-            if needle in lowered:
+            if needle in lower_data:
                 return True
         if self._unsearchable:
             return True
-        if b"%" in lowered or b"&" in lowered or b"\\u" in lowered or b"\\x" in lowered:
-            return self._escaped(lowered.decode("latin-1"))
+        if b"%" in lower_data or b"&" in lower_data or b"\\u" in lower_data or b"\\x" in lower_data:
+            return self._has_escapes(lower_data.decode("latin-1"))
         return False
 
     def spans(self, text: str, *, cut: bool = False) -> list[tuple[int, int]]:
@@ -199,7 +199,7 @@ def _base64_pattern(char: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 

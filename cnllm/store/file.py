@@ -17,7 +17,7 @@ from cnllm.store.schema import MARK, STEPS, migrate, schema_version
 
 __all__ = ["DatabaseFile"]
 
-PATIENCE = 5.0
+BUSY_SECONDS = 5.0
 """Seconds that a writer waits for other writers."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -95,7 +95,7 @@ class DatabaseFile:
 
     def _upgrade(self) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
@@ -125,7 +125,7 @@ class DatabaseFile:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a connection that replaces bad bytes in a row, so that one bad row hides no other."""
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
 

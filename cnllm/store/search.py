@@ -111,9 +111,9 @@ def _search_hit(row: Sequence[object], words: Sequence[str]) -> SearchHit:
 
 def _first_match(text: str, words: Sequence[str]) -> tuple[int, int] | None:
     """Return the span of the first word that occurs, ignoring case."""
-    folded = text.lower()
+    lower_text = text.lower()
     for word in words:
-        start = folded.find(word.lower())
+        start = lower_text.find(word.lower())
         if start >= 0:
             return start, start + len(word)
     return None

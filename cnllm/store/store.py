@@ -76,9 +76,9 @@ class Store:
         if which is not None:
             _require_text("which", which)
             which = str.__str__(which)
-        return Conversation(self._file, os.urandom(5).hex() if which is None else self._ident(which))
+        return Conversation(self._file, os.urandom(5).hex() if which is None else self._find_id(which))
 
-    def _ident(self, prefix: str) -> str:
+    def _find_id(self, prefix: str) -> str:
         if prefix == "last":
             rows = self._file.rows("SELECT conversation FROM turns ORDER BY id DESC LIMIT 1")
             if not rows:

@@ -132,8 +132,8 @@ class Turn:
     def _insert_exchange(self, connection: sqlite3.Connection, entry: Mapping[str, Any]) -> None:
         import zlib  # the chunks of a stream repeat each other: compression leaves a tenth
 
-        packed = zlib.compress(as_json(entry).encode(), 3)
-        connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, packed))
+        compressed = zlib.compress(as_json(entry).encode(), 3)
+        connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, compressed))
 
 
 def delete_turn(file: DatabaseFile, number: int) -> None:

@@ -43,7 +43,7 @@ def parse_docstring(doc: str) -> Docstring:
             numpy = not head[2]
             parameters |= _entries(lines[index + (2 if numpy else 1) : end], _NUMPY if numpy else _GOOGLE)
         elif match := _SPHINX.match(lines[index]):
-            parameters[match[1]] = _flat([match[2], *lines[index + 1 : end]])
+            parameters[match[1]] = _join_lines([match[2], *lines[index + 1 : end]])
         index = end
     return Docstring(
         "\n".join(lines[:first_section]).strip(), {name: text for name, text in parameters.items() if text}
@@ -71,8 +71,8 @@ def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
         elif line.strip() or names:
             for name in names:
                 descriptions[name].append(line)
-    return {name: _flat(description) for name, description in descriptions.items()}
+    return {name: _join_lines(description) for name, description in descriptions.items()}
 
 
-def _flat(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())

@@ -32,13 +32,13 @@ def body_decoder(coding: str | None) -> Decoder | None:
     if len(decoders) < 2:
         return decoders[0] if decoders else None
 
-    def every(data: bytes) -> Iterator[bytes]:
+    def decode(data: bytes) -> Iterator[bytes]:
         pieces = iter([data])
         for decoder in reversed(decoders):
             pieces = _decode_pieces(decoder, pieces)
         return pieces
 
-    return every
+    return decode
 
 
 def _decode_pieces(decoder: Decoder, pieces: Iterator[bytes]) -> Iterator[bytes]:

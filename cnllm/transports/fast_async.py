@@ -122,10 +122,10 @@ class AsyncFast:
             options["happy_eyeballs_delay"] = 0.25
         try:
             async with asyncio.timeout(seconds):
-                opening = loop.create_connection(
+                coroutine = loop.create_connection(
                     lambda: AsyncioConnection(loop, pool.buffer, address.key), address.host, address.port, **options
                 )
-                _, connection = await opening
+                _, connection = await coroutine
                 return pool.add(connection)
         except TimeoutError as error:
             raise errors.connect_timeout(address.host, seconds) from error

@@ -88,11 +88,11 @@ class Httpx:
         body = _Body(httpx, response, idle, state.watchdog)
         if entry is not None:
             try:
-                body.look = watch_response(entry, response, url.host)
+                body.check_leftovers = watch_response(entry, response, url.host)
             except TransportError:
                 body.close()
                 raise
-            if body.look is None and entry.pool is not None:
+            if body.check_leftovers is None and entry.pool is not None:
                 state.forget(entry)
         return response.status_code, body.headers, body
 
@@ -142,7 +142,7 @@ class _Body:
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None, watchdog: Watchdog) -> None:
         self.headers = decode_headers(response.headers)
-        self.look: Callable[[], None] | None = None  # checks for unread bytes after the response
+        self.check_leftovers: Callable[[], None] | None = None  # checks for unread bytes after the response
         self._httpx = httpx
         self._response = response
         self._idle = idle
@@ -200,9 +200,9 @@ class _Body:
 
     def _finish(self) -> None:
         """Return the connection to its pool, or close it if the body has unread bytes."""
-        look, self.look = self.look, None
-        if look is not None:
-            look()
+        check, self.check_leftovers = self.check_leftovers, None
+        if check is not None:
+            check()
         self._response.close()
 
 

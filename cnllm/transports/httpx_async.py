@@ -85,11 +85,11 @@ class AsyncHttpx:
         body = _Body(httpx, response, idle)
         if entry is not None and loop is not None:
             try:
-                body.look = watch_response(entry, response, url.host)
+                body.check_leftovers = watch_response(entry, response, url.host)
             except TransportError:
                 await body.aclose()
                 raise
-            if body.look is None and entry.pool is not None:
+            if body.check_leftovers is None and entry.pool is not None:
                 loop.forget(entry)
         return response.status_code, body.headers, body
 
@@ -144,17 +144,17 @@ class _Loop:
 
     async def watch(self) -> None:
         """Close the transports when the loop ends: it closes its async generators then."""
-        self._cleanup = self._until_the_end()
+        self._cleanup = self._close_at_loop_end()
         await anext(self._cleanup)
 
-    async def _until_the_end(self) -> AsyncGenerator[None]:
+    async def _close_at_loop_end(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            made, self._transports = self._transports, {}
-            for own in made.values():
+            transports, self._transports = self._transports, {}
+            for entry in transports.values():
                 with contextlib.suppress(Exception):
-                    await own.transport.aclose()
+                    await entry.transport.aclose()
 
     def entry(self, state: ProcessState, url: Any) -> TransportEntry:
         """Return the transport for an address."""
@@ -190,7 +190,7 @@ class _Body:
 
     def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
         self.headers = decode_headers(response.headers)
-        self.look: Callable[[], None] | None = None
+        self.check_leftovers: Callable[[], None] | None = None
         self._httpx = httpx
         self._response = response
         self._idle = idle
@@ -234,9 +234,9 @@ class _Body:
 
     async def aclose(self) -> None:
         """Stop reading and release the connection."""
-        look, self.look = self.look, None
-        if look is not None:
-            look()
+        check, self.check_leftovers = self.check_leftovers, None
+        if check is not None:
+            check()
         await self._response.aclose()
 
 

@@ -58,7 +58,7 @@ class _ConnectionWatch:
             opened.append(self)
         self._h11: Any = None
         self._answered = False  # the headers of a response arrived, and the next request did not begin
-        self._checked = False  # `look` was called for this response
+        self._checked = False  # `check_leftovers` was called for this response
         self._unusable = False
         self._in_headers = False
         self._deadline: float | None = None  # for the headers
@@ -71,7 +71,7 @@ class _ConnectionWatch:
         self._answered = True
         self._in_headers = False
 
-    def look(self, pool: Any) -> None:
+    def check_leftovers(self, pool: Any) -> None:
         """Check for bytes after the response. Call it before the response is closed."""
         self._checked = True
         if self._h11 is None:

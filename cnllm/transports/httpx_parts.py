@@ -104,7 +104,7 @@ def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[
     if entry.pool is None or not isinstance(stream, Stream | AsyncStream):
         return None
     stream.answer()
-    return functools.partial(stream.look, entry.pool)
+    return functools.partial(stream.check_leftovers, entry.pool)
 
 
 def httpx_package(transport: object, name: str) -> Any:

@@ -145,12 +145,12 @@ class ResponseParser:
         """
         end = bytes(data[-_TAIL:])
         last = self._pieces[-1] if self._pieces and "transfer-encoding" not in self.headers else b""
-        spare = end[len(end.rstrip(b"\r\n")) :]
+        line_ends = end[len(end.rstrip(b"\r\n")) :]
         if last:  # the body's own line ends are no surplus
-            return len(spare) > len(last) - len(last.rstrip(b"\r\n")) or (len(spare) == len(end) < len(data))
-        if len(spare) == len(data):
+            return len(line_ends) > len(last) - len(last.rstrip(b"\r\n")) or (len(line_ends) == len(end) < len(data))
+        if len(line_ends) == len(data):
             return data not in (b"\n", b"\r\n")
-        return spare not in (b"\r\n\r\n", b"\n\n")
+        return line_ends not in (b"\r\n\r\n", b"\n\n")
 
     def end(self, reason: str = "the peer closed the connection") -> None:
         """Report the end of the connection."""
