@@ -1,22 +1,22 @@
-"""What can go wrong, as a tree.
+"""The tree of errors.
 
     CnllmError
     ├── RegistryError            a registry file is wrong: file, line
     ├── UnknownModel             no such model: close
     ├── KeyMissing               no API key: env
-    ├── Untrusted                a key would go where it does not belong: origin
-    ├── CannotSend               the request cannot be made as asked: note
-    ├── StreamCut                the stream ended without proof that it was complete
-    │   └── ReplyTooLarge        it has more bytes than it may have: limit, most
-    ├── LoopStopped              a tool loop ended before its time: run
-    ├── EndpointError            the endpoint said no: status, message, code, body, retry_after, retryable
+    ├── Untrusted                a key would go to an untrusted origin: origin
+    ├── CannotSend               the request cannot be built with these options: note
+    ├── StreamCut                the stream ended without its terminator
+    │   └── ReplyTooLarge        the reply exceeds a limit on its bytes: limit, most
+    ├── LoopStopped              a tool loop ended before the model had finished: run
+    ├── EndpointError            the endpoint returned an error: status, message, code, body, retry_after, retryable
     │   ├── BadKey  QuotaExceeded  RateLimited  Overloaded
     │   └── ContextTooLong  ContentFiltered  ReplayMissing  BadRequest  EmptyReply
     └── TransportError           the network failed
         └── Timeout
             └── IdleTimeout      bytes or progress stopped in the middle
 
-Whatever arrived before the error is in `.reply` (or None). No message, repr or attribute holds a key.
+The part of a reply that arrived before the error is in `.reply` (or None). No message, repr or attribute holds a key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class CnllmError(Exception):
-    """The root of all. `reply` holds what arrived before it, `hint` what to do next, `run` the tool loop it ended."""
+    """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended."""
 
     run: Any = None
 
@@ -65,7 +65,7 @@ class CnllmError(Exception):
 
 
 class RegistryError(CnllmError):
-    """A registry file is wrong. `file` and `line` (1-based, None when no line is to blame) say where."""
+    """A registry file is wrong. `file` and `line` (1-based, None without a single line) name the place."""
 
     def __init__(
         self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
@@ -77,7 +77,7 @@ class RegistryError(CnllmError):
 
 
 class UnknownModel(CnllmError):
-    """No model goes by that name. `close` lists names that are near it, nearest first."""
+    """No model has this name. `close` lists similar names, nearest first."""
 
     def __init__(self, message: str, *, close: list[str] | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -85,7 +85,7 @@ class UnknownModel(CnllmError):
 
 
 class KeyMissing(CnllmError):
-    """No key was found. `env` lists the environment variables that would have held one, best first."""
+    """No key is set. `env` lists the environment variables that are searched, best first."""
 
     def __init__(self, message: str, *, env: list[str], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -93,7 +93,7 @@ class KeyMissing(CnllmError):
 
 
 class Untrusted(CnllmError):
-    """A key would have gone to an origin that nobody vouched for. `origin` is scheme, host and port."""
+    """A key would go to an origin that the user has not trusted. `origin` is scheme, host and port."""
 
     def __init__(self, message: str, *, origin: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -101,7 +101,7 @@ class Untrusted(CnllmError):
 
 
 class CannotSend(CnllmError):
-    """The request cannot be made as it was asked for. `note` says what stands in the way, and the line that says so."""
+    """The request cannot be built with these options. `note` names the reason, and the line of the registry."""
 
     def __init__(self, message: str, *, note: Note, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -109,21 +109,21 @@ class CannotSend(CnllmError):
 
 
 class StreamCut(CnllmError):
-    """The stream ended without proof that it was complete; `reply` holds what came, with finish `cut`."""
+    """The stream ended without its terminator. `reply` holds the partial reply, with finish `cut`."""
 
 
 class ReplyTooLarge(StreamCut):
-    """A reply, streamed or whole, has more bytes than it may have and was read no further.
+    """A reply, streamed or whole, exceeds a limit on its bytes. The rest was not read.
 
     `limit` is the name in `cnllm.Limits` that set the bound ("max_reply_bytes" or "max_event_bytes"), `most` its value.
     """
 
     def __init__(self, *, limit: str, most: int, reply: Reply | None = None) -> None:
-        what = "an event of the reply" if limit == "max_event_bytes" else "the reply"
+        subject = "an event of the reply" if limit == "max_event_bytes" else "the reply"
         count = f"{most:,}" if type(most) is int else "so many"
         super().__init__(
-            f"{what} has more than {count} bytes ({limit}); it was read no further",
-            hint=f"if so much is meant to come, give it more room: limits=cnllm.Limits({limit}=…)",
+            f"{subject} has more than {count} bytes ({limit}); the rest was not read",
+            hint=f"if you expect such a long reply, raise the limit: limits=cnllm.Limits({limit}=…)",
             reply=reply,
         )
         self.limit = limit
@@ -131,7 +131,7 @@ class ReplyTooLarge(StreamCut):
 
 
 class LoopStopped(CnllmError):
-    """A tool loop ended before the model was done; `run` holds its messages and steps."""
+    """A tool loop ended before the model had finished. `run` holds its messages and steps."""
 
     def __init__(self, message: str, *, run: Any, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -139,11 +139,11 @@ class LoopStopped(CnllmError):
 
 
 class EndpointError(CnllmError):
-    """The endpoint refused, or reported a failure.
+    """The endpoint refused the request, or reported a failure.
 
-    `status` is the HTTP status (200 when the error hid in a body or a stream); `message` the endpoint's own sentence;
-    `code` its code, as text; `body` what it sent, as text; `retry_after` seconds; `retryable` whether the same request
-    may succeed later.
+    `status` is the HTTP status (200 for an error inside a body or a stream); `message` the endpoint's own sentence;
+    `code` its code, as text; `body` the response body, as text; `retry_after` seconds; `retryable` whether the same
+    request may succeed later.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class EndpointError(CnllmError):
 
 
 class BadKey(EndpointError):
-    """The key is missing, wrong, expired or not allowed to do this."""
+    """The key is missing, wrong, expired or not allowed to make this request."""
 
 
 class QuotaExceeded(EndpointError):
@@ -195,17 +195,17 @@ class ReplayMissing(EndpointError):
 
 
 class BadRequest(EndpointError):
-    """The endpoint does not take this request; sending it again will not help."""
+    """The endpoint does not accept this request. The same request will fail again."""
 
 
 class EmptyReply(EndpointError):
-    """Nothing came: no text, no reasoning, no call, no refusal, and no length finish to explain it."""
+    """The reply is empty: no text, no reasoning, no call, no refusal, and no length finish to explain it."""
 
 
 class TransportError(CnllmError):
-    """The network failed before or while a reply was coming. `retryable`: nothing had come, another try may help.
+    """The network failed before or during a reply. `retryable`: no byte had arrived, and another attempt may succeed.
 
-    `began`: the body of a reply had begun and broke off. Such a request may have been paid for.
+    `began`: the body of a reply had begun and broke off. Such a request may cost money.
     """
 
     def __init__(
@@ -217,8 +217,8 @@ class TransportError(CnllmError):
 
 
 class Timeout(TransportError):
-    """No connection, or no first byte, in time."""
+    """No connection, or no first byte, arrived in time."""
 
 
 class IdleTimeout(Timeout):
-    """A reply was coming and then stopped: no bytes, or no progress, for too long."""
+    """A reply began and then stopped: no bytes, or no progress, for too long."""

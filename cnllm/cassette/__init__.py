@@ -1,14 +1,14 @@
-"""Recording and replaying of exchanges, as transports around or in place of another.
+"""Record and replay exchanges, with transports around or in place of another one.
 
-A cassette is a text file of one JSON object a line, each a request with what came back:
+A cassette is a text file with one JSON object per line, each a request with its response:
 
     {"when": …, "request": {"method", "url", "headers", "body"},
      "response": {"status", "headers", "chunks"}, "ended": …}
 
-`chunks` are the pieces as they arrived, so that a replay is split as the original was: text, or {"base64": …}
-where a piece is not UTF-8 by itself. `ended` is "whole", "abandoned" (nobody read on) or "failed", then with
-`error`. No secret is in it: the values known to the recorder are taken out, those that the request carried, and
-whatever stands under an auth-like name.
+`chunks` are the pieces as they arrived, so that a replay is split like the original: text, or {"base64": …} where a
+piece is not UTF-8 by itself. `ended` is "whole", "abandoned" (the reader stopped early) or "failed", then with `error`.
+A cassette holds no secret: the recorder removes the values that it knows, the secrets of the request, and every value
+under an auth-like name.
 """
 
 from cnllm.cassette.record import AsyncRecorder, Recorder

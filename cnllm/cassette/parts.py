@@ -1,4 +1,4 @@
-"""What recording and replaying share: their types, and pieces as JSON."""
+"""The types that recording and replaying share, and chunks as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class Request(Protocol):
-    """What a transport is told to send; `cnllm.Plan` is one."""
+    """A request that a transport can send; `cnllm.Plan` is one."""
 
     @property
     def method(self) -> str: ...
@@ -29,17 +29,17 @@ class Request(Protocol):
 
 
 def require_plan(plan: Any) -> None:
-    """Raise `TypeError` for what is no request."""
+    """Raise `TypeError` for a value that is not a request."""
     try:
-        sound = isinstance(plan.method, str) and isinstance(plan.url, str) and isinstance(plan.headers, dict)
-    except Exception:  # noqa: BLE001  whatever it raises, it is no request
-        sound = False
-    if not sound:
+        valid = isinstance(plan.method, str) and isinstance(plan.url, str) and isinstance(plan.headers, dict)
+    except Exception:  # noqa: BLE001  an object whose attributes raise is no request
+        valid = False
+    if not valid:
         raise checks.wrong_type("plan", plan, "a request (a cnllm.Plan)")
 
 
 def as_json(chunk: bytes) -> str | dict[str, str]:
-    """Text, or {"base64": …} for a piece that is not UTF-8 by itself."""
+    """Return a chunk as text, or as {"base64": …} where it is not UTF-8 by itself."""
     try:
         return chunk.decode()
     except UnicodeDecodeError:
@@ -47,5 +47,5 @@ def as_json(chunk: bytes) -> str | dict[str, str]:
 
 
 def as_bytes(chunk: str | dict[str, str]) -> bytes:
-    """The piece again."""
+    """Return the bytes of a chunk, the inverse of `as_json`."""
     return chunk.encode() if isinstance(chunk, str) else base64.b64decode(chunk["base64"])

@@ -1,7 +1,7 @@
-"""A log of every exchange as recorded bytes, without secrets: one file a process, bounded, in the data folder.
+"""A log of every exchange as recorded bytes, without secrets: one file of limited size per process.
 
-`CNLLM_RAW_LOG` or `Client(raw_log=…)` switches it on: `on` for the folder `raw` of the data folder, or a folder of
-one's own. The files are cassettes: `cnllm call --replay FILE` reads them.
+`CNLLM_RAW_LOG` or `Client(raw_log=…)` switches it on: `on` for the folder `raw` of the data folder, or another folder.
+The files are cassettes: `cnllm call --replay FILE` reads them.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _ON = ("1", "on", "true", "yes")
 _OFF = ("0", "off", "false", "no")
 
 
-def raw_log_folder(given: bool | str | os.PathLike[str] | None) -> Path | None:
-    """Return where exchanges are logged; None where they are not. What is not given is as `CNLLM_RAW_LOG` says."""
-    if given is None:
-        given = os.environ.get("CNLLM_RAW_LOG", "").strip() or False
-        if isinstance(given, str) and given.lower() in (*_ON, *_OFF):
-            given = given.lower() in _ON
-    if given is True or given is False:
-        return paths.data_dir() / "raw" if given else None
-    checks.require_path("raw_log", given)
-    return Path(given).expanduser()
+def raw_log_folder(setting: bool | str | os.PathLike[str] | None) -> Path | None:
+    """Return the folder of the log, or None where it is off. The default is `CNLLM_RAW_LOG`."""
+    if setting is None:
+        setting = os.environ.get("CNLLM_RAW_LOG", "").strip() or False
+        if isinstance(setting, str) and setting.lower() in (*_ON, *_OFF):
+            setting = setting.lower() in _ON
+    if setting is True or setting is False:
+        return paths.data_dir() / "raw" if setting else None
+    checks.require_path("raw_log", setting)
+    return Path(setting).expanduser()
 
 
 class RawLog:
     """Appends exchanges to the newest file of this process. Safe to share between threads, and after a fork.
 
-    A file that has `FILE_BYTES` is followed by another one, and of all files in the folder the newest `FILES` stay.
-    What cannot be written later on costs no call: `failed` holds the first error.
+    After `FILE_BYTES` a new file begins, and only the newest `FILES` files of the folder stay. A later write error does
+    not stop a call: `failed` holds the first one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class RawLog:
         self._file: Path | None = None
         try:
             private_files.make_private_folder(folder)
-            append(self._current(0), b"")
+            append(self._current_file(0), b"")
         except OSError as error:
             raise CnllmError(
                 f"cannot log to {folder}: {error.strerror}", hint="name another folder, or switch CNLLM_RAW_LOG off"
@@ -66,34 +66,34 @@ class RawLog:
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         try:
             with self._lock:
-                append(self._current(len(line)), line)
+                append(self._current_file(len(line)), line)
         except (CnllmError, OSError) as error:
-            self._tell(error)
+            self._report(error)
 
-    def _current(self, more: int) -> Path:
-        """The file that takes so many bytes more."""
+    def _current_file(self, more: int) -> Path:
+        """Return the file with room for this many more bytes."""
         file = self._file
         if file is not None and self._pid == os.getpid():
             try:
                 size = file.stat().st_size
-            except FileNotFoundError:  # somebody tidied up
+            except FileNotFoundError:  # another program deleted the file
                 size = 0
             if not size or size + more <= FILE_BYTES:
                 return file
         self._pid = os.getpid()
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
         self._file = self.folder / f"{stamp}-{self._pid}.jsonl"
-        self._tidy()
+        self._delete_old_files()
         return self._file
 
-    def _tidy(self) -> None:
-        """Remove the oldest files, so that the new one is one of `FILES`."""
-        found = sorted(self.folder.glob("*T*-*.jsonl"))
-        for old in found[: max(0, len(found) - FILES + 1)]:
+    def _delete_old_files(self) -> None:
+        """Delete the oldest files, so that the new one is among `FILES`."""
+        files = sorted(self.folder.glob("*T*-*.jsonl"))
+        for old in files[: max(0, len(files) - FILES + 1)]:
             with contextlib.suppress(OSError):  # another process was faster
                 old.unlink()
 
-    def _tell(self, error: CnllmError | OSError) -> None:
+    def _report(self, error: CnllmError | OSError) -> None:
         if self.failed is None:
             import logging
 

@@ -1,4 +1,4 @@
-"""Recording: a transport around another that keeps what went through it."""
+"""Record exchanges: a transport around another one that writes down its traffic."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ __all__ = ["AsyncRecorder", "Recorder", "append"]
 
 Sink = Callable[[Json], None]
 Secrets = Iterable[str] | Callable[[], Iterable[str]]
-"""What is to be hidden; a function is asked each time, for keys may become known later."""
+"""The secrets to hide. A function is called each time, because a key may become known later."""
 
 
 class Transport(Protocol):
-    """What a `Recorder` wraps."""
+    """The transport inside a `Recorder`."""
 
-    def send(self, plan: Any) -> Answer: ...
+    def send(self, plan: Any) -> Answer:
+        """Send a plan. Return status, headers and the chunks of the body."""
 
 
 class AsyncTransport(Protocol):
-    """What an `AsyncRecorder` wraps."""
+    """The transport inside an `AsyncRecorder`."""
 
-    async def send(self, plan: Any) -> AsyncAnswer: ...
+    async def send(self, plan: Any) -> AsyncAnswer:
+        """Send a plan. Return status, headers and the chunks of the body."""
 
 
 class Recorder:
-    """Passes requests on to another transport and appends each exchange to a file, once it ended.
+    """Passes requests to another transport and appends each exchange to a file when it has ended.
 
-    In place of the file a function may take each exchange.
+    Instead of the file it may call a function with each exchange.
     """
 
     def __init__(self, inner: Transport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
@@ -47,44 +49,46 @@ class Recorder:
         self._tape = _tape(path, secrets)
 
     def send(self, plan: Any) -> Answer:
+        """Send a plan with the inner transport and record the exchange."""
         entry = self._tape.begin(plan)
         try:
             status, headers, chunks = self._inner.send(plan)
         except BaseException as error:
-            entry.failed(error)
+            entry.write_failed(error)
             raise
-        entry.answered(status, headers)
+        entry.set_response(status, headers)
         return status, headers, _Recording(entry, chunks)
 
     def close(self) -> None:
-        """Closes the transport inside, if it can be closed."""
+        """Close the inner transport, if it can be closed."""
         _close(self._inner)
 
 
 class AsyncRecorder:
-    """The same around an async transport."""
+    """A `Recorder` around an async transport."""
 
     def __init__(self, inner: AsyncTransport, path: str | os.PathLike[str] | Sink, secrets: Secrets = ()) -> None:
         self._inner = inner
         self._tape = _tape(path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
+        """Send a plan with the inner transport and record the exchange."""
         entry = self._tape.begin(plan)
         try:
             status, headers, chunks = await self._inner.send(plan)
         except BaseException as error:
-            entry.failed(error)
+            entry.write_failed(error)
             raise
-        entry.answered(status, headers)
+        entry.set_response(status, headers)
         return status, headers, _AsyncRecording(entry, chunks)
 
     async def aclose(self) -> None:
-        """Closes the transport inside, if it can be closed."""
+        """Close the inner transport, if it can be closed."""
         await _aclose(self._inner)
 
 
 class _Tape:
-    """Where exchanges go."""
+    """The destination of exchanges."""
 
     def __init__(self, write: Sink, secrets: Secrets) -> None:
         self.write = write
@@ -92,93 +96,96 @@ class _Tape:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is known by now."""
+        """Return the secrets that are known now."""
         return tuple(self._secrets()) if callable(self._secrets) else self._secrets
 
     def begin(self, plan: Request) -> _Entry:
+        """Return an entry for a request, without secrets."""
         require_plan(plan)
-        carried = redact.request_secrets(plan.url, plan.headers)
-        secrets = tuple(dict.fromkeys((*self.secrets, *carried)))
+        request_secrets = redact.request_secrets(plan.url, plan.headers)
+        secrets = tuple(dict.fromkeys((*self.secrets, *request_secrets)))
         request = {
             "method": plan.method,
             "url": redact.redact_url(plan.url, secrets),
             "headers": redact.redact_request_headers(plan.headers, secrets),
             "body": redact.redact_data(plan.body, secrets),
         }
-        return _Entry(self, request, carried)
+        return _Entry(self, request, request_secrets)
 
 
-def _tape(place: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
-    if not callable(place):
-        checks.require_path("path", place)
+def _tape(path: str | os.PathLike[str] | Sink, secrets: Secrets) -> _Tape:
+    if not callable(path):
+        checks.require_path("path", path)
     if not callable(secrets):
         secrets = checks.as_list("secrets", secrets, "a list of strings, or a function that returns one,")
         for secret in secrets:
             checks.require_type("secrets: one of them", secret, str, "a string")
-    return _Tape(place if callable(place) else _File(place).write, secrets)
+    return _Tape(path if callable(path) else _File(path).write, secrets)
 
 
 class _File:
-    """A file: private, appended to one whole line at a time."""
+    """A private file; each exchange is appended as one whole line."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        append(self.path, b"")  # what cannot be written to is known before anything is sent
+        append(self.path, b"")  # raises before any request where the file is not writable
 
     def write(self, entry: Json) -> None:
-        """Appends an exchange."""
+        """Append an exchange."""
         append(self.path, json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append a line to a file that is its owner's alone. Raises `CnllmError` where that is not possible."""
+    """Append a line to a file that only its owner can read. Raise `CnllmError` where that fails."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
     try:
         descriptor = os.open(path, flags, 0o600)
         try:
-            found = os.fstat(descriptor).st_mode
-            if stat.S_ISREG(found) and found & 0o077 and os.name != "nt":
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISREG(mode) and mode & 0o077 and os.name != "nt":
                 os.fchmod(descriptor, 0o600)
             while line:
                 line = line[os.write(descriptor, line) :]
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise CnllmError(
-            f"cannot record to {path}: {error.strerror}", hint="name a file that can be written"
-        ) from error
+        raise CnllmError(f"cannot record to {path}: {error.strerror}", hint="use a writable file") from error
 
 
 class _Entry:
-    """One exchange while it happens, written once: by the first of `whole`, `failed` and `abandoned`."""
+    """One exchange in progress, written once: by the first of `whole`, `failed` and `abandoned`."""
 
-    def __init__(self, tape: _Tape, request: Json, carried: tuple[str, ...]) -> None:
+    def __init__(self, tape: _Tape, request: Json, request_secrets: tuple[str, ...]) -> None:
         self._tape: _Tape | None = tape
-        self._carried = carried
+        self._request_secrets = request_secrets
         self._when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         self._request = request
         self._response: Json | None = None
         self._headers: dict[str, str] = {}
         self.chunks: list[bytes] = []
 
-    def answered(self, status: int, headers: dict[str, str]) -> None:
+    def set_response(self, status: int, headers: dict[str, str]) -> None:
+        """Store status and headers."""
         self._headers = headers
         self._response = {"status": status, "headers": headers}
 
-    def whole(self) -> None:
+    def write_whole(self) -> None:
+        """Write the exchange as whole."""
         self._write("whole")
 
-    def failed(self, error: BaseException) -> None:
+    def write_failed(self, error: BaseException) -> None:
+        """Write the exchange as failed, or as abandoned after an interrupt."""
         if isinstance(error, Exception):
             self._write("failed", {"type": type(error).__name__, "message": str(error)})
         else:
-            self.abandoned()  # Ctrl-C, a cancelled task
+            self.write_abandoned()  # Ctrl-C, a cancelled task
 
-    def abandoned(self) -> None:
-        self._write("whole" if self._complete() else "abandoned")
+    def write_abandoned(self) -> None:
+        """Write the exchange as abandoned, unless all of it had arrived."""
+        self._write("whole" if self._is_complete() else "abandoned")
 
-    def _complete(self) -> bool:
-        """Had all arrived that there was, though nobody waited for the connection to say so?"""
+    def _is_complete(self) -> bool:
+        """Whether all bytes had arrived, although the reader did not wait for the end of the connection."""
         if self._response is None:
             return False
         fields = {name.lower(): value for name, value in self._headers.items()}
@@ -191,7 +198,7 @@ class _Entry:
         tape, self._tape = self._tape, None
         if tape is None:
             return
-        secrets = tuple(dict.fromkeys((*tape.secrets, *self._carried)))
+        secrets = tuple(dict.fromkeys((*tape.secrets, *self._request_secrets)))
         entry: Json = {"when": self._when, "request": self._request}
         if self._response is not None:
             entry["response"] = {
@@ -206,7 +213,7 @@ class _Entry:
 
 
 class _Recording(Iterator[bytes]):
-    """The chunks of a reply, on their way to the reader."""
+    """The chunks of a reply, recorded when they are read."""
 
     def __init__(self, entry: _Entry, chunks: Iterator[bytes]) -> None:
         self._entry = entry
@@ -216,25 +223,25 @@ class _Recording(Iterator[bytes]):
         try:
             chunk = next(self._chunks)
         except StopIteration:
-            self._entry.whole()
+            self._entry.write_whole()
             raise
         except BaseException as error:
-            self._entry.failed(error)
+            self._entry.write_failed(error)
             raise
         self._entry.chunks.append(chunk)
         return chunk
 
     def set_read_deadline(self, seconds: float) -> None:
-        """Reading is to end after so many seconds, where the transport inside can do that."""
+        """End the body after this many seconds of reading, if the inner transport can do that."""
         if hasattr(self._chunks, "set_read_deadline"):
             self._chunks.set_read_deadline(seconds)
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop reading."""
         try:
             _close(self._chunks)
         finally:
-            self._entry.abandoned()
+            self._entry.write_abandoned()
 
     def __enter__(self) -> Self:
         return self
@@ -245,11 +252,11 @@ class _Recording(Iterator[bytes]):
         self.close()
 
     def __del__(self) -> None:
-        self._entry.abandoned()
+        self._entry.write_abandoned()
 
 
 class _AsyncRecording(AsyncIterator[bytes]):
-    """The chunks of a reply, on their way to an async reader."""
+    """The chunks of a reply, recorded when an async reader reads them."""
 
     def __init__(self, entry: _Entry, chunks: AsyncIterator[bytes]) -> None:
         self._entry = entry
@@ -259,37 +266,37 @@ class _AsyncRecording(AsyncIterator[bytes]):
         try:
             chunk = await anext(self._chunks)
         except StopAsyncIteration:
-            self._entry.whole()
+            self._entry.write_whole()
             raise
         except BaseException as error:
-            self._entry.failed(error)
+            self._entry.write_failed(error)
             raise
         self._entry.chunks.append(chunk)
         return chunk
 
     def set_read_deadline(self, seconds: float) -> None:
-        """Reading is to end after so many seconds, where the transport inside can do that."""
+        """End the body after this many seconds of reading, if the inner transport can do that."""
         if hasattr(self._chunks, "set_read_deadline"):
             self._chunks.set_read_deadline(seconds)
 
     async def aclose(self) -> None:
-        """No more is wanted."""
+        """Stop reading."""
         try:
             await _aclose(self._chunks)
         finally:
-            self._entry.abandoned()
+            self._entry.write_abandoned()
 
     def __del__(self) -> None:
-        self._entry.abandoned()
+        self._entry.write_abandoned()
 
 
-def _close(thing: object) -> None:
-    close = getattr(thing, "close", None)
+def _close(target: object) -> None:
+    close = getattr(target, "close", None)
     if close is not None:
         close()
 
 
-async def _aclose(thing: object) -> None:
-    close = getattr(thing, "aclose", None)
+async def _aclose(target: object) -> None:
+    close = getattr(target, "aclose", None)
     if close is not None:
         await close()

@@ -1,4 +1,4 @@
-"""Replaying: a transport that answers out of a file."""
+"""Replay exchanges: a transport that answers from a file."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ __all__ = ["AsyncPlayer", "Player"]
 
 
 class Player:
-    """Answers from a cassette, never from the network; each exchange answers once, in the file's order."""
+    """Answers from a cassette, never from the network. Each exchange answers once, in the file's order."""
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
-        self._shelf = _Shelf(path, secrets)
+        self._cassette = _Cassette(path, secrets)
 
     def send(self, plan: Any) -> Answer:
-        entry = self._shelf.take(plan)
+        """Return the recorded response to a plan."""
+        entry = self._cassette.take(plan)
         status, headers = _head(entry)
         return status, headers, _chunks(entry)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class AsyncPlayer:
-    """The same for an async client."""
+    """A `Player` for an async client."""
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str] = ()) -> None:
-        self._shelf = _Shelf(path, secrets)
+        self._cassette = _Cassette(path, secrets)
 
     async def send(self, plan: Any) -> AsyncAnswer:
-        entry = self._shelf.take(plan)
+        """Return the recorded response to a plan."""
+        entry = self._cassette.take(plan)
         status, headers = _head(entry)
-        return status, headers, _achunks(entry)
+        return status, headers, _async_chunks(entry)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
-class _Shelf:
-    """The exchanges of a cassette, and which of them answered already."""
+class _Cassette:
+    """The exchanges of a cassette, and which of them have answered."""
 
     def __init__(self, path: str | os.PathLike[str], secrets: Iterable[str]) -> None:
         checks.require_path("path", path)
@@ -59,50 +61,50 @@ class _Shelf:
         self._secrets = tuple(checks.as_list("secrets", secrets, "a list of strings"))
         for secret in self._secrets:
             checks.require_type("secrets: one of them", secret, str, "a string")
-        self._rows: list[tuple[int, Json] | None] = list(self._load())  # None: it answered
+        self._rows: list[tuple[int, Json] | None] = list(self._load())  # None: this one has answered
         self._by_request: dict[int, deque[int]] = {}
         self._by_address: dict[tuple[str, str], deque[int]] = {}
         for index, row in enumerate(self._rows):
             if row is not None:
-                request = _asked(row[1])
+                request = _recorded_request(row[1])
                 self._by_request.setdefault(_digest(request), deque()).append(index)
                 self._by_address.setdefault(request[:2], deque()).append(index)
         self._in_order = deque(range(len(self._rows)))
         self._lock = threading.Lock()  # a client may be used by several threads
 
     def take(self, plan: Request) -> Json:
-        """Return the first exchange left whose method, URL path and body are those of the plan."""
+        """Return the first unused exchange with the method, URL path and body of the plan."""
         require_plan(plan)
         secrets = (*self._secrets, *redact.request_secrets(plan.url, plan.headers))
-        asked = (
+        request = (
             plan.method,
             _path(redact.redact_url(plan.url, secrets)),
-            redact.redact_data(_plain(plan.body), secrets),
+            redact.redact_data(_as_json(plan.body), secrets),
         )
         with self._lock:
-            alike = self._by_request.get(_digest(asked), deque())
-            for index in alike:  # the first one, unless two digests are the same by chance
+            indexes = self._by_request.get(_digest(request), deque())
+            for index in indexes:  # the first one, unless different requests have the same digest
                 row = self._rows[index]
-                if row is not None and _asked(row[1]) == asked:
-                    alike.remove(index)
+                if row is not None and _recorded_request(row[1]) == request:
+                    indexes.remove(index)
                     self._rows[index] = None
                     return row[1]
-            raise CnllmError(f"{self._path} holds no answer to this request: {self._why(asked)}", hint=_RECORD)
+            raise CnllmError(f"{self._path} holds no answer to this request: {self._mismatch(request)}", hint=_RECORD)
 
-    def _why(self, asked: tuple[str, str, Any]) -> str:
-        row = self._first(self._by_address.get(asked[:2], deque())) or self._first(self._in_order)
+    def _mismatch(self, request: tuple[str, str, Any]) -> str:
+        row = self._first_unused(self._by_address.get(request[:2], deque())) or self._first_unused(self._in_order)
         if row is None:
             return f"all {len(self._rows)} were used" if self._rows else "it is empty"
         line, entry = row
-        recorded = _asked(entry)
-        for name, was, wants in zip(("method", "path"), recorded, asked, strict=False):
-            if was != wants:
-                return f"{name} is {_short(wants)}, recorded (line {line}) is {_short(was)}"
-        key, was, wants = _difference(recorded[2], asked[2])
-        return f"{key} is {_short(wants)}, recorded (line {line}) is {_short(was)}"
+        recorded = _recorded_request(entry)
+        for name, recorded_value, requested_value in zip(("method", "path"), recorded, request, strict=False):
+            if recorded_value != requested_value:
+                return f"{name} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
+        key, recorded_value, requested_value = _difference(recorded[2], request[2])
+        return f"{key} is {_short(requested_value)}, recorded (line {line}) is {_short(recorded_value)}"
 
-    def _first(self, queue: deque[int]) -> tuple[int, Json] | None:
-        """Return the first row of a queue that has not answered; drop those before it."""
+    def _first_unused(self, queue: deque[int]) -> tuple[int, Json] | None:
+        """Return the first unused row of a queue, and remove the used rows before it."""
         while queue:
             row = self._rows[queue[0]]
             if row is not None:
@@ -126,22 +128,22 @@ class _Shelf:
             except (ValueError, TypeError, KeyError, AttributeError):
                 usable = False
             if not usable:
-                raise CnllmError(f"{self._path}:{number}: this line is no recorded exchange", hint=_RECORD)
+                raise CnllmError(f"{self._path}:{number}: this line is not a recorded exchange", hint=_RECORD)
             if "response" in entry or "error" in entry:
                 yield number, entry
 
 
 _RECORD = "record the call first: cnllm call … --record FILE"
-_ABSENT = object()
+_MISSING = object()
 
 
-def _asked(entry: Json) -> tuple[str, str, Any]:
+def _recorded_request(entry: Json) -> tuple[str, str, Any]:
     request = entry["request"]
     return request["method"], _path(request["url"]), request["body"]
 
 
 def _digest(value: Any) -> int:
-    """Return a number that is the same for equal values; of an object the order of its keys does not count."""
+    """Return a number that is equal for equal values. The order of an object's keys does not count."""
     if isinstance(value, dict):
         return hash(frozenset([(key, _digest(item)) for key, item in value.items()]))
     if isinstance(value, (list, tuple)):
@@ -150,26 +152,29 @@ def _digest(value: Any) -> int:
 
 
 def _path(url: str) -> str:
-    """What stands between host and query. `urlsplit` would stumble over a redacted host."""
+    """Return the part between host and query. `urlsplit` would fail on a redacted host."""
     return re.sub(r"^[^:/?#]+://[^/?#]*|[?#].*", "", url)
 
 
-def _difference(was: Any, wants: Any, at: str = "") -> tuple[str, Any, Any]:
-    """The first place, in the order of what was recorded, where two bodies differ, and both values."""
+def _difference(recorded: Any, requested: Any, path: str = "") -> tuple[str, Any, Any]:
+    """Return the path of the first difference between two bodies, in recorded order, and both values."""
     pairs: list[tuple[Any, Any, Any]] = []
-    if isinstance(was, dict) and isinstance(wants, dict):
-        pairs = [(key, was.get(key, _ABSENT), wants.get(key, _ABSENT)) for key in {**was, **wants}]
-    elif isinstance(was, list) and isinstance(wants, list):
-        longest = range(max(len(was), len(wants)))
-        pairs = [(i, was[i] if i < len(was) else _ABSENT, wants[i] if i < len(wants) else _ABSENT) for i in longest]
-    for key, one, other in pairs:
-        if one != other or type(one) is not type(other):
-            return _difference(one, other, f"{at}.{key}" if at else str(key))
-    return at or "body", was, wants
+    if isinstance(recorded, dict) and isinstance(requested, dict):
+        pairs = [(key, recorded.get(key, _MISSING), requested.get(key, _MISSING)) for key in {**recorded, **requested}]
+    elif isinstance(recorded, list) and isinstance(requested, list):
+        longest = range(max(len(recorded), len(requested)))
+        pairs = [
+            (i, recorded[i] if i < len(recorded) else _MISSING, requested[i] if i < len(requested) else _MISSING)
+            for i in longest
+        ]
+    for key, recorded_item, requested_item in pairs:
+        if recorded_item != requested_item or type(recorded_item) is not type(requested_item):
+            return _difference(recorded_item, requested_item, f"{path}.{key}" if path else str(key))
+    return path or "body", recorded, requested
 
 
 def _short(value: Any) -> str:
-    if value is _ABSENT:
+    if value is _MISSING:
         return "absent"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}…"
@@ -188,19 +193,19 @@ def _chunks(entry: Json) -> Iterator[bytes]:
         raise _error(entry)
 
 
-async def _achunks(entry: Json) -> AsyncIterator[bytes]:
+async def _async_chunks(entry: Json) -> AsyncIterator[bytes]:
     for chunk in _chunks(entry):
         yield chunk
 
 
 def _error(entry: Json) -> CnllmError:
-    """The failure that was recorded, as the same class where it was one of the network."""
-    kind = getattr(errors, str(entry["error"].get("type")), TransportError)
-    if not (isinstance(kind, type) and issubclass(kind, TransportError)):
-        kind = TransportError
-    return kind(str(entry["error"].get("message")))
+    """Return the recorded failure, in its class if that is a `TransportError`."""
+    error_class = getattr(errors, str(entry["error"].get("type")), TransportError)
+    if not (isinstance(error_class, type) and issubclass(error_class, TransportError)):
+        error_class = TransportError
+    return error_class(str(entry["error"].get("message")))
 
 
-def _plain(body: Any) -> Any:
-    """A body as it looks after a journey through JSON (tuples are lists, keys are strings)."""
+def _as_json(body: Any) -> Any:
+    """Return a body as it looks after a round trip through JSON (tuples are lists, keys are strings)."""
     return json.loads(json.dumps(body))

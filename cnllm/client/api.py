@@ -1,4 +1,4 @@
-"""The verbs without a client in hand."""
+"""The verbs `call`, `stream`, `run` and `fit` without a `Client`."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ __all__ = ["Fitted", "call", "fit", "run", "stream"]
 
 
 def call(model: str | Model, messages: Any, **options: Any) -> Reply:
-    """`Client.call` with a client of its own. For more than one call, keep a `Client`: it keeps its connections."""
+    """Call a model with a temporary `Client`. For more than one call use one `Client`: it reuses its connections."""
     with Client() as client:
         return client.call(model, messages, **options)
 
 
 @contextmanager
 def stream(model: str | Model, messages: Any, **options: Any) -> Iterator[Stream]:
-    """`Client.stream` with a client of its own."""
+    """Stream a reply with a temporary `Client`; see `Client.stream`."""
     with Client() as client, client.stream(model, messages, **options) as events:
         yield events
 
 
 def run(model: str | Model, messages: Any, **options: Any) -> Run:
-    """`Client.run` with a client of its own: the tool loop. Raises `LoopStopped(run)` where it broke off."""
+    """Run the tool loop with a temporary `Client`; see `Client.run`. Raise `LoopStopped(run)` if it was stopped."""
     with Client() as client:
         return client.run(model, messages, **options)
 
 
 class Fitted(Struct, frozen=True):
-    """A history as an endpoint will take it: `messages` as wire dicts, and what was changed."""
+    """A history in the form that an endpoint accepts: `messages` as wire dicts, and a note for every change."""
 
     messages: list[dict[str, Any]]
     notes: list[Note]
 
 
 def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
-    """The messages that a request to this model would carry: whoever wrote the history, and whatever broke in it.
+    """Return the messages that a request to this model would carry. The history may come from any model, also damaged.
 
-    `options` are those of a call; with `tools`, arguments that were encoded twice are told by the tools' schemas.
+    `options` are those of a call; with `tools`, the tools' schemas show which arguments were encoded twice.
     """
-    found = resolve_model(model)
-    plan = build_request(found, messages, **options)
+    resolved = resolve_model(model)
+    plan = build_request(resolved, messages, **options)
     return Fitted(plan.turns, plan.notes)

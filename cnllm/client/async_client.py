@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
 from cnllm.client.async_run import AsyncRunMethods
-from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.telemetry import OnEvent, watch_call
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
@@ -57,30 +57,30 @@ class AsyncClient(BaseClient, AsyncRunMethods):
             self._transport = AsyncRecorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
-        """The whole reply. Raises as `Client.call` does."""
-        _, run = self._opened(model, messages, False, options)
-        async for _ in run.events():
+        """Return the whole reply. Raise the errors of `Client.call`."""
+        _, runner = self._open_call(model, messages, False, options)
+        async for _ in runner.events():
             pass
-        assert run.finished is not None
-        return run.finished
+        assert runner.finished is not None
+        return runner.finished
 
     def stream(
         self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
     ) -> AsyncStream:
-        """An async context manager over the reply's events. With `by="sentence"` its text comes in whole sentences."""
-        check(by)
-        return AsyncStream(*self._opened(model, messages, True, options), by)
+        """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
+        check_delivery(by)
+        return AsyncStream(*self._open_call(model, messages, True, options), by)
 
-    def _opened(
+    def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
-    ) -> tuple[Call, _AsyncRun]:
-        call, key = self._begin(model, messages, stream, options)
-        return call, _AsyncRun(
+    ) -> tuple[Call, _AsyncCallRun]:
+        call, key = self._start_call(model, messages, stream, options)
+        return call, _AsyncCallRun(
             self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
         )
 
     async def warm(self, model: str | Model) -> None:
-        """As `Client.warm`."""
+        """Open a connection; see `Client.warm`."""
         warm = self._warm
         if warm is not None:
             await warm(self.plan(model, "hi"))
@@ -102,16 +102,17 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         await self.aclose()
 
 
-class _AsyncRun(CallDriver):
-    """Does what a call's steps ask for, awaiting."""
+class _AsyncCallRun(CallDriver):
+    """Carries out the steps of a call, awaiting each."""
 
     async def events(self) -> AsyncGenerator[Event]:
+        """Yield the events, and carry out the other steps in between."""
         send = self._steps.send
-        done: Any = None
+        result: Any = None
         try:
             while True:
                 try:
-                    step = send(done)
+                    step = send(result)
                 except StopIteration as stop:
                     self.finished = self._echo.reply(stop.value)
                     return
@@ -119,23 +120,23 @@ class _AsyncRun(CallDriver):
                 if kind is list:
                     for event in self._echo.events(step):
                         yield event
-                    done = await self._next()
+                    result = await self._next_chunk()
                 elif kind is FinalEvents:
                     for event in self._echo.events(step):
                         yield event
-                    done = None
+                    result = None
                 else:
-                    done = await self._do(step)
+                    result = await self._carry_out(step)
         except CnllmError as error:
-            failed = self._failed(error)
+            public_error = self._report_error(error)
             for event in self._echo.flush():
                 yield event
-            raise failed from error.__cause__
+            raise public_error from error.__cause__
         finally:
             await self.close()
-            self._over()
+            self._report_end()
 
-    async def _do(self, step: Any) -> Any:
+    async def _carry_out(self, step: Any) -> Any:
         match step:
             case Send():
                 return await self._send(step.plan)
@@ -146,26 +147,26 @@ class _AsyncRun(CallDriver):
             case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
             case Observed():
-                self._saw(step)
+                self._report_observed(step)
             case Sleep():
                 import anyio
 
-                self._retries(step)
+                self._report_retry(step)
                 await anyio.sleep(step.seconds)
         return None
 
     async def _send(self, plan: Plan) -> Any:
         await self.close()
-        sent = self._sealed(plan)
+        request = self._insert_key(plan)
         try:
-            status, headers, body = await self._transport.send(sent)
+            status, headers, body = await self._transport.send(request)
         except TransportError as error:
             return error
-        self._begun(status)
+        self._report_start(status)
         self._body = body.__aiter__()
         return status, headers
 
-    async def _next(self) -> Any:
+    async def _next_chunk(self) -> Any:
         try:
             if self._body is None:
                 return None
@@ -175,19 +176,19 @@ class _AsyncRun(CallDriver):
         except TransportError as error:
             return error
 
-    async def _read_all(self, most: int) -> Any:
+    async def _read_all(self, remaining: int) -> Any:
         pieces: list[bytes] = []
         broken: TransportError | None = None
         try:
             async for chunk in self._body:
                 pieces.append(chunk)
-                if (most := most - len(chunk)) < 0:
+                if (remaining := remaining - len(chunk)) < 0:
                     break
         except TransportError as error:
             broken = error
         finally:
             await self.close()
-        return self._read(pieces, broken)
+        return self._join_body(pieces, broken)
 
     async def close(self) -> None:
         body, self._body = self._body, None
@@ -198,32 +199,32 @@ class _AsyncRun(CallDriver):
 class AsyncStream:
     """The events of one call, asynchronously; `reply` once they have been read."""
 
-    def __init__(self, call: Call, run: _AsyncRun, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "what `stream` of a client passes")
-        checks.require_type("run", run, _AsyncRun, "what `stream` of a client passes")
-        check(by)
+    def __init__(self, call: Call, runner: _AsyncCallRun, by: str | None = None) -> None:
+        checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
+        checks.require_type("runner", runner, _AsyncCallRun, "the value that `AsyncClient.stream` passes")
+        check_delivery(by)
         self._call = call
-        self._run = run
-        self._events: AsyncIterator[Event] = run.events()
+        self._runner = runner
+        self._events: AsyncIterator[Event] = runner.events()
         if by is not None:
             from cnllm.sentences import by_sentence_async
 
-            self._events = by_sentence_async(run.events())
+            self._events = by_sentence_async(runner.events())
 
     @property
     def plan(self) -> Plan:
-        """The request, and what was changed in it."""
+        """Return the request, with a note for every change."""
         return self._call.plan
 
     @property
     def reply(self) -> Reply:
-        """The reply, once the events have been read to their end; before that, or without it, raises `StreamCut`."""
-        return self._run.finished or self._run.abandon(self._call)
+        """Return the reply, once all events have been read. Raise `StreamCut` before that, or when there is none."""
+        return self._runner.finished or self._runner.abandon(self._call)
 
     async def stop(self) -> Reply | None:
-        """End the call here. What came so far, with finish `cut` (None before anything came)."""
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
         await self.aclose()
-        return self._run.redact_reply(self._call.partial_reply())
+        return self._runner.redact_reply(self._call.partial_reply())
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -232,11 +233,11 @@ class AsyncStream:
         return self
 
     async def aclose(self) -> None:
-        """End the call, wherever it is."""
+        """End the call at any point."""
         close = getattr(self._events, "aclose", None)
         if close is not None:
             await close()
-        await self._run.close()
+        await self._runner.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -23,9 +23,9 @@ __all__ = ["AsyncRun", "AsyncRunMethods"]
 
 
 class AsyncRunMethods:
-    """The loop's verbs of `AsyncClient`."""
+    """The tool-loop verbs of `AsyncClient`."""
 
-    _opened: Callable[..., Any]
+    _open_call: Callable[..., Any]
     _on_event: Callable[..., Any] | None
 
     async def run(
@@ -42,11 +42,13 @@ class AsyncRunMethods:
         approve: Callable[..., Any] | None = None,
         **options: Any,
     ) -> AsyncRun:
-        """As `Client.run`. Tools, `approve` and `on_step` may be async functions."""
+        """Run the tool loop; see `Client.run`. Tools, `approve` and `on_step` may be async functions."""
         rules = RunOptions(
             max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event
         )
-        async with AsyncRun(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=False)) as run:
+        async with AsyncRun(
+            *prepare_loop(self._open_call, rules, model, messages, tools, options, stream=False)
+        ) as run:
             async for _ in run:
                 pass
         if run.stopped != "done":
@@ -68,29 +70,29 @@ class AsyncRunMethods:
         by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> AsyncRun:
-        """As `Client.run_stream`, with `async with` and `async for`."""
+        """Return the run for `async with` and `async for`; see `Client.run_stream`."""
         rules = RunOptions(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
-        return AsyncRun(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=True))
+        return AsyncRun(*prepare_loop(self._open_call, rules, model, messages, tools, options, stream=True))
 
 
 class AsyncRun(RunState):
-    """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` tell how far it came."""
+    """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Any, opened: Callable[[CallModel], Any]) -> None:
-        super().__init__(loop, rules, toolbox, opened)
+    def __init__(self, loop: Loop, options: RunOptions, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
+        super().__init__(loop, options, toolbox, open_call)
         self._effects = loop.effects()
         self._outcome: Any = None
-        self._ready: deque[Event] = deque()
-        self._reading: tuple[Any, Any] | None = None  # a call that is being made, and its events
-        self._scope: Any = None  # of what is awaited
+        self._pending_events: deque[Event] = deque()
+        self._current_call: tuple[Any, Any] | None = None  # the open call, and its events
+        self._cancel_scope: Any = None  # around the current await
         self._post: Callable[..., Any] | None = None
         self._thread = 0
-        self._over = False
-        self._busy = False  # something is awaited, in whatever task
-        self._failed: CnllmError | None = None  # raised once what came before it is delivered
+        self._exhausted = False
+        self._busy = False  # some task awaits a step
+        self._error: CnllmError | None = None  # raised after the events before it are delivered
 
     def cancel(self) -> None:
-        """Stop at once, from any task or thread. What is running is cancelled; a call that it was is told so."""
+        """Stop at once, from any task or thread. Running work is cancelled; a running tool's result says so."""
         if self.stopped is not None:
             return
         self._loop.cancelled = True
@@ -98,62 +100,62 @@ class AsyncRun(RunState):
             if threading.get_ident() == self._thread:
                 self._wake()
             else:
-                with contextlib.suppress(RuntimeError):  # the event loop is over, and so is all that ran in it
+                with contextlib.suppress(RuntimeError):  # the event loop has ended, with all its tasks
                     self._post(self._wake)
 
     def _wake(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
+        if self._cancel_scope is not None:
+            self._cancel_scope.cancel()
 
     async def aclose(self) -> None:
-        """End the run, wherever it is."""
+        """End the run at any point."""
         self.cancel()
-        if not self._busy:  # otherwise it is seen there that it was cancelled
-            await self._shut()
+        if not self._busy:  # otherwise the busy task sees the cancellation itself
+            await self._shut_down()
 
-    async def _shut(self) -> None:
+    async def _shut_down(self) -> None:
         import anyio
 
-        self._over = True
-        self._ready.clear()
-        reading, self._reading = self._reading, None
+        self._exhausted = True
+        self._pending_events.clear()
+        current, self._current_call = self._current_call, None
         try:
-            if reading is not None:
+            if current is not None:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-                    await reading[1].aclose()
+                    await current[1].aclose()
         finally:
             if inspect.getgeneratorstate(self._effects) != inspect.GEN_RUNNING:
                 self._effects.close()
             self._loop.end()
-            self._end()
+            self._report_end()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
         if self._post is None:
-            self._post, self._thread = _poster(), threading.get_ident()
+            self._post, self._thread = _loop_scheduler(), threading.get_ident()
         self._busy = True
         try:
             while True:
                 if self._loop.cancelled:
-                    self._ready.clear()
-                if self._ready:
-                    return self._ready.popleft()
-                if self._over:
+                    self._pending_events.clear()
+                if self._pending_events:
+                    return self._pending_events.popleft()
+                if self._exhausted:
                     raise StopAsyncIteration
-                if self._failed is not None:
-                    raise self._failed
-                await self._step()
+                if self._error is not None:
+                    raise self._error
+                await self._advance_or_fail()
         except CnllmError as error:
             error.run = self
-            await self._shut()
+            await self._shut_down()
             raise
         except StopAsyncIteration:
             raise
         except BaseException as error:
             self._loop.cancelled = self._loop.cancelled or not isinstance(error, Exception)
-            await self._shut()
+            await self._shut_down()
             raise
         finally:
             self._busy = False
@@ -168,86 +170,86 @@ class AsyncRun(RunState):
 
     # ── driving ──────────────────────────────────────────────────────────────
 
-    async def _step(self) -> None:
+    async def _advance_or_fail(self) -> None:
         try:
             await self._advance()
         except CnllmError as error:
-            self._failed = error
-            self._ready.extend(self._held())
+            self._error = error
+            self._pending_events.extend(self._flush_sentence())
 
     async def _advance(self) -> None:
-        """Do the next thing."""
-        if self._reading is not None:
-            await self._read(*self._reading)
+        """Carry out the next effect, or read the next event."""
+        if self._current_call is not None:
+            await self._read_event(*self._current_call)
             return
         outcome, self._outcome = self._outcome, None
         try:
             effect = self._effects.send(outcome)
         except StopIteration:
-            self._over = True
-            self._end()
+            self._exhausted = True
+            self._report_end()
             return
         match effect:
             case CallModel():
-                call, runner = self._opened(effect)
-                self._began(call.plan, runner.key)
-                self._reading = runner, runner.events()
+                call, runner = self._open_call(effect)
+                self._set_plan(call.plan, runner.key)
+                self._current_call = runner, runner.events()
             case ApproveCalls():
-                self._outcome = await self._unless_cancelled(_answer, self._rules.approve, effect.call)
+                self._outcome = await self._await_unless_cancelled(_call_back, self._options.approve, effect.call)
             case ExecuteCalls():
-                await self._unless_cancelled(self._execute, effect)
-            case ReportStep() if self._rules.on_step is not None:
-                await _answer(self._rules.on_step, effect.step)
+                await self._await_unless_cancelled(self._execute, effect)
+            case ReportStep() if self._options.on_step is not None:
+                await _call_back(self._options.on_step, effect.step)
             case list():
-                self._ready.extend(self._shaped(effect))
+                self._pending_events.extend(self._deliver(effect))
 
-    async def _unless_cancelled(self, what: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Await it; None when the run is cancelled meanwhile. The scope never spans what is delivered."""
+    async def _await_unless_cancelled(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Await a call; None when the run is cancelled meanwhile. The scope never spans the delivery of events."""
         import anyio
 
         with anyio.CancelScope() as scope:
-            self._scope = scope
+            self._cancel_scope = scope
             try:
                 if not self._loop.cancelled:
-                    return await what(*args)
+                    return await function(*args)
             finally:
-                self._scope = None
+                self._cancel_scope = None
         return None
 
-    async def _read(self, runner: Any, events: Any) -> None:
-        """The next event of the model's call."""
+    async def _read_event(self, runner: Any, events: Any) -> None:
+        """Read the next event of the model's call."""
         try:
-            event = await self._unless_cancelled(anext, events, None)
+            event = await self._await_unless_cancelled(anext, events, None)
         except CnllmError as error:
-            self._outcome, self._reading = error, None
+            self._outcome, self._current_call = error, None
             return
         if event is None:
-            self._reading = None
+            self._current_call = None
             if self._loop.cancelled:
                 await events.aclose()
             else:
                 self._outcome = runner.finished
         elif type(event) is not Finished:
             self._loop.observe(event)
-            self._ready.extend(self._shaped([event]))
+            self._pending_events.extend(self._deliver([event]))
 
-    async def _execute(self, todo: ExecuteCalls) -> None:
+    async def _execute(self, effect: ExecuteCalls) -> None:
         import anyio
 
-        waiting = deque(enumerate(todo.calls))  # in their order, where it matters how many run at a time
-        exits: list[BaseException] = []  # a tool that ends the program does so as in any other place, not in a group
+        queue = deque(enumerate(effect.calls))  # in order, also with a small `max_parallel`
+        exits: list[BaseException] = []  # raised alone, not in an exception group: the tool ends the program
 
         async def work() -> None:
-            while waiting:
-                place, call = waiting.popleft()
+            while queue:
+                index, call = queue.popleft()
                 try:
-                    todo.results[place] = await self._result(call)
+                    effect.results[index] = await self._result(call)
                 except (SystemExit, KeyboardInterrupt) as error:
                     exits.append(error)
                     group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            for _ in range(min(self._rules.max_parallel, len(todo.calls))):
+            for _ in range(min(self._options.max_parallel, len(effect.calls))):
                 group.start_soon(work)
         if exits:
             raise exits[0]
@@ -256,7 +258,7 @@ class AsyncRun(RunState):
         import anyio
 
         tool = self._toolbox.find(call)
-        limit = self._rules.limit(tool)
+        limit = self._options.limit(tool)
         assert tool.function is not None
         with anyio.move_on_after(limit):
             try:
@@ -275,26 +277,26 @@ class AsyncRun(RunState):
         return timeout_text(call, limit)
 
     async def _in_thread(self, call: ToolCall) -> ToolThread:
-        """A thread of one's own, not one of anyio's, which the program could not end without."""
+        """Execute a call in a daemon thread. The program could not end while one of anyio's threads runs."""
         import anyio
 
-        ended, post = anyio.Event(), self._post
+        finished, post = anyio.Event(), self._post
         assert post is not None
 
-        def done(_: ToolThread) -> None:
+        def on_end(_: ToolThread) -> None:
             try:
-                post(ended.set)
+                post(finished.set)
             except RuntimeError:
-                return  # nobody waits: the event loop is over
+                return  # the event loop has ended, and with it the waiting task
 
-        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), done, awaits=False)
+        job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), on_end, awaits=False)
         job.start()
-        await ended.wait()
+        await finished.wait()
         return job
 
 
 def _is_stray() -> bool:
-    """Was this task itself not cancelled, but something that it waited for? Only asyncio mixes the two up."""
+    """Whether the awaited work was cancelled and not this task itself. Only asyncio confuses the two."""
     import asyncio
 
     try:
@@ -304,14 +306,14 @@ def _is_stray() -> bool:
     return task is not None and not task.cancelling()
 
 
-async def _answer(callback: Any, about: Any) -> Any:
-    """What a callback says, async or not."""
-    said = callback(about)
-    return await said if inspect.isawaitable(said) else said
+async def _call_back(callback: Any, value: Any) -> Any:
+    """Return the answer of a callback, sync or async."""
+    answer = callback(value)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
-def _poster() -> Callable[..., Any]:
-    """What calls a function in this event loop, from any thread."""
+def _loop_scheduler() -> Callable[..., Any]:
+    """Return a function that schedules a callback in this event loop, from any thread."""
     import asyncio
 
     try:

@@ -1,4 +1,7 @@
-"""What both clients do around the steps of a call, which each of them drives in its own way."""
+"""The part that both clients share: plans, keys, secrets and telemetry around the steps of a call.
+
+Each client drives the steps in its own way.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
 
-__all__ = ["BaseClient", "CallDriver", "check", "is_httpx_transport"]
+__all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
 
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
@@ -36,7 +39,7 @@ _NO_KEY = "sk-no-key-is-needed-here"
 
 
 class BaseClient:
-    """What both clients do before anything is sent."""
+    """Prepares a request, for both clients."""
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class BaseClient:
             checks.require_type("retry", retry, Retry, "a cnllm.Retry or None")
         self.registry = Registry.load() if registry is None else registry
         self.simulate = bool(simulate)
-        self._key = hold_key(_key(api_key))
+        self._key = hold_key(_check_key(api_key))
         settings = read_settings()
         self._timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
         self._retry = settings.retry if retry is None else retry
@@ -71,7 +74,7 @@ class BaseClient:
             self._raw_log = None if folder is None else RawLog(folder)
 
     def _secrets(self) -> tuple[str, ...]:
-        """What no log may hold, whatever request carries it."""
+        """Return the secrets that no log may hold, whatever request carries them."""
         key = key_of(self._key)
         return (*(() if key is None else (key,)), *credentials.proxy_passwords())
 
@@ -81,37 +84,37 @@ class BaseClient:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a client holds a key and connections, which do not travel; make one where it is needed")
+        raise TypeError("a client holds a key and connections, which cannot be copied; make a new one instead")
 
     def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
-        """The request that would be sent, with every change to what was asked. No key is needed."""
+        """Return the request that would be sent, with a note for every change. No key is needed."""
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
         if isinstance(model, str) and model.startswith(tiers.PREFIX):
-            found, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
+            resolved, note = tiers.choose_model(model, messages, options, self.registry, offline=self.simulate)
             notes.append(note)
         else:
-            found = self.registry.resolve(model) if isinstance(model, str) else model
-        plan = build_request(found, messages, stream=stream, **options)
+            resolved = self.registry.resolve(model) if isinstance(model, str) else model
+        plan = build_request(resolved, messages, stream=stream, **options)
         timeout = options.get("timeout")
         plan = replace(
             plan,
             timeouts=self._timeouts if timeout is None else Timeouts.of(timeout),
             limits=self._limits if options.get("limits") is None else plan.limits,
         )
-        if self.simulate:  # nobody is paid for it
+        if self.simulate:  # a simulated call costs nothing
             return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
 
-    def _begin(
+    def _start_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, str | None]:
         if not isinstance(messages, str | Message | Mapping | Sequence):
-            messages = as_messages(messages)  # they may be needed once more
+            messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         plan = self.plan(model, messages, stream=stream, **options)
-        given = _key(options.get("api_key")) or key_of(self._key)
-        key = given or _NO_KEY if self.simulate else credentials.key_for(plan, given, self.registry)
+        api_key = _check_key(options.get("api_key")) or key_of(self._key)
+        key = api_key or _NO_KEY if self.simulate else credentials.key_for(plan, api_key, self.registry)
         call = Call(
             plan,
             retry=self._retry,
@@ -123,15 +126,15 @@ class BaseClient:
         return call, key
 
 
-def _key(given: Any) -> str | None:
-    """The key that a caller gives. Raises `TypeError` without showing it."""
-    if given is not None and not isinstance(given, str):
-        raise checks.wrong_type("api_key", given, "a string or None")
-    return given
+def _check_key(api_key: Any) -> str | None:
+    """Return the key that a caller passed. Raise `TypeError` without showing it."""
+    if api_key is not None and not isinstance(api_key, str):
+        raise checks.wrong_type("api_key", api_key, "a string or None")
+    return api_key
 
 
 class CallDriver:
-    """A call while it is driven: what does not depend on who waits, and how."""
+    """Holds the state of a call that both drivers share."""
 
     def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
         self._watch = watch
@@ -144,34 +147,34 @@ class CallDriver:
         self._body: Any = None
         self.finished: Reply | None = None
 
-    def _sealed(self, plan: Plan) -> Plan:
-        """The plan as it goes out; from here on it is known what has to be hidden."""
-        sent = credentials.insert_key(plan, self.key)
-        found = credentials.plan_secrets(sent, self.key)
-        if found != self._secrets:  # which is the same with every try
-            self._secrets, self._echo = found, Echo(found)
-        self._needles = credentials.secret_bytes(found)
+    def _insert_key(self, plan: Plan) -> Plan:
+        """Return the plan with its key, ready to be sent, and learn which secrets to hide."""
+        request = credentials.insert_key(plan, self.key)
+        secrets = credentials.plan_secrets(request, self.key)
+        if secrets != self._secrets:  # they are the same at every attempt
+            self._secrets, self._echo = secrets, Echo(secrets)
+        self._needles = credentials.secret_bytes(secrets)
         log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
         if self._watch is not None:
             self._watch.request_sent(plan)
-        return sent
+        return request
 
-    def _begun(self, status: int) -> None:
+    def _report_start(self, status: int) -> None:
         if self._watch is not None:
             self._watch.response_started(status)
 
-    def _read(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
-        """What `ReadBody` comes to."""
+    def _join_body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
+        """Return the result of a `ReadBody`: the body without secrets, and the error that ended it."""
         body = b"".join(pieces)
         return (credentials.redact_bytes if broken is None else credentials.redact_cut_bytes)(
             self._needles, body
         ), broken
 
-    def _retries(self, step: Sleep) -> None:
+    def _report_retry(self, step: Sleep) -> None:
         if self._watch is not None and step.why is not None:
             self._watch.retry_scheduled(credentials.redact_error(step.why, self._secrets), step.seconds)
 
-    def _saw(self, step: Observed) -> None:
+    def _report_observed(self, step: Observed) -> None:
         if self._watch is None:
             return
         if step.what == "cut":
@@ -179,45 +182,45 @@ class CallDriver:
         else:
             self._watch.emit(Recovered)
 
-    def _failed(self, error: CnllmError) -> CnllmError:
-        """The error as the caller may see it."""
+    def _report_error(self, error: CnllmError) -> CnllmError:
+        """Return the error without secrets, and report it."""
         error = credentials.redact_error(error, self._secrets, self._echo)
         if self._watch is not None:
             self._watch.call_failed(error)
         return error
 
     def redact_reply(self, reply: Reply | None) -> Reply | None:
-        """A reply that was left in its middle, as the caller may see it."""
+        """Return the partial reply of an abandoned call without secrets."""
         return None if reply is None else self._echo.reply(reply)
 
     def abandon(self, call: Call) -> NoReturn:
-        """Raises `StreamCut` for a call that was left before its end."""
+        """Raise `StreamCut` for a call that its caller left before the end."""
         raise StreamCut(
-            "the call was left before its end",
+            "the call was closed before its end",
             hint="read its events to the end",
             reply=self.redact_reply(call.partial_reply()),
         )
 
-    def _over(self) -> None:
+    def _report_end(self) -> None:
         if self._watch is not None:
             self._watch.call_ended(self.finished)
 
 
 def is_httpx_transport(transport: Any, handle: str) -> bool:
-    """Whether a transport is one of httpx's; False for one that has `send`. Raises `TypeError` for anything else."""
+    """Whether a transport is one of httpx's. False for one that has `send`. Raise `TypeError` for anything else."""
     try:
-        theirs, ours = hasattr(transport, handle), callable(getattr(transport, "send", None))
+        is_httpx, has_send = hasattr(transport, handle), callable(getattr(transport, "send", None))
     except Exception as error:
         raise checks.unreadable("transport", error) from error
-    if isinstance(transport, type) or not (theirs or ours):
+    if isinstance(transport, type) or not (is_httpx or has_send):
         raise checks.wrong_type(
             "transport", transport, f"an object with `send` (cnllm.transports) or `{handle}` (httpx)"
         )
-    return theirs
+    return is_httpx
 
 
-def check(by: str | None) -> None:
-    """Raises `ValueError` for a way to cut text that there is not."""
+def check_delivery(by: str | None) -> None:
+    """Raise `ValueError` for an unknown value of `by`."""
     if by is not None:
         from cnllm.sentences import check_by
 

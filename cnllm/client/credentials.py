@@ -1,4 +1,4 @@
-"""Which key goes with a request, and that it goes nowhere else."""
+"""Find the key of a request, insert it, and redact it from everything that comes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.client.echo import SHORTEST, Echo
+from cnllm.client.echo import Echo
+from cnllm.client.secret_filter import MIN_SECRET
 from cnllm.config import keys, redact
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
@@ -32,43 +33,46 @@ __all__ = [
 ]
 
 
-def key_for(plan: Plan, given: str | None, registry: Registry) -> str | None:
-    """The key for a plan: the caller's, else from the environment or the keys file. None where none is needed.
+def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
+    """Return the key for a plan: the caller's, or from the environment or the keys file. None where none is needed.
 
-    Raises `KeyMissing`, and `Untrusted` for a kept key that would leave the origins it belongs to.
+    Raise `KeyMissing` where none is set, and `Untrusted` for a stored key that would leave the origins it belongs to.
     """
     flags = plan.flags
-    if given is not None or not any("{key}" in v for v in plan.headers.values()):
-        return given
+    if api_key is not None or not any("{key}" in v for v in plan.headers.values()):
+        return api_key
     names = flags.keys or []
     for name in names:
-        found = keys.find_key([name])
-        if found is not None:
-            _demand_home(name, plan)
-            return found
-    if not names or _local(plan.url):
+        key = keys.find_key([name])
+        if key is not None:
+            _check_origin(name, plan)
+            return key
+    if not names or _is_local(plan.url):
         return None
     raise KeyMissing(
         f"no key for {plan.model.provider}: {' or '.join(names)} is not set",
         env=list(names),
         hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate"
-        + _elsewhere(plan.model, registry),
+        + _alternatives(plan.model, registry),
     )
 
 
-def _demand_home(name: str, plan: Plan) -> None:
+def _check_origin(name: str, plan: Plan) -> None:
+    """Raise `Untrusted` where a stored key would leave its origins or go unencrypted."""
     origin = origin_of(plan.url)
-    place = plan.model.distrusts(name, origin)
-    if place is not None:
-        file = place.rpartition(":")[0]
-        why = f"{place} says so, and nobody vouched for that file" if file else "it belongs to another address"
+    location = plan.model.distrusts(name, origin)
+    if location is not None:
+        file = location.rpartition(":")[0]
+        reason = (
+            f"{location} sets this address, and that file is not trusted" if file else "it belongs to another address"
+        )
         raise Untrusted(
-            f"{name} is not for {origin}: {why}",
+            f"{name} must not go to {origin}: {reason}",
             origin=origin,
             hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
             + ownership.ownership_advice(file),
         )
-    if urlsplit(plan.url).scheme != "https" and not _local(plan.url):
+    if urlsplit(plan.url).scheme != "https" and not _is_local(plan.url):
         raise Untrusted(
             f"{name} would go to {origin} unencrypted",
             origin=origin,
@@ -76,7 +80,7 @@ def _demand_home(name: str, plan: Plan) -> None:
         )
 
 
-def _local(url: str) -> bool:
+def _is_local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -88,21 +92,21 @@ def _local(url: str) -> bool:
         return False
 
 
-def _elsewhere(model: Model, registry: Registry) -> str:
-    """Other endpoints of the same model for which there is a key."""
+def _alternatives(model: Model, registry: Registry) -> str:
+    """Name other endpoints of the same model for which a key is set."""
     others = [
         name
         for name in registry.names()
         if name.partition("/")[2] == model.id
         and name != model.name
-        and (found := registry.resolve(name).flags.keys)
-        and keys.find_key(found) is not None
+        and (names := registry.resolve(name).flags.keys)
+        and keys.find_key(names) is not None
     ]
     return f"; a key is set for {', '.join(others)}" if others else ""
 
 
 def insert_key(plan: Plan, key: str | None) -> Plan:
-    """The plan with the key in place of its placeholder, for the transport; without a key such headers are left out."""
+    """Return the plan with the key in place of its placeholder. Without a key such headers are left out."""
     headers = {}
     for name, value in plan.headers.items():
         if "{key}" in value:
@@ -114,76 +118,76 @@ def insert_key(plan: Plan, key: str | None) -> Plan:
 
 
 def plan_secrets(plan: Plan, key: str | None) -> tuple[str, ...]:
-    """Everything that goes with a sealed plan and is for its endpoint's eyes alone."""
-    found = redact.request_secrets(plan.url, plan.headers)
-    return found if key is None or key in found else (key, *found)
+    """Return all secrets of a plan with its key, which only its endpoint may see."""
+    secrets = redact.request_secrets(plan.url, plan.headers)
+    return secrets if key is None or key in secrets else (key, *secrets)
 
 
 def proxy_passwords() -> tuple[str, ...]:
-    """The passwords in the addresses of the proxies that the environment names."""
-    named = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
-    return tuple(secret for address in named for secret in redact.request_secrets(address, {}))
+    """Return the passwords in the proxy addresses of the environment."""
+    addresses = [value for name, value in os.environ.items() if name.lower().endswith("_proxy") and "@" in value]
+    return tuple(secret for address in addresses for secret in redact.request_secrets(address, {}))
 
 
 def redact_error(error: CnllmError, secrets: tuple[str, ...], echo: Echo | None = None) -> CnllmError:
-    """An error, and all those behind it, without the secrets, should the endpoint or the network have echoed one.
+    """Remove secrets from an error and its whole chain of causes: the endpoint or the network may echo one.
 
-    `echo` is that of the call: it knows what was delivered of a reply.
+    `echo` belongs to the call and knows which part of a reply was delivered.
     """
     secrets = (*secrets, *proxy_passwords())
     if not secrets:
         return error
     echo = echo or Echo(secrets)
-    todo: list[BaseException | None] = [error]
-    seen: list[BaseException] = []
-    while todo:
-        one = todo.pop()
-        if one is None or one in seen:
+    pending: list[BaseException | None] = [error]
+    visited: list[BaseException] = []
+    while pending:
+        current = pending.pop()
+        if current is None or current in visited:
             continue
-        seen.append(one)
-        for name, said in list(vars(one).items()):
-            clean = _clean_value(said, secrets, echo)
-            if clean is not said:
+        visited.append(current)
+        for name, value in list(vars(current).items()):
+            cleaned = _clean_value(value, secrets, echo)
+            if cleaned is not value:
                 with contextlib.suppress(AttributeError):
-                    setattr(one, name, clean)
-        one.args = tuple(_clean_value(said, secrets, echo) for said in one.args)
-        todo += [one.__cause__, one.__context__]
+                    setattr(current, name, cleaned)
+        current.args = tuple(_clean_value(value, secrets, echo) for value in current.args)
+        pending += [current.__cause__, current.__context__]
     return error
 
 
 def _clean_value(value: Any, secrets: tuple[str, ...], echo: Echo) -> Any:
-    """The same value where it holds no secret."""
+    """Return a value without secrets; the same object where it holds none."""
     if isinstance(value, Reply):
         return echo.reply(value)
     if isinstance(value, Note):
         plain = msgspec.to_builtins(value)
-        clean = redact.redact_cut_data(plain, secrets)
-        return value if clean == plain else msgspec.convert(clean, Note)
+        cleaned = redact.redact_cut_data(plain, secrets)
+        return value if cleaned == plain else msgspec.convert(cleaned, Note)
     if isinstance(value, str | list | tuple | dict):
-        clean = redact.redact_cut_data(value, secrets)
-        return value if clean == value or (type(value) is tuple and tuple(clean) == value) else clean
+        cleaned = redact.redact_cut_data(value, secrets)
+        return value if cleaned == value or (type(value) is tuple and tuple(cleaned) == value) else cleaned
     return value
 
 
 @lru_cache(maxsize=16)
 def secret_bytes(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
-    """The secrets as they stand in a body; what is too short to be one is left out."""
-    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= SHORTEST)
+    """Return the secrets as bytes, as they stand in a body. Text too short to be a secret is skipped."""
+    return tuple(secret.encode("utf-8", "surrogatepass") for secret in secrets if len(secret) >= MIN_SECRET)
 
 
 def redact_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
-    """A body without the secrets, should the endpoint have echoed one in one piece."""
-    for said in needles:
-        if said in body:
-            body = body.replace(said, redact.MARK.encode())
+    """Return a body without the secrets, where the endpoint echoed one in one piece."""
+    for secret in needles:
+        if secret in body:
+            body = body.replace(secret, redact.MARK.encode())
     return body
 
 
 def redact_cut_bytes(needles: tuple[bytes, ...], body: bytes) -> bytes:
-    """The same of a body that broke off: its end may be the beginning of a secret."""
+    """Return a body that broke off without the secrets. Its end may be the beginning of one."""
     body = redact_bytes(needles, body)
-    for said in needles:
-        for size in range(min(len(said) - 1, len(body)), SHORTEST - 1, -1):
-            if body.endswith(said[:size]):
+    for secret in needles:
+        for size in range(min(len(secret) - 1, len(body)), MIN_SECRET - 1, -1):
+            if body.endswith(secret[:size]):
                 return body[:-size] + redact.MARK.encode()
     return body

@@ -1,24 +1,21 @@
-"""Takes the secrets of a request out of what its endpoint echoes: events as they come, the reply, and errors.
+"""Remove the secrets of a request from what its endpoint echoes: events, the reply, and errors.
 
-In text and reasoning a secret is looked for as it is, also where it comes in several deltas; everywhere else in every
-spelling too (see `cnllm.config.spellings`). The deltas put together are what the reply says: where the first one or two
-characters of a secret went out before the rest came, they stay in both. A secret of fewer than eight characters is left
-alone, for it would tear up ordinary text.
+In text and reasoning a secret is searched for as it is written, also where it is spread over several deltas. In all
+other values it is searched for in every spelling (see `cnllm.config.spellings`). The deltas put together equal the
+reply's text: where the first one or two characters of a secret went out before the rest arrived, they stay in both. A
+secret of fewer than eight characters is not removed, because that would damage ordinary text.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from cnllm.config.redact import MARK
-from cnllm.config.spellings import SecretFinder, secret_finder
+from cnllm.client.secret_filter import CUT_SIZE, ArgumentFilter, TextFilter, clean_data, clean_text, secret_search
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -37,63 +34,58 @@ from cnllm.types import (
     ToolCallEnd,
 )
 
-__all__ = ["SHORTEST", "Echo", "clean_data"]
+__all__ = ["Echo"]
 
-SHORTEST = 8
-"""Shorter secrets are left alone in what an endpoint says."""
-_BEGINS = 3  # so many characters of a secret are held back until it is known what follows; fewer go out at once
 _DELTAS = (TextDelta, ReasoningDelta)
-_CUT = 8  # so many at the end of a text are the beginning of a secret that was cut off
-_BEFORE = 64  # so many characters before a piece of arguments are looked at with it
 
 
 class Echo:
-    """Cleans what comes of one request."""
+    """Removes secrets from the events and the reply of one request."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._finder, self._plain, self._begins = _shape(tuple(secrets))
-        self._begin()
+        self._finder, self._plain, self._prefixes = secret_search(tuple(secrets))
+        self._reset()
 
-    def _begin(self) -> None:
-        self._runs: dict[Any, _Run] = {}  # of the kinds of delta that have come
-        self._arguments: dict[int, _Arguments] = {}
-        self._sent: dict[str, int] = {}  # arguments → so many characters of them went out before a secret was seen
-        self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # where the last block ended, and its last characters
+    def _reset(self) -> None:
+        self._filters: dict[Any, TextFilter] = {}  # one for each kind of delta that has arrived
+        self._arguments: dict[int, ArgumentFilter] = {}
+        self._argument_sizes: dict[str, int] = {}  # arguments → characters that went out before a secret began
+        self._blocks = {Text: (0, ""), Reasoning: (0, "")}  # end of the last block, and its last characters
 
-    def _run(self, kind: Any) -> _Run:
-        run = self._runs.get(kind)
-        if run is None:
-            run = self._runs[kind] = _Run(self._plain, self._begins)
-        return run
+    def _filter(self, kind: Any) -> TextFilter:
+        text_filter = self._filters.get(kind)
+        if text_filter is None:
+            text_filter = self._filters[kind] = TextFilter(self._plain, self._prefixes)
+        return text_filter
 
-    # ── as it comes ──────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────
 
     def events(self, events: list[Event]) -> list[Event]:
-        """The events without secrets. What may be the beginning of one waits for what follows."""
+        """Return the events without secrets. Text that may begin a secret waits for the next piece."""
         if self._finder is None or not events:
             return events
         if len(events) == 1:  # most often
             event: Any = events[0]
-            run = self._runs.get(type(event))
-            if run is not None and run.passes(event.text):
+            text_filter = self._filters.get(type(event))
+            if text_filter is not None and text_filter.passes(event.text):
                 return events
         out: list[Event] = []
         for kind, group in groupby(events, type):
-            alike: list[Any] = list(group)
-            if kind in _DELTAS and self._run(kind).passes("".join([event.text for event in alike])):
-                out += alike
+            same_kind: list[Any] = list(group)
+            if kind in _DELTAS and self._filter(kind).passes("".join([event.text for event in same_kind])):
+                out += same_kind
                 continue
-            for event in alike:
+            for event in same_kind:
                 self._event(event, out)
         return out
 
     def flush(self) -> list[Event]:
-        """What was held back, once nothing more comes."""
+        """Return the withheld text, once nothing more arrives."""
         if self._finder is None:
             return []
         out: list[Event] = []
-        for kind, run in self._runs.items():
-            if text := run.rest():
+        for kind, text_filter in self._filters.items():
+            if text := text_filter.rest():
                 out.append(kind(text))
         for index, arguments in self._arguments.items():
             if text := arguments.rest():
@@ -104,27 +96,27 @@ class Echo:
         assert self._finder is not None
         match event:
             case TextDelta(text) | ReasoningDelta(text):
-                run = self._run(type(event))
-                if run.passes(text):
+                text_filter = self._filter(type(event))
+                if text_filter.passes(text):
                     out.append(event)
-                elif text := run.more(text):
+                elif text := text_filter.more(text):
                     out.append(type(event)(text))
             case ToolCallDelta(index, text):
                 arguments = self._arguments.get(index)
                 if arguments is None:
-                    arguments = self._arguments[index] = _Arguments(self._finder)
+                    arguments = self._arguments[index] = ArgumentFilter(self._finder)
                 if arguments.passes(text):
                     out.append(event)
             case ToolCallEnd(index, call):
-                if (arguments := self._arguments.pop(index, None)) is not None and arguments.held:
-                    self._sent[call.raw] = arguments.sent
+                if (arguments := self._arguments.pop(index, None)) is not None and arguments.withheld:
+                    self._argument_sizes[call.raw] = arguments.size
                     if text := arguments.rest():
                         out.append(ToolCallDelta(index, text))
                 out.append(ToolCallEnd(index, self._call(call)) if self._may_hold(event) else event)
             case BlockEnd(index, part):
                 out.append(BlockEnd(index, self._block(part)))
             case Restarted():
-                self._begin()
+                self._reset()
                 out.append(event)
             case Finished():
                 out += self.flush()
@@ -133,7 +125,7 @@ class Echo:
                 out.append(self._struct(event))
 
     def _struct(self, event: Any) -> Any:
-        """An event with texts in it that are neither text nor reasoning."""
+        """Clean an event whose strings are neither text nor reasoning."""
         if not self._may_hold(event):
             return event
         return msgspec.convert(clean_data(msgspec.to_builtins(event), self._finder), type(event))
@@ -141,11 +133,11 @@ class Echo:
     def _block(self, part: Part) -> Part:
         if not isinstance(part, Text | Reasoning):
             return self._part(part) if self._may_hold(part) else part
-        end, before = self._blocks[type(part)]
-        whole = before + part.text
-        self._blocks[type(part)] = end + len(part.text), whole[1 - max(map(len, self._plain)) :]
-        run = self._run(TextDelta if type(part) is Text else ReasoningDelta)
-        text = run.pieces([before, part.text], whole, end - len(before))[1]
+        offset, context = self._blocks[type(part)]
+        whole = context + part.text
+        self._blocks[type(part)] = offset + len(part.text), whole[1 - max(map(len, self._plain)) :]
+        text_filter = self._filter(TextDelta if type(part) is Text else ReasoningDelta)
+        text = text_filter.pieces([context, part.text], whole, offset - len(context))[1]
         if text != part.text:
             part = replace(part, text=text)
         return self._part(part) if self._may_hold(replace(part, text="")) else part
@@ -153,52 +145,52 @@ class Echo:
     # ── the reply ────────────────────────────────────────────────────────────
 
     def reply(self, reply: Reply) -> Reply:
-        """The reply without secrets."""
+        """Return the reply without secrets."""
         if self._finder is None:
             return reply
-        # Whatever a part says stands in the body, which is here where the reply came whole. Texts are looked at apart.
-        said = (
+        # A whole reply has its decoded body in `raw`, which holds the content of every part. Texts are checked below.
+        content = (
             reply.raw
             if type(reply.raw) is dict
-            else ([*map(_wordless, reply.message.parts)], reply.message.extra, reply.raw)
+            else ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw)
         )
-        some = (said, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
-        if not self._may_hold(some) and not self._in_words(reply):
-            return reply if reply.parsed is None else self._built(reply)
-        hidden = self._finder
-        fields = {name: clean_data(getattr(reply, name), hidden) for name in ("raw_finish", "model", "id")}
-        return self._built(
+        values = (content, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
+        if not self._may_hold(values) and not self._text_may_hold(reply):
+            return reply if reply.parsed is None else self._clean_parsed(reply)
+        finder = self._finder
+        fields = {name: clean_data(getattr(reply, name), finder) for name in ("raw_finish", "model", "id")}
+        return self._clean_parsed(
             replace(
                 reply,
-                text=self._run(TextDelta).whole(reply.text),
-                reasoning=self._run(ReasoningDelta).whole(reply.reasoning),
+                text=self._filter(TextDelta).whole(reply.text),
+                reasoning=self._filter(ReasoningDelta).whole(reply.reasoning),
                 tool_calls=[self._call(call) for call in reply.tool_calls],
                 incomplete=[self._call(call) for call in reply.incomplete],
                 notes=[self._note(note) for note in reply.notes],
                 message=self._message(reply.message),
-                raw=clean_data(reply.raw, hidden),
+                raw=clean_data(reply.raw, finder),
                 **fields,
             )
         )
 
-    def _in_words(self, reply: Reply) -> bool:
-        """Whether a secret stands in the text or the reasoning, be it over several parts, or begins at the end."""
-        heads = [secret[:_CUT] for secret in self._plain]
+    def _text_may_hold(self, reply: Reply) -> bool:
+        """Whether text or reasoning may hold a secret, also over several parts or cut off at the end."""
+        heads = [secret[:CUT_SIZE] for secret in self._plain]
         return any(head in reply.text or head in reply.reasoning for head in heads)
 
     def _message(self, message: Message) -> Message:
         parts: list[Part] = list(message.parts)
         for kind, delta in ((Text, TextDelta), (Reasoning, ReasoningDelta)):
-            places = [at for at, part in enumerate(parts) if type(part) is kind]
-            texts = [parts[at].text for at in places]  # type: ignore[union-attr]
-            for at, text in zip(places, self._run(delta).pieces(texts, "".join(texts)), strict=True):
-                if text != parts[at].text:  # type: ignore[union-attr]
-                    parts[at] = replace(parts[at], text=text)
+            indexes = [index for index, part in enumerate(parts) if type(part) is kind]
+            texts = [parts[index].text for index in indexes]  # type: ignore[union-attr]
+            for index, text in zip(indexes, self._filter(delta).pieces(texts, "".join(texts)), strict=True):
+                if text != parts[index].text:  # type: ignore[union-attr]
+                    parts[index] = replace(parts[index], text=text)
         extra = clean_data(message.extra, self._finder) if message.extra else message.extra
         return replace(message, parts=tuple(map(self._part, parts)), extra=extra)
 
     def _part(self, part: Part) -> Part:
-        """A part; the words of a text are clean already."""
+        """Clean a part. The text of a text or reasoning part is clean already."""
         match part:
             case ToolCall():
                 return self._call(part)
@@ -209,7 +201,7 @@ class Echo:
 
     def _call(self, call: ToolCall) -> ToolCall:
         assert self._finder is not None
-        sent = self._sent.get(call.raw, 0)
+        sent = self._argument_sizes.get(call.raw, 0)
         cleaned: ToolCall = msgspec.convert(
             clean_data(msgspec.to_builtins(replace(call, raw="")), self._finder), ToolCall
         )
@@ -219,8 +211,8 @@ class Echo:
         cleaned: Note = msgspec.convert(clean_data(msgspec.to_builtins(note), self._finder), Note)
         return cleaned
 
-    def _built(self, reply: Reply) -> Reply:
-        """The parsed answer, built anew where it held a secret."""
+    def _clean_parsed(self, reply: Reply) -> Reply:
+        """Rebuild the parsed answer where it holds a secret."""
         parsed = reply.parsed
         if parsed is None or self._finder is None:
             return reply
@@ -233,8 +225,8 @@ class Echo:
             try:
                 plain = type(parsed).model_validate(plain)
             except Exception as error:  # noqa: BLE001 a model class runs its author's code
-                said = f"a secret of the request stood in the answer, and {type(error).__name__} without it"
-                note = Note("answer-invalid", "schema", said, "parsed is None")
+                sentence = f"a secret of the request stood in the answer, and {type(error).__name__} without it"
+                note = Note("answer-invalid", "schema", sentence, "parsed is None")
                 return replace(reply, parsed=None, notes=[*reply.notes, note])
         return replace(reply, parsed=plain)
 
@@ -242,180 +234,10 @@ class Echo:
         assert self._finder is not None
         try:
             return self._finder.may_hold(msgspec.json.encode(value))
-        except (TypeError, ValueError, RecursionError):  # half a character; what JSON cannot hold
+        except (TypeError, ValueError, RecursionError):  # half a surrogate pair, or a value that JSON cannot hold
             return True
 
 
-def _wordless(part: Part) -> Part:
-    """The part without its words, which are looked at in another way. What is long need not be copied."""
+def _without_text(part: Part) -> Part:
+    """Return the part without its text, which is checked in another way. A long text need not be copied."""
     return replace(part, text="") if isinstance(part, Text | Reasoning) else part
-
-
-@lru_cache(maxsize=16)
-def _shape(secrets: tuple[str, ...]) -> tuple[SecretFinder | None, tuple[str, ...], tuple[str, ...]]:
-    """What finds secrets; those to look for in plain text; and how these begin."""
-    long = tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
-    if not long:
-        return None, (), ()
-    # one that holds another is found by that other one, as soon in a stream as in the whole text
-    plain = tuple(one for one in long if not any(other in one for other in long if other != one))
-    return secret_finder(long), plain, tuple(dict.fromkeys(secret[:_BEGINS] for secret in plain))
-
-
-class _Run:
-    """A text that comes in pieces, of which what went out cannot be taken back."""
-
-    __slots__ = ("_at", "_begins", "_gone", "_held", "_kept", "_secrets")
-
-    def __init__(self, secrets: tuple[str, ...], begins: tuple[str, ...]) -> None:
-        self._secrets = secrets
-        self._begins = begins
-        self._gone = ""  # the last two characters that went out
-        self._held = ""
-        self._at = 0  # where the text ends that went out or is held
-        self._kept: dict[int, int] = {}  # where a secret began → so many characters of it went out
-
-    def passes(self, text: str) -> bool:
-        """Whether a piece can go out as it is, which it has done then."""
-        if self._held:
-            return False
-        window = self._gone + text
-        for begin in self._begins:
-            if begin in window:
-                return False
-        self._gone = window[1 - _BEGINS :]
-        self._at += len(text)
-        return True
-
-    def more(self, text: str) -> str:
-        """What can go out with a piece."""
-        gone = len(self._gone)
-        window = self._gone + self._held + text
-        start = self._at - len(self._held) - gone  # of the window in the text
-        self._at += len(text)
-        out, at = [], 0
-        for begin, end in _plain_spans(window, self._secrets):
-            if begin < gone:
-                self._kept[start + begin] = gone - begin
-            out += [window[max(at, gone) : max(begin, gone)], MARK]
-            at = end
-        held = self._beginning(window, at)
-        out.append(window[max(at, gone) : max(held, gone)])
-        sent = max(held, gone)
-        self._held = window[sent:]
-        self._gone = window[max(at, sent + 1 - _BEGINS) : sent]
-        return "".join(out)
-
-    def _beginning(self, window: str, at: int) -> int:
-        """Where the longest beginning of a secret stands that the window ends with."""
-        best = len(window)
-        for secret in self._secrets:
-            first = max(at, len(window) - len(secret) + 1)
-            while 0 <= (first := window.find(secret[:_BEGINS], first)) < best:
-                if secret.startswith(window[first:]):
-                    best = first
-                    break
-                first += 1
-        return best
-
-    def rest(self) -> str:
-        """What is held, once nothing more comes."""
-        held, self._held = self._held, ""
-        if not held:
-            return ""
-        window = self._gone + held
-        begin = self._beginning(window, 0)
-        if len(window) - begin < _CUT:
-            return held
-        gone = len(self._gone)
-        if begin < gone:
-            self._kept[self._at - len(window) + begin] = gone - begin
-        self._gone = ""
-        return window[gone:begin] + MARK
-
-    def whole(self, text: str) -> str:
-        """The same text in one piece."""
-        return self.pieces([text], text)[0]
-
-    def pieces(self, texts: list[str], whole: str, base: int = 0) -> list[str]:
-        """Texts that follow one another, `whole` together, from `base` on; a mark stands where a secret began."""
-        found = _plain_spans(whole, self._secrets)
-        end = found[-1][1] if found else 0
-        cut = self._beginning(whole, end)
-        if len(whole) - cut >= _CUT:
-            found.append((cut, len(whole)))
-        if not found:
-            return texts
-        out: list[str] = []
-        begin = 0
-        for text in texts:
-            stop, at, piece = begin + len(text), begin, ""
-            for first, last in found:
-                first += self._kept.get(base + first, 0)
-                if last <= begin or first >= stop:
-                    continue
-                piece += whole[at : max(first, at)] + (MARK if first >= begin else "")
-                at = min(last, stop)
-            out.append(piece + whole[at:stop])
-            begin = stop
-        return out
-
-
-class _Arguments:
-    """A call's arguments as they come. Once a spelling of a secret may begin in them, the rest waits for their end."""
-
-    def __init__(self, hidden: SecretFinder) -> None:
-        self._finder = hidden
-        self._said: list[str] = []
-        self._last = ""
-        self.sent = 0
-        self.held = False
-
-    def passes(self, text: str) -> bool:
-        """Whether a piece can go out now."""
-        self._said.append(text)
-        if not self.held:
-            window = self._last + text
-            if not self._finder.may_begin(window):
-                self._last = window[-_BEFORE:]
-                self.sent += len(text)
-                return True
-            self.held = True
-        return False
-
-    def rest(self) -> str:
-        """What waited."""
-        text = clean_text("".join(self._said), self._finder, begin=self.sent) if self.held else ""
-        self.held = False
-        return text
-
-
-def clean_text(text: str, hidden: SecretFinder, *, begin: int = 0) -> str:
-    """A text, from a place on, without secrets in any spelling; what stands before it went out already."""
-    found = hidden.spans(text, cut=True)
-    out, at = [], begin
-    for start, end in found:
-        if end <= at:
-            continue
-        out += [text[at : max(start, at)], MARK]
-        at = end
-    return "".join([*out, text[at:]])
-
-
-def clean_data(data: Any, hidden: SecretFinder | None) -> Any:
-    """Data that JSON can hold without secrets in any of its strings, keys too."""
-    if hidden is None:
-        return data
-    if isinstance(data, str):
-        return clean_text(data, hidden)
-    if isinstance(data, dict):
-        return {clean_data(key, hidden): clean_data(value, hidden) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [clean_data(item, hidden) for item in data]
-    return data
-
-
-def _plain_spans(text: str, secrets: tuple[str, ...]) -> list[tuple[int, int]]:
-    if not any(secret in text for secret in secrets):
-        return []
-    return [match.span() for match in re.finditer("|".join(map(re.escape, secrets)), text)]

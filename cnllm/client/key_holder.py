@@ -1,4 +1,4 @@
-"""The key that a client was given, where nobody who looks through the client's attributes meets it."""
+"""Hold a client's key outside the client's attributes, so that a dump of the client does not show it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["KeyHolder", "hold_key", "key_of"]
 
 
 class KeyHolder:
-    """Stands for a key, and has no attribute that holds it. The key goes when this goes."""
+    """Stands for a key without holding it in an attribute. The key is dropped with this object."""
 
     __slots__ = ("__weakref__",)
 
@@ -17,14 +17,14 @@ _keys: WeakKeyDictionary[KeyHolder, str] = WeakKeyDictionary()
 
 
 def hold_key(key: str | None) -> KeyHolder | None:
-    """Return what stands for a key, or None where there is no key."""
+    """Return a holder for a key, or None where there is no key."""
     if key is None:
         return None
-    made = KeyHolder()
-    _keys[made] = key
-    return made
+    holder = KeyHolder()
+    _keys[holder] = key
+    return holder
 
 
-def key_of(one: KeyHolder | None) -> str | None:
-    """Return the key that it stands for."""
-    return None if one is None else _keys[one]
+def key_of(holder: KeyHolder | None) -> str | None:
+    """Return the key of a holder."""
+    return None if holder is None else _keys[holder]

@@ -1,6 +1,6 @@
-"""What the parts of httpx log at DEBUG, without the secrets of the requests that went by.
+"""Remove secrets from the DEBUG logs of httpx's packages.
 
-They log what endpoints send, headers too, and an endpoint may echo a key. Nothing is done unless somebody listens.
+They log the endpoint's output and headers, and an endpoint may echo a key. Nothing is done unless a logger listens.
 """
 
 from __future__ import annotations
@@ -16,36 +16,39 @@ __all__ = ["install_log_filter"]
 
 _PACKAGES = ("httpcore", "httpcore2")
 _LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
-_MOST = 64  # secrets that are remembered; of older requests nothing is logged any more
-_DEBUG = 10  # logging's level: it is not imported here, for who listens has done so
-_known: dict[str, None] = {}
+_MOST = 64  # number of secrets that are remembered; older requests log nothing any more
+_DEBUG = 10  # logging's level. This module does not import logging: a program that listens has done so.
+_secrets: dict[str, None] = {}
 
 
-def _veil(record: Any) -> bool:
-    """Rewrites a record before any handler sees it."""
-    said = record.getMessage()
-    hidden = redact(said, tuple(_known))
-    if hidden != said:
-        record.msg, record.args = hidden, ()
+def _redact_record(record: Any) -> bool:
+    """Redact a record before any handler sees it. Always return True: the record is logged."""
+    message = record.getMessage()
+    redacted = redact(message, tuple(_secrets))
+    if redacted != message:
+        record.msg, record.args = redacted, ()
     return True
 
 
 @cache
-def _listeners() -> Any:
+def _package_loggers() -> Any:
     import logging
 
     return [logging.getLogger(name) for name in _PACKAGES]
 
 
 def install_log_filter(secrets: Callable[[], Iterable[str]]) -> None:
-    """From now on these are in no line of theirs. They are asked for only where such lines are written at all."""
-    if "logging" not in sys.modules or not any(one.isEnabledFor(_DEBUG) for one in _listeners()):
+    """Redact these secrets in all later log lines of httpx's packages.
+
+    `secrets` is called only where such lines are written.
+    """
+    if "logging" not in sys.modules or not any(logger.isEnabledFor(_DEBUG) for logger in _package_loggers()):
         return
     import logging
 
-    _known.update(dict.fromkeys(secrets()))
-    for old in list(_known)[:-_MOST]:
-        _known.pop(old, None)
+    _secrets.update(dict.fromkeys(secrets()))
+    for secret in list(_secrets)[:-_MOST]:
+        _secrets.pop(secret, None)
     for package in _PACKAGES:
         for name in _LOGGERS:
-            logging.getLogger(f"{package}.{name}").addFilter(_veil)  # once: the same filter is not added again
+            logging.getLogger(f"{package}.{name}").addFilter(_redact_record)  # once: the same filter is not added again

@@ -2,8 +2,8 @@
 
     client = Client(on_event=cnllm.client.otel.Spans())
 
-One span a call, with all its retries in it. No prompt and no answer goes into a span. `gen_ai.provider.name` is the
-provider as the registry calls it.
+Each call is one span, with all its retries. No prompt and no answer goes into a span. `gen_ai.provider.name` is the
+provider's name in the registry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Spans"]
 
 
 class Spans:
-    """An `on_event` that makes spans. Without a `tracer` the global provider's is used."""
+    """An `on_event` callback that makes spans. Without a `tracer` it uses that of the global provider."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         from opentelemetry import trace
@@ -42,38 +42,38 @@ class Spans:
         self._lock = process.fork_safe(Lock())
 
     def __call__(self, value: TelemetryEvent) -> None:
-        """Takes what `cnllm.client.telemetry` tells."""
+        """Record a telemetry event in the span of its call."""
         if isinstance(value, RequestSent) and value.attempt == 1:
-            span = self._tracer.start_span(
+            new_span = self._tracer.start_span(
                 f"chat {value.model.partition('/')[2]}", kind=self._trace.SpanKind.CLIENT, attributes=_request(value)
             )
             with self._lock:
-                self._open[value.call] = span
+                self._open[value.call] = new_span
             return
         with self._lock:
-            found = self._open.pop(value.call, None) if isinstance(value, CallEnded) else self._open.get(value.call)
-        if found is None:
+            span = self._open.pop(value.call, None) if isinstance(value, CallEnded) else self._open.get(value.call)
+        if span is None:
             return
         match value:
             case ResponseStarted():
-                found.set_attribute("http.response.status_code", value.status)
+                span.set_attribute("http.response.status_code", value.status)
             case RetryScheduled():
-                found.add_event("cnllm.retrying", {"error.type": value.error, "cnllm.seconds": value.seconds})
+                span.add_event("cnllm.retrying", {"error.type": value.error, "cnllm.seconds": value.seconds})
             case ReplyCut():
-                found.add_event("cnllm.cut")
+                span.add_event("cnllm.cut")
             case Recovered():
-                found.add_event("cnllm.recovered")
+                span.add_event("cnllm.recovered")
             case Repaired():
-                found.add_event("cnllm.repaired", {"cnllm.note": value.code})
+                span.add_event("cnllm.repaired", {"cnllm.note": value.code})
             case LeakFound():
-                found.add_event("cnllm.leak", {"cnllm.note": value.code})
+                span.add_event("cnllm.leak", {"cnllm.note": value.code})
             case CallEnded():
-                self._end(found, value)
+                self._end(span, value)
 
     def _end(self, span: Span, value: CallEnded) -> None:
-        for name, said in _response(value).items():
-            if said is not None:
-                span.set_attribute(name, said)
+        for name, attribute in _response(value).items():
+            if attribute is not None:
+                span.set_attribute(name, attribute)
         if value.error is not None:
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, value.error))
         span.end()
@@ -90,15 +90,15 @@ def _request(value: RequestSent) -> dict[str, Any]:
 
 
 def _response(value: CallEnded) -> dict[str, Any]:
-    used = value.usage
+    usage = value.usage
     return {
         "gen_ai.response.model": value.response_model,
         "gen_ai.response.id": value.response_id,
         "gen_ai.response.finish_reasons": None if value.finish is None else [value.finish],
-        "gen_ai.usage.input_tokens": used.input,
-        "gen_ai.usage.output_tokens": used.output,
-        "gen_ai.usage.cache_read.input_tokens": used.cached,
-        "gen_ai.usage.cache_creation.input_tokens": used.cache_write,
-        "gen_ai.usage.reasoning.output_tokens": used.reasoning,
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
         "error.type": value.error,
     }

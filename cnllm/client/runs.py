@@ -1,4 +1,4 @@
-"""What both loops have in common: what a caller asks for, the tools by their names, and what a run tells."""
+"""The part that both tool loops share: options, the tools by name, and the state of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["RunOptions", "RunState", "Toolbox", "loop_stopped_error", "prepare_l
 
 
 class RunOptions(Struct, frozen=True):
-    """How a loop is run; see `Client.run`."""
+    """Options of a loop; see `Client.run`."""
 
     max_steps: int
     max_repeats: int | None
@@ -48,10 +48,10 @@ class RunOptions(Struct, frozen=True):
         for name, least in (("max_steps", 1), ("max_repeats", 2), ("max_parallel", 1)):
             value = getattr(self, name)
             if type(value) is not int and (value is not None or name != "max_repeats"):
-                raise ValueError(f"{name}={checks.short_text(value)}; a number from {least} is meant")
+                raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
             if value is not None and value < least:
-                raise ValueError(f"{name}={checks.short_text(value)}; a number from {least} is meant")
-        _seconds("tool_timeout", self.tool_timeout)
+                raise ValueError(f"{name}={checks.short_text(value)}; expected a number from {least}")
+        _check_seconds("tool_timeout", self.tool_timeout)
         for name in ("on_step", "approve"):
             value = getattr(self, name)
             if value is not None and not callable(value):
@@ -62,41 +62,41 @@ class RunOptions(Struct, frozen=True):
             check_by(self.by)
 
     def limit(self, tool: Tool) -> float | None:
-        """How many seconds a tool may take."""
+        """Return the time limit of a tool in seconds, or None."""
         return self.tool_timeout if tool.timeout is None else tool.timeout
 
 
-def _seconds(name: str, value: Any) -> None:
-    """Raises `ValueError` for what is no time that can be waited for."""
+def _check_seconds(name: str, value: Any) -> None:
+    """Raise `ValueError` for a value that is not a valid time limit."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise ValueError(f"{name}={checks.short_text(value)}; a number of seconds above 0 is meant")
+        raise ValueError(f"{name}={checks.short_text(value)}; expected a number of seconds above 0")
     if isinstance(value, int) and value.bit_length() > 64:
-        raise ValueError(f"{name} is a number of many digits; a number of seconds that a clock can count is expected")
+        raise ValueError(f"{name} has too many digits; expected a number of seconds that a clock can count")
 
 
 class Toolbox:
-    """The tools of a run by their names. Raises `ValueError` for one that nobody could execute or check."""
+    """The tools of a run by name. Raises `ValueError` for a tool that cannot be executed or checked."""
 
     def __init__(self, tools: Sequence[Tool], approves: bool = False) -> None:
         self._approves = approves
         self._tools: dict[str, Tool] = {}
-        self._unjudged: dict[str, tuple[str, ...]] = {}
+        self._unchecked: dict[str, tuple[str, ...]] = {}
         for index, tool in enumerate(tools):
             if tool.definition is not None:
-                continue  # the endpoint's own, which it executes itself
+                continue  # a built-in tool of the endpoint, which executes it itself
             if tool.function is None:
                 raise ValueError(
                     f"tools[{index}] ({tool.name}) has no function to execute; give a function, or use `call`"
                 )
-            _seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
+            _check_seconds(f"tools[{index}] ({tool.name}).timeout", tool.timeout)
             if tool.name in self._tools:
-                raise ValueError(f"tools[{index}] ({tool.name}) has the name of another tool")
+                raise ValueError(f"tools[{index}] ({tool.name}) has the same name as another tool")
             check_parameters(tool)
-            self._unjudged[tool.name] = undecided_parameters(tool)
+            self._unchecked[tool.name] = undecided_parameters(tool)
             self._tools[tool.name] = tool
 
     def refusal(self, call: ToolCall) -> str | None:
-        """Why a call is not executed, in words for the model; None where it can be."""
+        """Return the reason why a call is not executed, in words for the model. None where it can be executed."""
         tool = self._tools.get(call.name)
         if tool is None:
             return f"There is no tool {call.name!a}. The tools are: {', '.join(self._tools) or 'none'}."
@@ -105,126 +105,128 @@ class Toolbox:
         return problem_with(tool, call, built=not self._approves)
 
     def unchecked(self, call: ToolCall) -> tuple[str, ...]:
-        """Return what a call is not checked for, though its tool's schema asks for it."""
-        return self._unjudged.get(call.name, ())
+        """Return the patterns of the tool's schema that this call is not checked for."""
+        return self._unchecked.get(call.name, ())
 
     def decode_call(self, call: ToolCall) -> ToolCall:
-        """The call as it is checked, approved and executed; the very same unless its arguments were encoded twice."""
+        """Return the call to check, approve and execute: the same object unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
         return call if tool is None or call.excluded else decode_encoded_arguments(tool, call)
 
     def find(self, call: ToolCall) -> Tool:
-        """The tool that is called."""
+        """Return the tool of a call."""
         return self._tools[call.name]
 
     def execute(self, call: ToolCall) -> Any:
-        """What the function of the tool returns for a call, which may be something to await. Raises what it raises."""
+        """Execute a call and return the function's result, which may be an awaitable. Raise the function's errors."""
         tool = self._tools[call.name]
-        if self._approves and (problem := problem_with(tool, call)) is not None:  # what only an approved call may ask
+        if self._approves and (problem := problem_with(tool, call)) is not None:  # now building its values is allowed
             return ToolResult(call.id, problem, call.name, error=True)
         return tool(**bound(tool, call.arguments or {}))
 
 
 class RunState:
-    """What a run tells, at any time."""
+    """The state of a run, readable at any time."""
 
-    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Toolbox, opened: Callable[[CallModel], Any]) -> None:
-        checks.require_type("loop", loop, Loop, "what Client.run_stream passes")
-        checks.require_type("rules", rules, RunOptions, "what Client.run_stream passes")
-        checks.require_type("toolbox", toolbox, Toolbox, "what Client.run_stream passes")
-        if not callable(opened):
-            raise checks.wrong_type("opened", opened, "what Client.run_stream passes")
+    def __init__(
+        self, loop: Loop, options: RunOptions, toolbox: Toolbox, open_call: Callable[[CallModel], Any]
+    ) -> None:
+        checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
+        checks.require_type("options", options, RunOptions, "the value that Client.run_stream passes")
+        checks.require_type("toolbox", toolbox, Toolbox, "the value that Client.run_stream passes")
+        if not callable(open_call):
+            raise checks.wrong_type("open_call", open_call, "the value that Client.run_stream passes")
         self._loop = loop
-        self._rules = rules
+        self._options = options
         self._toolbox = toolbox
-        self._opened = opened
+        self._open_call = open_call
         self._key: str | None = None
-        self._ended = False
-        self._whole: BySentence | None = None
-        if rules.by is not None:
+        self._end_reported = False
+        self._sentences: BySentence | None = None
+        if options.by is not None:
             from cnllm.sentences import BySentence
 
-            self._whole = BySentence()
+            self._sentences = BySentence()
 
-    def _shaped(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The events as they are delivered: as they came, or by sentence."""
-        whole = self._whole
-        return events if whole is None else [shaped for event in events for shaped in whole.feed(event)]
+    def _deliver(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events to deliver: unchanged, or by sentence."""
+        sentences = self._sentences
+        return events if sentences is None else [part for event in events for part in sentences.feed(event)]
 
-    def _held(self) -> Sequence[Event]:
-        """What was held for the rest of its sentence, which will not come."""
-        return [] if self._whole is None else self._whole.close()
+    def _flush_sentence(self) -> Sequence[Event]:
+        """Return the withheld beginning of a sentence whose rest will not arrive."""
+        return [] if self._sentences is None else self._sentences.close()
 
-    def _end(self) -> None:
-        """Tells whoever watches that it is over, once."""
-        if self._loop.stopped is not None and not self._ended:
-            self._ended = True
+    def _report_end(self) -> None:
+        """Report the end of the run once."""
+        if self._loop.stopped is not None and not self._end_reported:
+            self._end_reported = True
             model = "" if self._loop.plan is None else self._loop.plan.model.name
             loop = self._loop
             report_loop_end(
-                self._rules.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback
+                self._options.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback
             )
 
-    def _began(self, plan: Plan, key: str | None) -> None:
+    def _set_plan(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
 
     @property
     def reply(self) -> Reply:
-        """The last reply; of one that was cancelled what had been delivered, with finish `cut`.
+        """Return the last reply; of a cancelled one the delivered part, with finish `cut`.
 
-        Raises `LoopStopped` where none has come.
+        Raise `LoopStopped` where no reply has arrived.
         """
         if self._loop.reply is None:
-            raise LoopStopped("no reply has come", run=self, hint="read the run's events first")
+            raise LoopStopped("no reply has arrived yet", run=self, hint="read the run's events first")
         return self._loop.reply
 
     @property
     def messages(self) -> list[Message]:
-        """The whole conversation, which can be gone on with at any time: every call in it has a result."""
+        """Return the whole conversation. It can be continued at any time: every call in it has a result."""
         return self._loop.messages
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What was done so far."""
+        """Return the steps so far."""
         return tuple(self._loop.steps)
 
     @property
     def stopped(self) -> Stopped | None:
-        """Why it ended; None while it goes on."""
+        """Return the reason why the run ended; None while it goes on."""
         return self._loop.stopped
 
     @property
     def calls(self) -> int:
-        """How many calls the model made."""
+        """Return the number of calls the model made."""
         return self._loop.calls
 
     @property
     def returned(self) -> int:
-        """How many of them gave a result that is no error."""
+        """Return the number of calls whose result is no error."""
         return self._loop.returned
 
     @property
     def fallback(self) -> bool:
-        """Whether a sentence of the registry stands in place of an answer, or the model had to be asked to go on."""
+        """Whether the registry's sentence replaces an answer, or the model was asked to continue."""
         return self._loop.fallback
 
     @property
     def usage(self) -> Usage:
-        """The sum of the steps' counts; one that a step did not tell is unknown. Tries that broke off are not in it."""
+        """Return the sum of the steps' counts. A count that one step lacks is unknown. Failed attempts do not count."""
         return total_usage([step.reply for step in self._loop.steps])
 
     @property
     def cost(self) -> Cost | None:
-        """The sum of the steps' costs, None where it is not known."""
+        """Return the sum of the steps' costs; None where one is unknown."""
         return total_cost([step.reply for step in self._loop.steps])
 
     def __repr__(self) -> str:
-        did = f"{len(self._loop.steps)} steps, {self.calls} calls"
-        return f"<{type(self).__name__} {self.stopped or 'going on'}: {did}>"
+        counts = f"{len(self._loop.steps)} steps, {self.calls} calls"
+        return f"<{type(self).__name__} {self.stopped or 'going on'}: {counts}>"
 
 
 def prepare_loop(
-    opened: Callable[..., Any],
+    open_call: Callable[..., Any],
     rules: RunOptions,
     model: str | Model,
     messages: Any,
@@ -233,12 +235,12 @@ def prepare_loop(
     *,
     stream: bool,
 ) -> tuple[Loop, RunOptions, Toolbox, Callable[[CallModel], Any]]:
-    """A loop that has not begun. What is wrong with the options, the messages or the tools is raised here."""
+    """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools."""
     offered = as_tools([] if tools is None else tools)
     toolbox = Toolbox(offered, rules.approve is not None)
-    said = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
+    request = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
     if offered:
-        said["tools"] = offered
+        request["tools"] = offered
     if not (isinstance(model, str) or type(model) is Model):
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
@@ -250,24 +252,24 @@ def prepare_loop(
         max_steps=rules.max_steps,
         max_repeats=rules.max_repeats,
         approves=rules.approve is not None,
-        forced=_forced(said.get("tool_choice")),
-        again=isinstance(said["if_cut"], str) and str.__str__(said["if_cut"]) == "again-whole",
+        forced=_forced(request.get("tool_choice")),
+        again=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
-    free = {k: v for k, v in said.items() if k != "tool_choice"}
-    first = opened(model, loop.messages, stream, said)
-    made: list[Any] = [first]
-    found = first[0].plan.model  # a tier or an alias stays with the model that began
+    free = {k: v for k, v in request.items() if k != "tool_choice"}
+    first = open_call(model, loop.messages, stream, request)
+    prepared: list[Any] = [first]
+    resolved = first[0].plan.model  # a tier or an alias keeps its first model for the whole run
 
-    def begin(ask: CallModel) -> Any:
-        if made:
-            return made.pop()
-        return opened(found, ask.messages, ask.stream, free if ask.free else said)
+    def begin(effect: CallModel) -> Any:
+        if prepared:
+            return prepared.pop()
+        return open_call(resolved, effect.messages, effect.stream, free if effect.free else request)
 
     return loop, rules, toolbox, begin
 
 
 def _forced(choice: Any) -> str | None:
-    """A choice of tools that would make the model call for ever."""
+    """Return the tool, or "required", that tool_choice forces in every step; None where the model is free."""
     if isinstance(choice, Mapping):
         choice = checks.as_dict("tool_choice", choice)
         function = choice.get("function")
@@ -280,21 +282,21 @@ def _forced(choice: Any) -> str | None:
 
 
 def loop_stopped_error(run: RunState) -> LoopStopped:
-    """The error of a run that ended before the model was done."""
+    """Return the error of a run that ended before the model finished."""
     steps = run.steps
-    why = {
-        "max_steps": f"the model was not done after {len(steps)} steps",
+    reason = {
+        "max_steps": f"the model had not finished after {len(steps)} steps",
         "repeated": f"the model made the same calls with the same results again and again, {len(steps)} steps in all",
-        "length": "the last reply was cut off by the limit of its length",
-        "content_filter": "the last reply was stopped by the content filter",
+        "length": "the last reply reached its length limit",
+        "content_filter": "the content filter stopped the last reply",
         "cut": "the last reply was cut off",
-        "incomplete": "the last reply announced calls, and none came",
+        "incomplete": "the last reply announced calls, and none arrived",
     }.get(str(run.stopped), f"the loop was stopped: {run.stopped}")
-    wanted = ", ".join(dict.fromkeys(call.name for call in steps[-1].calls)) if steps else ""
+    tool_names = ", ".join(dict.fromkeys(call.name for call in steps[-1].calls)) if steps else ""
     error = LoopStopped(
-        f"{why}{f' (it called {wanted})' if wanted else ''}",
+        f"{reason}{f' (it called {tool_names})' if tool_names else ''}",
         run=run,
-        hint="run.messages is the history so far, and can be gone on with",
+        hint="run.messages is the history so far; you can continue from it",
     )
     error.reply = run.reply if steps else None
     return error

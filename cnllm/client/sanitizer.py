@@ -1,4 +1,4 @@
-"""What a model wrote → its answer, its thinking and its calls: a text as a whole, or as it comes."""
+"""Split the text of a model into answer, reasoning and tool calls, as a whole or piece by piece."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RULES = ("recover", "strip", "keep")
 
 
 class Sanitized(Struct, frozen=True):
-    """What a text that a model wrote comes to: the answer, the thinking, and the calls that were in it.
+    """The parts of a text that a model wrote: the answer, the reasoning and the calls in it.
 
     From a `Sanitizer`, `rest` is the last piece of `text`, which `feed` has not given yet.
     """
@@ -32,10 +32,10 @@ class Sanitized(Struct, frozen=True):
 
 
 class Sanitizer:
-    """A filter for the text of a model that comes in pieces: thinking and the markup of calls are not shown.
+    """A filter for model text that arrives in pieces. It withholds reasoning and the markup of calls.
 
-    Calls are recovered among `tools`, the functions that were offered; without any, their markup is taken out. What
-    `feed` returns, and `rest` at the end, is together `text`, however the text is cut. `lang` is the language of a
+    It recovers calls of `tools`, the functions that were offered; without any, it removes their markup. The results of
+    `feed` and the final `rest` together equal `text`, at whatever points the text is cut. `lang` is the language of a
     sentence for the user ("zh", "en", …) where an answer was nothing but markup; else the text's own script decides.
     """
 
@@ -47,27 +47,27 @@ class Sanitizer:
         *,
         recover_text_calls: Literal["recover", "strip", "keep"] | None = None,
     ) -> None:
-        found = resolve_model(model)
+        resolved = resolve_model(model)
         if recover_text_calls is not None and recover_text_calls not in _RULES:
             raise checks.wrong_value("recover_text_calls", recover_text_calls, f"one of {', '.join(_RULES)}")
         if lang is not None:
             checks.require_type("lang", lang, str, 'the tag of a language, like "zh",')
         script = None if lang is None else language_script(lang)
-        self._fold = text_reply_builder(found, tools, recover_text_calls, script)
+        self._builder = text_reply_builder(resolved, tools, recover_text_calls, script)
         self._result: Sanitized | None = None
 
     def feed(self, text: str) -> str:
-        """Return what may be shown now, after a further piece of the text."""
+        """Return the text that may be shown after a further piece."""
         checks.require_text("text", text)
         if self._result is not None:
-            raise ValueError("this Sanitizer is closed: make another one for the next text")
-        return _shown(self._fold.add_piece(text))
+            raise ValueError("this Sanitizer is closed; create a new one for the next text")
+        return _delta_text(self._builder.add_piece(text))
 
     def close(self) -> Sanitized:
-        """Return all that the text came to; it is over."""
+        """End the text and return all parts of it."""
         if self._result is None:
-            rest = _shown(self._fold.end(proven=True))
-            reply = self._fold.reply([])
+            rest = _delta_text(self._builder.end(proven=True))
+            reply = self._builder.reply([])
             self._result = Sanitized(reply.text, reply.reasoning, reply.tool_calls, reply.notes, rest)
         return self._result
 
@@ -80,24 +80,23 @@ def sanitize(
     *,
     recover_text_calls: Literal["recover", "strip", "keep"] | None = None,
 ) -> Sanitized:
-    """Return what a text comes to, thinking tags and calls told apart as the model's registry entry says.
+    """Return the parts of a text; the model's registry entry describes its reasoning tags and calls.
 
-    The arguments are those of a `Sanitizer`. The prompt is not known here: whether a block is quoted is judged by the
-    text alone.
+    The arguments are those of a `Sanitizer`. There is no prompt: the text alone decides whether a block is a quotation.
     """
     checks.require_text("text", text)
-    whole = Sanitizer(model, tools, lang, recover_text_calls=recover_text_calls)
-    whole.feed(text)
-    return whole.close()
+    sanitizer = Sanitizer(model, tools, lang, recover_text_calls=recover_text_calls)
+    sanitizer.feed(text)
+    return sanitizer.close()
 
 
-def resolve_model(given: str | Model) -> Model:
-    """Return the model, by its name or itself."""
-    if isinstance(given, str):
-        return Registry.load().resolve(given)
-    checks.require_type("model", given, Model, "a name or a cnllm.Model")
-    return given
+def resolve_model(model: str | Model) -> Model:
+    """Return the model with this name, or the model itself."""
+    if isinstance(model, str):
+        return Registry.load().resolve(model)
+    checks.require_type("model", model, Model, "a name or a cnllm.Model")
+    return model
 
 
-def _shown(events: Iterable[Event]) -> str:
+def _delta_text(events: Iterable[Event]) -> str:
     return "".join(event.text for event in events if type(event) is TextDelta)

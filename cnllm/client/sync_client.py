@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
-from cnllm.client.base import BaseClient, CallDriver, check, is_httpx_transport
+from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.sync_run import RunMethods
 from cnllm.client.telemetry import OnEvent, Watch, watch_call
 from cnllm.engine.encode.plan import Plan
@@ -29,13 +29,13 @@ __all__ = ["Client", "Stream"]
 class Client(BaseClient, RunMethods):
     """Calls models. Safe to share between threads; close it, or use `with`.
 
-    `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers out of
-    the registry, without key or network. `api_key` goes with every call, wherever it goes; without it the key comes
+    `transport` is an httpx transport or anything with `send(plan)` (see `cnllm.transports`). `simulate` answers from
+    the registry, without key or network. `api_key` goes with every call, to any endpoint; without it the key comes
     from the environment or the keys file. `timeout` is a number of seconds or `Timeouts`, `limits` say how many bytes
-    of a reply are taken; what is not given comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES and the like
-    (see `cnllm.config.settings`). `on_event` is told what happens (`cnllm.client.telemetry`). `raw_log`, or
-    CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`): True for the data
-    folder, or a folder.
+    of a reply are read; a setting without an argument comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES
+    and the like (see `cnllm.config.settings`). `on_event` is called with each event of `cnllm.client.telemetry`.
+    `raw_log`, or CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`):
+    True for the data folder, or a folder.
     """
 
     def __init__(
@@ -66,33 +66,35 @@ class Client(BaseClient, RunMethods):
             self._transport = Recorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
 
     def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
-        """The whole reply. Raises `EndpointError`, `TransportError`, `KeyMissing`, and what `plan` raises."""
-        _, run = self._opened(model, messages, False, options)
-        for _ in run.events():
+        """Return the whole reply. Raise `EndpointError`, `TransportError`, `KeyMissing`, and the errors of `plan`."""
+        _, runner = self._open_call(model, messages, False, options)
+        for _ in runner.events():
             pass
-        assert run.finished is not None
-        return run.finished
+        assert runner.finished is not None
+        return runner.finished
 
     def stream(
         self, model: str | Model, messages: Any, *, by: Literal["sentence"] | None = None, **options: Any
     ) -> Stream:
-        """A context manager over the reply's events; nothing is sent before it is entered or iterated.
+        """Return a context manager over the reply's events. Nothing is sent before it is entered or iterated.
 
         With `by="sentence"` its `TextDelta`s hold whole sentences (see `cnllm.sentences`).
         """
-        check(by)
-        return Stream(*self._opened(model, messages, True, options), by)
+        check_delivery(by)
+        return Stream(*self._open_call(model, messages, True, options), by)
 
-    def _opened(self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]) -> tuple[Call, _Run]:
-        call, key = self._begin(model, messages, stream, options)
-        return call, _Run(
+    def _open_call(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, _CallRun]:
+        call, key = self._start_call(model, messages, stream, options)
+        return call, _CallRun(
             self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
         )
 
     def warm(self, model: str | Model) -> None:
-        """Have a connection to a model's endpoint ready, so that the first call need not wait for it.
+        """Open a connection to a model's endpoint, so that the first call need not wait for it.
 
-        Raises `TransportError` if there is none to be had. Only the fast transport does it; with others it is nothing.
+        Raise `TransportError` if that fails. Only the fast transport does it; other transports do nothing.
         """
         warm = self._warm
         if warm is not None:
@@ -113,48 +115,49 @@ class Client(BaseClient, RunMethods):
         self.close()
 
 
-class _Run(CallDriver):
-    """Does what a call's steps ask for, one after another."""
+class _CallRun(CallDriver):
+    """Carries out the steps of a call, one after another."""
 
     def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
         super().__init__(transport, steps, key, watch)
-        self._left = False
+        self._closed = False
 
     def events(self) -> Generator[Event]:
+        """Yield the events, and carry out the other steps in between."""
         send = self._steps.send
-        done: Any = None
+        result: Any = None
         try:
             while True:
-                step = send(done)
+                step = send(result)
                 kind = type(step)
                 if kind is list:
                     yield from self._echo.events(step)
-                    done = self._next()
+                    result = self._next_chunk()
                 elif kind is FinalEvents:
                     yield from self._echo.events(step)
-                    done = None
+                    result = None
                 else:
-                    done = self._do(step)
+                    result = self._carry_out(step)
         except StopIteration as stop:
             self.finished = self._echo.reply(stop.value)
         except CnllmError as error:
-            failed = self._failed(error)
+            public_error = self._report_error(error)
             yield from self._echo.flush()
-            raise failed from error.__cause__
+            raise public_error from error.__cause__
         finally:
             self.close()
-            self._over()
+            self._report_end()
 
     def leave(self) -> None:
-        """From another thread: end it wherever it is, as soon as that can be done. Nothing is sent any more."""
-        self._left = True
+        """End the call from another thread, as soon as possible. No further request is sent."""
+        self._closed = True
         set_read_deadline = getattr(self._body, "set_read_deadline", None)
         if set_read_deadline is not None:
             set_read_deadline(0)
 
-    def _do(self, step: Any) -> Any:
-        if self._left:
-            raise TransportError("the call was left before its end")
+    def _carry_out(self, step: Any) -> Any:
+        if self._closed:
+            raise TransportError("the call was closed before its end")
         match step:
             case Send():
                 return self._send(step.plan)
@@ -165,51 +168,52 @@ class _Run(CallDriver):
             case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
             case Observed():
-                self._saw(step)
+                self._report_observed(step)
             case Sleep():
                 import time
 
-                self._retries(step)
+                self._report_retry(step)
                 time.sleep(step.seconds)
         return None
 
     def _send(self, plan: Plan) -> Any:
         self.close()
-        sent = self._sealed(plan)
+        request = self._insert_key(plan)
         try:
-            status, headers, body = self._transport.send(sent)
+            status, headers, body = self._transport.send(request)
         except TransportError as error:
             return error
-        self._begun(status)
+        self._report_start(status)
         self._body = iter(body)
-        if self._left:  # while it was being sent
+        if self._closed:  # `leave` was called during the send
             self.leave()
         return status, headers
 
-    def _next(self) -> Any:
-        if self._left:
-            raise TransportError("the call was left before its end")
+    def _next_chunk(self) -> Any:
+        if self._closed:
+            raise TransportError("the call was closed before its end")
         try:
             chunk = next(self._body, None) if self._body is not None else None
             return chunk if chunk is None else credentials.redact_bytes(self._needles, chunk)
         except TransportError as error:
             return error
 
-    def _read_all(self, most: int) -> Any:
+    def _read_all(self, remaining: int) -> Any:
         pieces: list[bytes] = []
         broken: TransportError | None = None
         try:
             for chunk in self._body:
                 pieces.append(chunk)
-                if (most := most - len(chunk)) < 0:
+                if (remaining := remaining - len(chunk)) < 0:
                     break
         except TransportError as error:
             broken = error
         finally:
             self.close()
-        return self._read(pieces, broken)
+        return self._join_body(pieces, broken)
 
     def close(self) -> None:
+        """Close the response."""
         body, self._body = self._body, None
         if hasattr(body, "close"):
             body.close()
@@ -218,34 +222,34 @@ class _Run(CallDriver):
 class Stream:
     """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
 
-    def __init__(self, call: Call, run: _Run, by: str | None = None) -> None:
-        checks.require_type("call", call, Call, "what `stream` of a client passes")
-        checks.require_type("run", run, _Run, "what `stream` of a client passes")
-        check(by)
+    def __init__(self, call: Call, runner: _CallRun, by: str | None = None) -> None:
+        checks.require_type("call", call, Call, "the value that `Client.stream` passes")
+        checks.require_type("runner", runner, _CallRun, "the value that `Client.stream` passes")
+        check_delivery(by)
         self._call = call
-        self._run = run
-        self._events: Iterator[Event] = run.events()
+        self._runner = runner
+        self._events: Iterator[Event] = runner.events()
         if by is not None:
             from cnllm.sentences import by_sentence
 
-            self._events = by_sentence(run.events())
+            self._events = by_sentence(runner.events())
 
     @property
     def plan(self) -> Plan:
-        """The request, and what was changed in it."""
+        """Return the request, with a note for every change."""
         return self._call.plan
 
     @property
     def reply(self) -> Reply:
-        """The reply; what has not been read yet is read first. Raises `StreamCut` when the call was left early."""
+        """Return the reply. Read the remaining events first. Raise `StreamCut` when the call was closed early."""
         for _ in self._events:
             pass
-        return self._run.finished or self._run.abandon(self._call)
+        return self._runner.finished or self._runner.abandon(self._call)
 
     def stop(self) -> Reply | None:
-        """End the call here. What came so far, with finish `cut` (None before anything came)."""
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
         self.close()
-        return self._run.redact_reply(self._call.partial_reply())
+        return self._runner.redact_reply(self._call.partial_reply())
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -254,11 +258,11 @@ class Stream:
         return self
 
     def close(self) -> None:
-        """End the call, wherever it is."""
+        """End the call at any point."""
         close = getattr(self._events, "close", None)
         if close is not None:
             close()
-        self._run.close()
+        self._runner.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

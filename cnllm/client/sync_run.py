@@ -27,9 +27,9 @@ __all__ = ["Run", "RunMethods"]
 
 
 class RunMethods:
-    """The loop's verbs of `Client`."""
+    """The tool-loop verbs of `Client`."""
 
-    _opened: Callable[..., Any]
+    _open_call: Callable[..., Any]
     _on_event: Callable[..., Any] | None
 
     def run(
@@ -46,22 +46,23 @@ class RunMethods:
         approve: Callable[..., Any] | None = None,
         **options: Any,
     ) -> Run:
-        """Call the model, execute the tools it calls, tell it their results, and so on until it is done.
+        """Call the model, execute the tools it calls, send back their results, and repeat until it has finished.
 
-        Raises `LoopStopped(run)` when it was not done: after `max_steps` calls of the model, or when the same calls
-        gave the same results `max_repeats` times in a row (None: as often as it likes), or its last reply is not whole.
-        `run.stopped` says which, and `run.messages` is a history that can be gone on with. Other errors are those of
-        `call`, and carry the run as `.run`.
+        Raise `LoopStopped(run)` when it has not: after `max_steps` calls of the model, or when the same calls gave the
+        same results `max_repeats` times in a row (None: no limit), or when its last reply is not whole. `run.stopped`
+        gives the reason, and `run.messages` is a history that can be continued. Other errors are those of `call`, and
+        carry the run as `.run`.
 
         `tools` are functions, or `cnllm.Tool`s with one: async ones are awaited, others get a thread, at most
-        `max_parallel` at a time. One that takes longer than its `timeout` (or `tool_timeout` seconds) is not waited
-        for. Whatever goes wrong with a call is told to the model as its result. `approve(call)` is asked before a tool
-        runs: True, or False, or in words why not. `on_step(step)` is told of each step. The rest is as for `call`.
+        `max_parallel` at a time. A tool that takes longer than its `timeout` (or `tool_timeout` seconds) is abandoned.
+        The error of a call goes to the model as its result. `approve(call)` is called before a tool runs and returns
+        True, False, or a reason for refusing. `on_step(step)` is called after each step. Other options are as for
+        `call`.
         """
         rules = RunOptions(
             max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event
         )
-        with Run(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=False)) as run:
+        with Run(*prepare_loop(self._open_call, rules, model, messages, tools, options, stream=False)) as run:
             for _ in run:
                 pass
         if run.stopped != "done":
@@ -83,40 +84,40 @@ class RunMethods:
         by: Literal["sentence"] | None = None,
         **options: Any,
     ) -> Run:
-        """`run` as a context manager over the events of every step; each step ends with a `Finished`.
+        """Return `run` as a context manager over the events of every step; each step ends with a `Finished`.
 
-        It ends without an error when the loop was stopped: `run.stopped` says why. `run.cancel()` ends it from
-        anywhere; so does leaving the `with` block. A step whose stream is cut is taken again without streaming, and
-        what was delivered already is not delivered again. With `by="sentence"` its text comes in whole sentences.
+        It ends without an error when the loop was stopped: `run.stopped` gives the reason. `run.cancel()` ends it from
+        anywhere; so does leaving the `with` block. A step whose stream is cut is repeated without streaming, and only
+        the missing part is delivered. With `by="sentence"` its text comes in whole sentences.
         """
         rules = RunOptions(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
-        return Run(*prepare_loop(self._opened, rules, model, messages, tools, options, stream=True))
+        return Run(*prepare_loop(self._open_call, rules, model, messages, tools, options, stream=True))
 
 
 class Run(RunState):
-    """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` tell how far it came."""
+    """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, rules: RunOptions, toolbox: Any, opened: Callable[[CallModel], Any]) -> None:
-        super().__init__(loop, rules, toolbox, opened)
+    def __init__(self, loop: Loop, options: RunOptions, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
+        super().__init__(loop, options, toolbox, open_call)
         from queue import SimpleQueue
 
-        self._mail: SimpleQueue[Any] = SimpleQueue()  # all that this thread waits for comes here
+        self._queue: SimpleQueue[Any] = SimpleQueue()  # events and results for the thread that reads the run
         self._events = self._drive()
 
     def cancel(self) -> None:
-        """Stop at once, from any thread. A tool that is running is not waited for; its result is "cancelled"."""
+        """Stop at once, from any thread. A running tool is abandoned; its result is "cancelled"."""
         if self.stopped is None:
             self._loop.cancelled = True
-            self._mail.put((None, None))
+            self._queue.put((None, None))
 
     def close(self) -> None:
-        """End the run, wherever it is."""
+        """End the run at any point."""
         self.cancel()
-        # Where it is running, in another thread or up the stack, it sees that it was cancelled.
+        # A generator that runs in another thread or up the stack sees the cancellation itself.
         if inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
             self._events.close()
             self._loop.end()
-            self._end()
+            self._report_end()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -143,121 +144,121 @@ class Run(RunState):
                 outcome = None
                 match effect:
                     case CallModel():
-                        outcome = yield from self._ask(effect)
+                        outcome = yield from self._call_model(effect)
                     case ApproveCalls():
-                        assert self._rules.approve is not None
-                        outcome = call_now(self._rules.approve(effect.call))
+                        assert self._options.approve is not None
+                        outcome = call_now(self._options.approve(effect.call))
                     case ExecuteCalls():
                         self._execute(effect)
-                    case ReportStep() if self._rules.on_step is not None:
-                        call_now(self._rules.on_step(effect.step))
+                    case ReportStep() if self._options.on_step is not None:
+                        call_now(self._options.on_step(effect.step))
                     case list():
-                        yield from self._while_wanted(self._shaped(effect))
+                        yield from self._until_cancelled(self._deliver(effect))
         except CnllmError as error:
             error.run = self
-            yield from self._held()
+            yield from self._flush_sentence()
             raise
         except (GeneratorExit, KeyboardInterrupt):
             self._loop.cancelled = True
             raise
         finally:
             effects.close()
-            self._end()
+            self._report_end()
 
-    def _while_wanted(self, events: Sequence[Event]) -> Iterator[Event]:
+    def _until_cancelled(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
             if self._loop.cancelled:
                 return
             yield event
 
-    def _ask(self, ask: CallModel) -> Generator[Event, None, Any]:
-        """The model's call, in a thread of its own, so that waiting for it can end at any time."""
-        call, runner = self._opened(ask)
-        self._began(call.plan, runner.key)
-        mail, context = self._mail, contextvars.copy_context()
+    def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
+        """Call the model in its own thread, so that the wait for it can end at any time."""
+        call, runner = self._open_call(effect)
+        self._set_plan(call.plan, runner.key)
+        queue, context = self._queue, contextvars.copy_context()
 
-        def read() -> None:
+        def deliver() -> None:
             try:
                 for event in runner.events():
-                    mail.put((runner, event))
-                mail.put((runner, _Over(runner.finished)))
-            except BaseException as error:  # noqa: BLE001 it is raised where it was called for
-                mail.put((runner, _Over(error)))
+                    queue.put((runner, event))
+                queue.put((runner, _CallEnd(runner.finished)))
+            except BaseException as error:  # noqa: BLE001 the reading thread raises it
+                queue.put((runner, _CallEnd(error)))
 
         if self._loop.cancelled:
             return None
-        threading.Thread(target=context.run, args=(read,), name="cnllm-call", daemon=True).start()
+        threading.Thread(target=context.run, args=(deliver,), name="cnllm-call", daemon=True).start()
         try:
             while True:
-                whose, event = mail.get()
+                source, event = queue.get()
                 if self._loop.cancelled:
                     return None
-                if whose is not runner:
+                if source is not runner:
                     continue
-                if type(event) is _Over:
+                if type(event) is _CallEnd:
                     if isinstance(event.outcome, BaseException) and not isinstance(event.outcome, CnllmError):
                         raise event.outcome
                     return event.outcome
                 if type(event) is not Finished:
                     self._loop.observe(event)
-                    yield from self._while_wanted(self._shaped([event]))
+                    yield from self._until_cancelled(self._deliver([event]))
         finally:
             runner.leave()
 
-    def _execute(self, todo: ExecuteCalls) -> None:
-        """The calls in threads, as many at a time as may be."""
-        waiting = deque(range(len(todo.calls)))
+    def _execute(self, effect: ExecuteCalls) -> None:
+        """Execute the calls in threads, at most `max_parallel` at a time."""
+        queue = deque(range(len(effect.calls)))
         running: dict[ToolThread, tuple[int, float | None]] = {}
         try:
-            while waiting or running:
-                while waiting and len(running) < self._rules.max_parallel:
-                    place = waiting.popleft()
-                    call = todo.calls[place]
-                    limit = self._rules.limit(self._toolbox.find(call))
-                    job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), self._post)
-                    running[job] = (place, None if limit is None else time.monotonic() + limit)
+            while queue or running:
+                while queue and len(running) < self._options.max_parallel:
+                    index = queue.popleft()
+                    call = effect.calls[index]
+                    limit = self._options.limit(self._toolbox.find(call))
+                    job = ToolThread(partial(self._toolbox.execute, call), partial(tool_result, call), self._post_job)
+                    running[job] = (index, None if limit is None else time.monotonic() + limit)
                     job.start()
-                job = self._first(running)
+                job = self._next_job(running)
                 if self._loop.cancelled:
                     return
                 if job is None:
-                    self._expire(running, todo)
+                    self._expire(running, effect)
                 elif job in running:
-                    place, _ = running.pop(job)
-                    call = todo.calls[place]
-                    todo.results[place] = (
+                    index, _ = running.pop(job)
+                    call = effect.calls[index]
+                    effect.results[index] = (
                         job.value if job.error is None else tool_error_text(call, job.error, self._key)
                     )
         finally:
             for job in running:
                 job.abandon()
 
-    def _post(self, job: ToolThread) -> None:
-        self._mail.put((job, None))
+    def _post_job(self, job: ToolThread) -> None:
+        self._queue.put((job, None))
 
-    def _first(self, running: dict[ToolThread, tuple[int, float | None]]) -> Any:
-        """The next one to end; None when the time of one of them is up."""
-        ends = [until for _, until in running.values() if until is not None]
-        wait = min(max(0.0, min(ends) - time.monotonic()), threading.TIMEOUT_MAX) if ends else None
+    def _next_job(self, running: dict[ToolThread, tuple[int, float | None]]) -> Any:
+        """Return the next job to end; None when the time of one of them is up."""
+        deadlines = [deadline for _, deadline in running.values() if deadline is not None]
+        wait = min(max(0.0, min(deadlines) - time.monotonic()), threading.TIMEOUT_MAX) if deadlines else None
         from queue import Empty
 
         try:
-            return self._mail.get(timeout=wait)[0]
+            return self._queue.get(timeout=wait)[0]
         except Empty:
             return None
 
-    def _expire(self, running: dict[ToolThread, tuple[int, float | None]], todo: ExecuteCalls) -> None:
+    def _expire(self, running: dict[ToolThread, tuple[int, float | None]], effect: ExecuteCalls) -> None:
         now = time.monotonic()
-        for job, (place, until) in list(running.items()):
-            if until is not None and until <= now:
+        for job, (index, deadline) in list(running.items()):
+            if deadline is not None and deadline <= now:
                 del running[job]
                 job.abandon()
-                call = todo.calls[place]
-                todo.results[place] = timeout_text(call, self._rules.limit(self._toolbox.find(call)))
+                call = effect.calls[index]
+                effect.results[index] = timeout_text(call, self._options.limit(self._toolbox.find(call)))
 
 
-class _Over:
-    """The end of a call: the reply, or the error it ended with."""
+class _CallEnd:
+    """The end of a call: the reply or the error."""
 
     __slots__ = ("outcome",)
 

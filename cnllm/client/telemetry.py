@@ -1,11 +1,11 @@
-"""What happens in calls and loops, for whoever wants to watch: small values, given to a function.
+"""Report the progress of calls and loops as small values to a callback.
 
     client = Client(on_event=print)
 
-Each value is immutable and knows its `call`, a number that no other call of this process has, and its `model`
-("provider/id"). None holds a key, a prompt or an answer. The function is called where it happens, at once, so it should
-be quick; what it raises is logged and does not reach the call. The logger `cnllm.client` gets the same at DEBUG, and
-at INFO what went wrong and was mended.
+Each value is immutable and has its `call`, a number that no other call of this process has, and its `model`
+("provider/id"). None holds a key, a prompt or an answer. The call waits for the callback, so it should be quick; its
+exceptions are logged and do not reach the call. The logger `cnllm.client` gets the same values at DEBUG, and faults
+with their repairs at INFO.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _REPAIRS += ("call-unanswered", "result-orphan", "arguments-emptied", "arguments
 
 
 class TelemetryEvent(Struct, frozen=True, kw_only=True):
-    """What every value has."""
+    """The fields of every value."""
 
     call: int
     model: str
 
 
 class RequestSent(TelemetryEvent, frozen=True, kw_only=True, tag="sent"):
-    """A request goes out. `attempt` counts from 1; `host` and `protocol` say where and how, `size` its bytes."""
+    """A request is sent. `attempt` counts from 1; `host` and `protocol` name the endpoint; `size` is in bytes."""
 
     attempt: int
     host: str
@@ -83,7 +83,7 @@ class ResponseStarted(TelemetryEvent, frozen=True, kw_only=True, tag="begun"):
 
 
 class RetryScheduled(TelemetryEvent, frozen=True, kw_only=True, tag="retrying"):
-    """It is tried again after `seconds`, because of an error of the class `error`, which says `why`."""
+    """A retry follows after `seconds`. `error` is the class of the error, `why` its message."""
 
     attempt: int
     error: str
@@ -93,30 +93,30 @@ class RetryScheduled(TelemetryEvent, frozen=True, kw_only=True, tag="retrying"):
 
 
 class ReplyCut(TelemetryEvent, frozen=True, kw_only=True, tag="cut"):
-    """A stream ended without proof that it was complete."""
+    """A stream ended without its terminator."""
 
     why: str
 
 
 class Recovered(TelemetryEvent, frozen=True, kw_only=True, tag="recovered"):
-    """The rest of a stream that was cut came by asking again."""
+    """A second request brought the rest of a stream that was cut."""
 
 
 class Repaired(TelemetryEvent, frozen=True, kw_only=True, tag="repaired"):
-    """What came, or the history, was not as it should be and was mended; `code` and `flag` are those of the note."""
+    """A fault in the reply or in the history was repaired. `code` and `flag` are those of the note."""
 
     code: str
     flag: str
 
 
 class LeakFound(TelemetryEvent, frozen=True, kw_only=True, tag="leak"):
-    """A tool call stood in the text: `text-call` became a call, `text-call-stripped` and others did not."""
+    """A tool call stood in the text. `text-call` became a call; `text-call-stripped` and others did not."""
 
     code: str
 
 
 class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
-    """A call is over: with a reply (`finish`), or an `error` (its class), or left by its caller (neither)."""
+    """A call ended: with a reply (`finish`), with an `error` (its class), or closed by its caller (neither)."""
 
     attempts: int
     seconds: float
@@ -130,7 +130,7 @@ class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
 
 
 class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
-    """A tool loop is over; `stopped` says why, "done" where the model was."""
+    """A tool loop ended. `stopped` gives the reason: "done" where the model finished."""
 
     stopped: str
     steps: int
@@ -142,23 +142,26 @@ class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
 
 
 OnEvent = Callable[[Any], object]
-"""Takes each of the values above."""
+"""The callback, called with each of the values above."""
 
 
 def check_callback(on_event: OnEvent | None) -> OnEvent | None:
-    """Raises `TypeError` for what cannot be called where it happens."""
+    """Return the callback. Raise `TypeError` for one that is not a plain function."""
     if on_event is not None and (not callable(on_event) or inspect.iscoroutinefunction(on_event)):
         raise TypeError("on_event must be a plain function of one argument, not an async one")
     return on_event
 
 
 def watch_call(on_event: OnEvent | None) -> Watch | None:
-    """What tells of one call; None where nobody wants to know."""
-    return Watch(on_event) if on_event is not None or _listening(_INFO) is not None else None
+    """Return a `Watch` for one call, or None where nobody listens."""
+    return Watch(on_event) if on_event is not None or _enabled_logger(_INFO) is not None else None
 
 
-def _listening(level: int) -> Any:
-    """The logger where somebody listens at this level, else None: who has not imported logging has set none up."""
+def _enabled_logger(level: int) -> Any:
+    """Return the logger where it is enabled at this level, else None.
+
+    A program that has not imported logging has configured no logger.
+    """
     if "logging" not in sys.modules:
         return None
     log = _log()
@@ -177,7 +180,7 @@ def _log() -> Any:
 def report_loop_end(
     on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool
 ) -> None:
-    """Tell that a loop is over."""
+    """Report that a loop ended."""
     if watch := watch_call(on_event):
         calls = sum(step.called for step in steps)
         watch.model = model
@@ -188,37 +191,37 @@ def report_loop_end(
 
 
 class Watch:
-    """Tells of one call, as its driver sees it."""
+    """Reports the progress of one call, as its driver sees it."""
 
     def __init__(self, on_event: OnEvent | None) -> None:
         self.model = ""
         self._on_event = on_event
         self._call = next(_numbers)
-        self._began = self._last = time.monotonic()
+        self._start = self._request_start = time.monotonic()
         self._attempt = 0
-        self._over = self._cut = False
+        self._ended = self._cut = False
 
     def emit(self, kind: type[TelemetryEvent], **fields: Any) -> None:
-        """Gives a value to whoever watches."""
+        """Pass a value to the callback and the logger."""
         value = kind(call=self._call, model=self.model, **fields)
         level = _INFO if kind in (RetryScheduled, ReplyCut, Recovered, LeakFound) else _DEBUG
-        if (log := _listening(level)) is not None:
+        if (log := _enabled_logger(level)) is not None:
             log.log(level, "%r", value)
         if self._on_event is not None:
             try:
                 self._on_event(value)
-            except Exception:  # whoever watches must not break what is watched
+            except Exception:  # a faulty callback must not break the call
                 import logging
 
                 logging.getLogger("cnllm.watch").exception("on_event raised; the call goes on")
 
     def request_sent(self, plan: Any) -> None:
-        """A request is about to be sent."""
+        """Report that a request is about to be sent."""
         from urllib.parse import urlsplit
 
         self.model = plan.model.name
         self._attempt += 1
-        self._last = time.monotonic()
+        self._request_start = time.monotonic()
         host = urlsplit(plan.url).hostname or ""
         size = len(plan.content)
         self.emit(
@@ -226,17 +229,17 @@ class Watch:
         )
 
     def reply_cut(self, why: str) -> None:
-        """A stream was cut; told once."""
+        """Report once that a stream was cut."""
         if not self._cut:
             self._cut = True
             self.emit(ReplyCut, why=why)
 
     def response_started(self, status: int) -> None:
-        """Its response began."""
-        self.emit(ResponseStarted, attempt=self._attempt, status=status, seconds=time.monotonic() - self._last)
+        """Report that the response began."""
+        self.emit(ResponseStarted, attempt=self._attempt, status=status, seconds=time.monotonic() - self._request_start)
 
     def retry_scheduled(self, error: CnllmError, seconds: float) -> None:
-        """It will be sent again."""
+        """Report that the request will be sent again."""
         status = error.status if isinstance(error, EndpointError) else None
         self.emit(
             RetryScheduled,
@@ -248,7 +251,7 @@ class Watch:
         )
 
     def notes(self, notes: Any) -> None:
-        """What notes tell of repairs and leaks."""
+        """Report the repairs and leaks among the notes."""
         for note in notes:
             self._note(note)
 
@@ -259,15 +262,15 @@ class Watch:
             self.emit(Repaired, code=note.code, flag=note.flag)
 
     def call_ended(self, reply: Reply | None) -> None:
-        """It is over: with a reply, or because nobody wants the rest. Nothing where its error was told."""
-        if self._over or reply is None:
+        """Report the end of the call: with a reply, or closed by its caller. After an error report nothing."""
+        if self._ended or reply is None:
             self._end()
             return
         self.notes(reply.notes)
         self._end(finish=reply.finish, usage=reply.usage, cost=reply.cost, response_model=reply.model, id=reply.id)
 
     def call_failed(self, error: CnllmError) -> None:
-        """It ended with an error."""
+        """Report that the call ended with an error."""
         if isinstance(error, StreamCut | IdleTimeout):
             self.reply_cut(error.message)
         reply = error.reply
@@ -276,14 +279,14 @@ class Watch:
         self._end(error=type(error).__name__, status=status, usage=usage, cost=cost)
 
     def _end(self, *, id: str | None = None, **fields: Any) -> None:
-        if self._over:
+        if self._ended:
             return
-        self._over = True
-        self.emit(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._began, response_id=id, **fields)
+        self._ended = True
+        self.emit(CallEnded, attempts=self._attempt, seconds=time.monotonic() - self._start, response_id=id, **fields)
 
 
 class Counters:
-    """Counts what happens; an instance is an `on_event`. Safe to share between clients and threads."""
+    """Counts the telemetry events. An instance is an `on_event` callback. Safe to share between clients and threads."""
 
     def __init__(self) -> None:
         self.calls = self.errors = self.requests = self.retries = self.cuts = 0
@@ -319,5 +322,5 @@ class Counters:
                 self.output += value.usage.output or 0
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name != "_lock")
-        return f"Counters({said})"
+        fields = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name != "_lock")
+        return f"Counters({fields})"

@@ -1,4 +1,4 @@
-"""How a tool is executed, and what the model is told of it."""
+"""Execute tools and turn their results into values for the model."""
 
 from __future__ import annotations
 
@@ -32,92 +32,92 @@ _LONGEST = 2000  # characters of an error's message
 
 
 class ToolThread:
-    """Work in a thread of its own, which ends with the program; `done` is called there when it has ended.
+    """Work in its own daemon thread, which ends with the program. `on_end` is called in that thread at the end.
 
-    `told` makes the `value` of what the work gave, in the same thread: a generator runs only then. What is to be
-    awaited is awaited in a loop of its own first, unless `awaits` is False: then it is the value, as it is.
+    `convert` makes `value` from the work's result, in the same thread: a generator runs only then. An awaitable is
+    awaited in its own event loop first, unless `awaits` is False: then it becomes the value itself.
     """
 
     def __init__(
         self,
         work: Callable[[], Any],
-        told: Callable[[Any], Any],
-        done: Callable[[ToolThread], None],
+        convert: Callable[[Any], Any],
+        on_end: Callable[[ToolThread], None],
         awaits: bool = True,
     ) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
-        self._do = work
-        self._told = told
-        self._done = done
+        self._call = work
+        self._convert = convert
+        self._on_end = on_end
         self._awaits = awaits
         self._stop: Callable[[], Any] | None = None
-        self._left = False
+        self._abandoned = False
 
     def start(self) -> None:
-        """Begin; the caller's context variables are seen there."""
+        """Start the thread. It sees the caller's context variables."""
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), name="cnllm-tool", daemon=True).start()
+        threading.Thread(target=context.run, args=(self._main,), name="cnllm-tool", daemon=True).start()
 
     def abandon(self) -> None:
-        """It is not waited for any more. A coroutine is cancelled; nothing can stop a plain function."""
-        self._left = True
+        """Stop waiting for the thread. A coroutine is cancelled; nothing can stop a plain function."""
+        self._abandoned = True
         if self._stop is not None:
             with contextlib.suppress(RuntimeError):  # its loop has ended
                 self._stop()
 
-    def _work(self) -> None:
+    def _main(self) -> None:
         try:
-            self.value = self._worked()
-        except BaseException as error:  # noqa: BLE001 the model is told of it
+            self.value = self._result()
+        except BaseException as error:  # noqa: BLE001 the model gets it as the result
             self.error = error
-        self._done(self)
+        self._on_end(self)
 
-    def _worked(self) -> Any:
-        value = self._do()
+    def _result(self) -> Any:
+        value = self._call()
         if not is_awaitable(value):
-            return self._told(value)
+            return self._convert(value)
         if not self._awaits:
             return value
 
-        import asyncio  # only where it is needed: importing it takes a while
+        import asyncio  # slow to import, and needed only for awaitables
 
-        return self._told(asyncio.run(self._awaited(value)))
+        return self._convert(asyncio.run(self._await(value)))
 
-    async def _awaited(self, value: Any) -> Any:
+    async def _await(self, value: Any) -> Any:
         import asyncio
 
-        if self._left and inspect.iscoroutine(value):  # it need not begin
+        if self._abandoned and inspect.iscoroutine(value):  # it need not start
             value.close()
             raise asyncio.CancelledError
         task, loop = asyncio.ensure_future(await_result(value)), asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self._left:
+        if self._abandoned:
             self._stop()
         return await task
 
 
 def is_awaitable(value: Any) -> bool:
-    """Is it to be awaited before it is anything?"""
+    """Whether a value must be awaited first."""
     return inspect.isawaitable(value) or inspect.isasyncgen(value)
 
 
 async def await_result(value: Any) -> Any:
-    """What comes of something to be awaited; of an async generator, the list of what it gives."""
+    """Return the result of an awaitable; of an async generator, the list of its items."""
     while is_awaitable(value):
-        value = [each async for each in value] if inspect.isasyncgen(value) else await value
+        value = [item async for item in value] if inspect.isasyncgen(value) else await value
     return value
 
 
 def call_now(value: Any) -> Any:
-    """A callback's answer; one that is to be awaited is awaited in a loop of its own, in a thread that may have one."""
+    """Return a callback's answer. An awaitable is awaited in its own event loop, in a thread that may have one."""
     if not inspect.isawaitable(value):
         return value
-    ended = threading.Event()
-    job = ToolThread(lambda: value, lambda answer: answer, lambda _: ended.set())
+    finished = threading.Event()
+    job = ToolThread(lambda: value, lambda answer: answer, lambda _: finished.set())
     job.start()
     try:
-        ended.wait()
+        finished.wait()
     finally:
         job.abandon()
     if job.error is not None:
@@ -126,18 +126,18 @@ def call_now(value: Any) -> Any:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Does calling it give what is to be awaited, for certain?"""
+    """Whether calling the function certainly returns an awaitable."""
     return any(
-        kind(each)
-        for each in (function, type(function).__call__)
-        for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        check(target)
+        for target in (function, type(function).__call__)
+        for check in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     )
 
 
 def tool_result(call: ToolCall, value: Any) -> ToolResult:
-    """What a tool returned, as the result of its call: pictures in it, or in a list of it, as pictures.
+    """Return a tool's return value as the result of its call. Media stay media, alone or in a list.
 
-    Raises what the values of the caller's own raise while they are written.
+    Raise the errors of the caller's own value classes.
     """
     if type(value) is ToolResult:
         return replace(value, id=call.id, name=call.name)
@@ -145,15 +145,15 @@ def tool_result(call: ToolCall, value: Any) -> ToolResult:
         value = list(value)
     if type(value) is Media:
         value = [value]
-    if isinstance(value, list | tuple) and any(type(each) is Media for each in value):
-        texts = [_text(each) for each in value if type(each) is not Media]
-        media = tuple(each for each in value if type(each) is Media)
+    if isinstance(value, list | tuple) and any(type(item) is Media for item in value):
+        texts = [_value_text(item) for item in value if type(item) is not Media]
+        media = tuple(item for item in value if type(item) is Media)
         return ToolResult(call.id, result_text(texts), call.name, media=media)
-    return ToolResult(call.id, _text(value), call.name)
+    return ToolResult(call.id, _value_text(value), call.name)
 
 
-def _text(value: Any) -> str:
-    """Return what the model reads of a value. Raises what the value's own code raises."""
+def _value_text(value: Any) -> str:
+    """Return the text of a value for the model. Raise the errors of the value's own code."""
     try:
         return shown(value)
     except ValueError as error:
@@ -163,20 +163,20 @@ def _text(value: Any) -> str:
 
 
 def tool_error_text(call: ToolCall, error: BaseException, key: str | None) -> ToolResult:
-    """What a tool raised: the kind and the message, without a traceback and without the key of the endpoint."""
+    """Return a tool's error for the model: class and message, without traceback and without the endpoint's key."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001 a class of the caller's
-        said = ""
+        message = ""
     if key:
-        said = redact.redact(said, [key])
-    said = said if len(said) <= _LONGEST else said[: _LONGEST - 1] + "…"
+        message = redact.redact(message, [key])
+    message = message if len(message) <= _LONGEST else message[: _LONGEST - 1] + "…"
     kind = type(error).__name__
-    return failed_result_text(call, f"{kind}: {said}" if said else kind)
+    return failed_result_text(call, f"{kind}: {message}" if message else kind)
 
 
 def timeout_text(call: ToolCall, seconds: float | None) -> ToolResult:
-    """What the model is told of a tool that took too long."""
+    """Return the result for the model of a tool that took too long."""
     return failed_result_text(call, f"Timeout: it gave no result in {seconds:g} s")

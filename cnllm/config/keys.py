@@ -27,15 +27,15 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def keys_path() -> Path:
-    """The `keys` file, whether or not it exists."""
+    """Return the path of the `keys` file, whether or not it exists."""
     return paths.config_dir() / "keys.json"
 
 
 def find_key(names: Sequence[str]) -> str | None:
-    """The first key that goes by one of these names, best first; None when there is none.
+    """Return the first key under one of these names, best first. None when there is none.
 
-    The environment goes before the file: what is exported for one command wins over what is kept. An empty
-    value is absent.
+    The environment goes before the file: a variable that is exported for one command wins over a stored key. An empty
+    value counts as absent.
     """
     if type(names) is not list:
         names = checks.as_list("names", names, "a list of names of environment variables")
@@ -44,29 +44,29 @@ def find_key(names: Sequence[str]) -> str | None:
             return value
     if not names:
         return None
-    kept = _read()
+    stored = _read()
     for name in names:
-        if value := kept.get(name, "").strip():
+        if value := stored.get(name, "").strip():
             return value
     return None
 
 
 def key_source(name: str) -> str | None:
-    """Where `find` would take this name from: "environment", "file", or None."""
+    """Return where `find_key` would find this name: "environment", "file", or None."""
     if _environment("name", name):
         return "environment"
     return "file" if _read().get(name, "").strip() else None
 
 
 def key_names() -> list[str]:
-    """The names in the `keys` file, sorted."""
+    """Return the names in the `keys` file, sorted."""
     return sorted(name for name, value in _read().items() if value.strip())
 
 
 def set_key(name: str, value: str) -> Path:
-    """Keeps a key in the file and says where that is. The folder is made 0700 and the file 0600.
+    """Store a key in the file and return the file's path. The folder is made 0700 and the file 0600.
 
-    Raises `ValueError` for a name that is no variable's or a value that no header can carry.
+    Raise `ValueError` for an invalid variable name, or for a value that no header can carry.
     """
     checks.require_text("name", name)
     checks.require_text("value", value)
@@ -77,48 +77,48 @@ def set_key(name: str, value: str) -> Path:
         raise ValueError("value: the key is empty")
     if not USABLE.fullmatch(value):
         raise ValueError("value: the key holds a space, a control character or a letter outside ASCII")
-    target = Path(os.path.realpath(keys_path()))  # a linked file is written where it lies
+    target = Path(os.path.realpath(keys_path()))  # a linked file is written at its real place
     private_files.make_private_folder(target.parent)
-    with _locked(target.parent):
+    with _lock(target.parent):
         _write(target, {**_read(), name: value})
     return keys_path()
 
 
-def _environment(place: str, name: Any) -> str:
-    """What a variable holds, without white space; "" for one that is not set."""
-    checks.require_text(place, name)
+def _environment(label: str, name: Any) -> str:
+    """Return the value of a variable without white space; "" for one that is not set."""
+    checks.require_text(label, name)
     try:
         return os.environ.get(name, "").strip()
-    except UnicodeError:  # no variable has half of a character in its name
+    except UnicodeError:  # half a surrogate pair is in no variable's name
         return ""
 
 
 def _read() -> dict[str, str]:
     file = keys_path()
     try:
-        with file.open("rb") as opened:
-            _repair(file, opened.fileno())
-            raw = opened.read()
+        with file.open("rb") as stream:
+            _restrict_mode(file, stream.fileno())
+            raw = stream.read()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise CnllmError(f"the keys file {file} cannot be read: {error.strerror}") from error
     try:
-        found = json.loads(raw or b"{}")
+        stored = json.loads(raw or b"{}")
     except ValueError as error:
-        # not chained: a JSON error carries the document, and that is the keys
-        place = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise CnllmError(f"{file}{place}: the keys file is not valid JSON", hint=_SHAPE) from None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        # not chained: a JSON error carries the document, which holds the keys
+        position = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise CnllmError(f"{file}{position}: the keys file is not valid JSON", hint=_SHAPE) from None
+    if not isinstance(stored, dict) or not all(isinstance(value, str) for value in stored.values()):
         raise CnllmError(f"{file}: the keys file is not an object of strings", hint=_SHAPE)
-    return found
+    return stored
 
 
 _SHAPE = 'it looks like {"NAME_OF_VARIABLE": "key"}; correct it, or delete it and use: cnllm keys set NAME'
 
 
-def _repair(file: Path, descriptor: int) -> None:
-    """Takes a file away from others that can read it, and says so; refuses it where that fails."""
+def _restrict_mode(file: Path, descriptor: int) -> None:
+    """Restrict a file that other users can read, and log a warning. Raise `CnllmError` where that fails."""
     mode = os.fstat(descriptor).st_mode
     if os.name == "nt" or not mode & OTHERS:
         return
@@ -127,7 +127,7 @@ def _repair(file: Path, descriptor: int) -> None:
     except OSError as error:
         raise CnllmError(
             f"other users can open the keys file {file} (mode {stat.S_IMODE(mode):04o})",
-            hint=f"chmod 600 {file}, and consider its keys as known to others",
+            hint=f"run chmod 600 {file}, and assume that others know its keys",
         ) from error
     import logging
 
@@ -137,8 +137,8 @@ def _repair(file: Path, descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer at a time, so that of two `keys set` none is lost, wherever files can be locked."""
+def _lock(folder: Path) -> Iterator[None]:
+    """Lock the folder where possible, so that two writers at once lose no key."""
     try:
         import fcntl
     except ImportError:
@@ -152,16 +152,16 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write(target: Path, kept: dict[str, str]) -> None:
+def _write(target: Path, stored: dict[str, str]) -> None:
     import tempfile
 
     descriptor, temporary = tempfile.mkstemp(prefix=".keys-", dir=target.parent)  # mkstemp makes it 0600
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            json.dump(dict(sorted(kept.items())), opened, indent=2)
-            opened.write("\n")
-            opened.flush()
-            os.fsync(opened.fileno())
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(dict(sorted(stored.items())), stream, indent=2)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

@@ -1,4 +1,4 @@
-"""Is a call written down? The environment says so (`CNLLM_LOG`), else a file beside the store, else it is."""
+"""Whether calls are logged: set by the environment (`CNLLM_LOG`), else by a file next to the store, else on."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from cnllm.errors import CnllmError
 __all__ = ["Mode", "mode", "set_mode"]
 
 Mode = Literal["on", "no-exchanges", "off"]
-"""Everything; conversations without the requests and responses as they were on the wire; nothing."""
+"""Log everything; log conversations without raw requests and responses; log nothing."""
 
 
 def mode() -> Mode:
-    """What is in force. Raises `CnllmError` for a word that means nothing."""
-    said = os.environ.get("CNLLM_LOG")
-    if said:
-        return _known(said.strip().lower(), f"CNLLM_LOG={said}")
+    """Return the current mode. Raise `CnllmError` for an unknown word."""
+    variable = os.environ.get("CNLLM_LOG")
+    if variable:
+        return _parse_mode(variable.strip().lower(), f"CNLLM_LOG={variable}")
     try:
-        kept = _file().read_text().strip()
+        stored = _file().read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
         return "on"
     except (OSError, UnicodeDecodeError) as error:
-        raise CnllmError(f"{_file()} cannot be read: {error}", hint="cnllm logs on, or off, writes it anew") from error
-    return _known(kept, str(_file()), "cnllm logs on, or off, writes it anew")
+        raise CnllmError(
+            f"{_file()} cannot be read: {error}", hint="run cnllm logs on, or cnllm logs off, to rewrite it"
+        ) from error
+    return _parse_mode(stored, str(_file()), "run cnllm logs on, or cnllm logs off, to rewrite it")
 
 
-def set_mode(chosen: Mode) -> None:
-    """From now on it is so, unless the environment says otherwise."""
+def set_mode(mode: Mode) -> None:
+    """Store the mode. The environment goes before it."""
     file = _file()
     try:
         private_files.make_private_folder(file.parent)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            opened.write(f"{chosen}\n")
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+            stream.write(f"{mode}\n")
     except OSError as error:
         raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
 
@@ -44,8 +46,9 @@ def _file() -> Path:
     return paths.data_dir() / "logging"
 
 
-def _known(word: str, place: str, hint: str | None = None) -> Mode:
-    for one in get_args(Mode):
-        if word == one:
-            return one  # type: ignore[no-any-return]
-    raise CnllmError(f"{place}: {word!r} is none of {', '.join(get_args(Mode))}", hint=hint)
+def _parse_mode(word: str, place: str, hint: str | None = None) -> Mode:
+    """Return the mode of this name. Raise `CnllmError` for an unknown word."""
+    for mode in get_args(Mode):
+        if word == mode:
+            return mode  # type: ignore[no-any-return]
+    raise CnllmError(f"{place}: {word!r} is not one of {', '.join(get_args(Mode))}", hint=hint)

@@ -1,4 +1,4 @@
-"""Where cnllm keeps its files. An environment variable moves each folder; nothing is created here."""
+"""The folders of cnllm's files. An environment variable moves each folder. This module creates none."""
 
 from __future__ import annotations
 
@@ -19,53 +19,56 @@ _XDG = {
 
 
 def config_dir() -> Path:
-    """What a user writes: overlays of the registry, and the keys (`CNLLM_CONFIG_DIR`)."""
+    """Return the folder of the user's files: registry overlays and keys (`CNLLM_CONFIG_DIR`)."""
     return _path(folder("config"))
 
 
 def data_dir() -> Path:
-    """What cnllm keeps for a user: conversations and logs (`CNLLM_DATA_DIR`)."""
+    """Return the folder of cnllm's data: conversations and logs (`CNLLM_DATA_DIR`)."""
     return _path(folder("data"))
 
 
 def cache_dir() -> Path:
-    """What may be deleted at any time (`CNLLM_CACHE_DIR`)."""
+    """Return the folder of files that may be deleted at any time (`CNLLM_CACHE_DIR`)."""
     return _path(folder("cache"))
 
 
 def folder(kind: str) -> str:
-    """The same as text, "config", "data" or "cache"; pathlib costs milliseconds that a completion saves."""
-    chosen = os.environ.get(f"CNLLM_{kind.upper()}_DIR")
-    if not chosen:
-        return _plain(kind) or _platform(kind)
-    if not chosen.startswith("~"):
-        return chosen
-    place = os.path.expanduser(chosen)
-    if place.startswith("~"):
+    """Return a folder as text: "config", "data" or "cache". pathlib costs milliseconds, which matter to completion."""
+    value = os.environ.get(f"CNLLM_{kind.upper()}_DIR")
+    if not value:
+        return _linux_folder(kind) or _platform_folder(kind)
+    if not value.startswith("~"):
+        return value
+    path = os.path.expanduser(value)
+    if path.startswith("~"):
         from cnllm.errors import CnllmError
 
-        raise CnllmError(f"CNLLM_{kind.upper()}_DIR={chosen}: no such user has a home", hint="name the folder itself")
-    return place
+        raise CnllmError(
+            f"CNLLM_{kind.upper()}_DIR={value}: there is no home folder of such a user",
+            hint="use the full path of the folder",
+        )
+    return path
 
 
-def _path(place: str) -> Path:
+def _path(path: str) -> Path:
     from pathlib import Path
 
-    return Path(place)
+    return Path(path)
 
 
-def _plain(kind: str) -> str | None:
-    """What platformdirs says on Linux where there is no doubt; importing it costs milliseconds."""
+def _linux_folder(kind: str) -> str | None:
+    """Return platformdirs' answer for plain Linux, without its import, which costs milliseconds."""
     if sys.platform != "linux" or "ANDROID_DATA" in os.environ or hasattr(sys, "getandroidapilevel"):
         return None
-    variable, place = _XDG[kind]
+    variable, default = _XDG[kind]
     base, home = os.environ.get(variable), os.environ.get("HOME", "")
     if not base and home.startswith("/"):
-        base = os.path.join(os.path.expanduser("~"), place)
+        base = os.path.join(os.path.expanduser("~"), default)
     return os.path.join(base, "cnllm") if base and base.startswith("/") else None
 
 
-def _platform(kind: str) -> str:
+def _platform_folder(kind: str) -> str:
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs("cnllm", appauthor=False)

@@ -1,4 +1,4 @@
-"""Folders that are their owner's alone."""
+"""Folders that only their owner can read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_private_folder(path: Path, *, narrow: bool = True) -> None:
-    """Makes a folder, and those above it that are missing, 0700 whatever the umask.
+    """Create a folder, and its missing parents, with mode 0700 whatever the umask.
 
-    One that is there already and open to others is closed to them with `narrow`: not a home or a /tmp, which keep
-    their mode, nor what belongs to somebody else.
+    With `narrow` an existing folder that others can read becomes private too, except a home folder, a /tmp, and a
+    folder of another user.
     """
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    for each in reversed(missing):  # `parents=True` of mkdir would leave those above to the umask
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):  # mkdir's `parents=True` would apply the umask to the parents
+        folder.mkdir(mode=0o700, exist_ok=True)
     if os.name == "nt" or not narrow:
         return
-    found = path.stat()
-    shared = found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid() or path == Path.home()
-    if found.st_mode & _OTHERS and not shared:
+    status = path.stat()
+    shared = status.st_mode & stat.S_ISVTX or status.st_uid != os.geteuid() or path == Path.home()
+    if status.st_mode & _OTHERS and not shared:
         path.chmod(0o700)

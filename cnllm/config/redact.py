@@ -1,4 +1,4 @@
-"""Takes secrets out of whatever is shown or stored."""
+"""Remove secrets from text and data before they are shown or stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 MARK = "[redacted]"
 SHORTEST = 4
-"""Shorter secrets are left alone in running text, which they would tear up. Headers are hidden by name."""
+"""Shorter secrets are not removed from running text, which would damage it. Headers are hidden by name."""
 
 _SECRET_WORDS = {"authorization", "auth", "key", "apikey", "token", "secret", "cookie", "password"}
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig"}
@@ -33,88 +33,88 @@ _QUERY = re.compile(r"([?&;]([^=&;#]*)=)([^&;#]+)")
 _USERINFO = re.compile(r"(?:(?<=://)|^(?![a-zA-Z+.-]+://))[^/?#]+@")
 _PLAIN = {"accept", "accept-encoding", "accept-language", "content-length", "content-type", "host", "user-agent"}
 _PLAIN_ENDS = ("-version", "-beta")
-_LIKE_A_KEY = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
+_KEY_SHAPE = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])(?!.*://)[\x21-\x7e]{16,}")
 
 
 def redact(text: str, secrets: Iterable[str], *, cut: bool = False) -> str:
-    """The text with `[redacted]` for each secret, in whatever spelling (see `cnllm.config.spellings`)."""
-    hidden = secrets if type(secrets) is tuple else tuple(secrets)
-    if not hidden:
+    """Return the text with `[redacted]` for each secret in any spelling (see `cnllm.config.spellings`)."""
+    needles = secrets if type(secrets) is tuple else tuple(secrets)
+    if not needles:
         return text
-    found = secret_spans(text, hidden, cut=cut)
-    if not found:
+    spans = secret_spans(text, needles, cut=cut)
+    if not spans:
         return text
-    pieces, at = [], 0
-    for start, end in found:
-        pieces += [text[at:start], MARK]
-        at = end
-    return "".join([*pieces, text[at:]])
+    pieces, position = [], 0
+    for start, end in spans:
+        pieces += [text[position:start], MARK]
+        position = end
+    return "".join([*pieces, text[position:]])
 
 
 def secret_spans(text: str, secrets: Iterable[str], *, cut: bool = False) -> list[tuple[int, int]]:
-    """Where secrets stand in a text, in any spelling (see `cnllm.config.spellings`), as (start, end) in order.
+    """Return the places of secrets in a text, in any spelling (see `cnllm.config.spellings`), as sorted (start, end).
 
-    None touches another. `cut`: the beginning of a secret counts where the text, or what was taken of it, ends.
+    No two overlap. With `cut` the beginning of a secret counts at the end of the text.
     """
-    long = tuple(secret for secret in secrets if len(secret) >= SHORTEST)
-    return secret_finder(long).spans(text, cut=cut) if long else []
+    searchable = tuple(secret for secret in secrets if len(secret) >= SHORTEST)
+    return secret_finder(searchable).spans(text, cut=cut) if searchable else []
 
 
 def redact_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """The headers with every value hidden that stands under an auth-like name; a scheme (`Bearer`) stays."""
-    hidden = tuple(secrets)
+    """Return headers with every value hidden under an auth-like name. A scheme (`Bearer`) stays."""
+    needles = tuple(secrets)
     return {
-        name: _hidden_value(value) if is_secret_name(name) else redact(value, hidden) for name, value in fields.items()
+        name: _hidden_value(value) if is_secret_name(name) else redact(value, needles) for name, value in fields.items()
     }
 
 
 def redact_request_headers(fields: Mapping[str, str], secrets: Iterable[str] = ()) -> dict[str, str]:
-    """A request's headers with every value hidden but those that say nothing, and those that hold only `{key}`.
+    """Return a request's headers with only harmless values shown, and values that hold only `{key}`.
 
-    What a header of the caller's own carries is unknown: `x-team` may be a password. Its name is shown.
+    A caller's own header may carry anything: `x-team` may be a password. Its name is shown.
     """
-    hidden = tuple(secrets)
+    needles = tuple(secrets)
     return {
-        name: redact(value, hidden) if is_harmless_header(name, value) else _hidden_value(value)
+        name: redact(value, needles) if is_harmless_header(name, value) else _hidden_value(value)
         for name, value in fields.items()
     }
 
 
 def is_harmless_header(name: str, value: str) -> bool:
-    """Does a request's header hold nothing that anybody would hide?"""
+    """Whether a request's header holds nothing secret."""
     if "{key}" in value:
         return value.partition("{key}")[::2] in (("", ""), ("Bearer ", ""), ("Key ", ""), ("Token ", ""))
     return name.lower() in _PLAIN or name.lower().endswith(_PLAIN_ENDS)
 
 
 def request_secrets(address: str, fields: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets that go with a request: in headers, before the host, and in auth-like parameters of the query.
+    """Return the secrets of a request: in headers, before the host, and in auth-like query parameters.
 
-    A header that is not named like a secret counts where its value looks like one: hiding every word that some
-    header holds would tear up what an endpoint says.
+    A header with a harmless name counts only where its value looks like a secret: hiding every word of every header
+    would damage an endpoint's text.
     """
-    found: list[str] = []
+    secrets: list[str] = []
     for name, value in fields.items():
         if "{key}" in value or is_harmless_header(name, value):
             continue
         if is_secret_name(name):
-            found += _said(value)
+            secrets += _authorization_secrets(value)
         elif looks_secret(value):
-            found.append(value)
-    if "@" in address and (before := _USERINFO.search(address)):
-        found += _passwords(before[0][:-1])
+            secrets.append(value)
+    if "@" in address and (userinfo := _USERINFO.search(address)):
+        secrets += _passwords(userinfo[0][:-1])
     if "?" in address:
-        found += [each for m in _QUERY.finditer(address) if is_secret_name(m[2]) for each in (m[3], unquote(m[3]))]
-    return tuple(dict.fromkeys(secret for secret in found if len(secret) >= SHORTEST))
+        secrets += [text for m in _QUERY.finditer(address) if is_secret_name(m[2]) for text in (m[3], unquote(m[3]))]
+    return tuple(dict.fromkeys(secret for secret in secrets if len(secret) >= SHORTEST))
 
 
 def looks_secret(value: str) -> bool:
-    """Is it long and without a space, of letters and digits, and no address?"""
-    return _LIKE_A_KEY.fullmatch(value) is not None
+    """Whether a value is long, without a space, of letters and digits, and no address."""
+    return _KEY_SHAPE.fullmatch(value) is not None
 
 
-def _said(value: str) -> list[str]:
-    """What a header of authorization says, without its scheme; of a name and password, the password."""
+def _authorization_secrets(value: str) -> list[str]:
+    """Return the secrets of an authorization header, without its scheme; of a name and password, the password."""
     scheme, _, rest = value.partition(" ")
     bare = rest.strip() if rest and scheme.isalpha() else value
     if scheme.lower() != "basic":
@@ -127,14 +127,14 @@ def _said(value: str) -> list[str]:
 
 
 def _passwords(userinfo: str) -> list[str]:
-    """The password of `name:password`; where there is none, the name may be a token."""
+    """Return the password of `name:password`. Without one, the name may be a token."""
     name, colon, password = userinfo.partition(":")
-    told = password if colon and password else name
-    return [told, unquote(told)]
+    secret = password if colon and password else name
+    return [secret, unquote(secret)]
 
 
 def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
-    """The address without a password and without the values of auth-like query parameters."""
+    """Return the address without a password and without the values of auth-like query parameters."""
     if "@" in address:
         address = _USERINFO.sub("redacted@", address)
     if "?" in address:
@@ -143,27 +143,27 @@ def redact_url(address: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_cut_data(value: object, secrets: Iterable[str]) -> Any:
-    """The same as `data`, also without the beginning of a secret that was cut off."""
+    """Redact data, and also the beginning of a secret that was cut off; see `redact_data`."""
     return redact_data(value, secrets, cut=True)
 
 
 def redact_data(value: object, secrets: Iterable[str], *, cut: bool = False) -> object:
-    """What JSON can hold, with every string in it redacted, keys too."""
-    hidden = tuple(secrets)
-    if not hidden:
+    """Return JSON data with every string redacted, keys too."""
+    needles = tuple(secrets)
+    if not needles:
         return value
     if isinstance(value, str):
-        return redact(value, hidden, cut=cut)
+        return redact(value, needles, cut=cut)
     if isinstance(value, dict):
-        return {redact(str(key), hidden, cut=cut): redact_data(item, hidden, cut=cut) for key, item in value.items()}
+        return {redact(str(key), needles, cut=cut): redact_data(item, needles, cut=cut) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redact_data(item, hidden, cut=cut) for item in value]
+        return [redact_data(item, needles, cut=cut) for item in value]
     return value
 
 
 @lru_cache(maxsize=256)
 def is_secret_name(name: str) -> bool:
-    """Does a header or parameter of this name carry a secret? `x-api-key` does, `x-limit-tokens` does not."""
+    """Whether a header or parameter of this name carries a secret: `x-api-key` does, `x-limit-tokens` does not."""
     return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))
 
 

@@ -1,8 +1,7 @@
-"""Settings from the environment: how long to wait, how often to try, how much to take, for clients that are not told
-otherwise.
+"""Settings from the environment, for clients without their own: timeouts, number of attempts, size limits.
 
-pydantic-settings reads and checks them. It takes longer to import than a short call takes, so plain numbers are read
-without it; whatever else is said is its business.
+pydantic-settings reads and checks them. Importing it takes longer than a short call, so plain numbers are read without
+it. It reads every other value.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ VARIABLES = {
     "CNLLM_CONNECT_TIMEOUT": "seconds until there is a connection",
     "CNLLM_FIRST_BYTE_TIMEOUT": "seconds until the status line",
     "CNLLM_IDLE_TIMEOUT": "seconds between any two bytes of a reply",
-    "CNLLM_PROGRESS_TIMEOUT": "seconds between two pieces of what the model says",
-    "CNLLM_ATTEMPTS": "how often a call is tried in all",
-    "CNLLM_MAX_REPLY_BYTES": "bytes of a reply that are taken",
-    "CNLLM_MAX_EVENT_BYTES": "bytes of one event of a stream that are taken",
+    "CNLLM_PROGRESS_TIMEOUT": "seconds between two pieces of the model's output",
+    "CNLLM_ATTEMPTS": "the number of attempts of a call in all",
+    "CNLLM_MAX_REPLY_BYTES": "the largest number of bytes of a reply",
+    "CNLLM_MAX_EVENT_BYTES": "the largest number of bytes of one event of a stream",
 }
 """The variables that are read here, each with what it sets."""
 _WHOLE = frozenset({"CNLLM_ATTEMPTS", "CNLLM_MAX_REPLY_BYTES", "CNLLM_MAX_EVENT_BYTES"})
 
 
 class Settings(Struct, frozen=True):
-    """What the environment asks for."""
+    """The settings of the environment."""
 
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
@@ -40,34 +39,37 @@ class Settings(Struct, frozen=True):
 
 
 def read_settings() -> Settings:
-    """The settings in force. Raises `CnllmError` naming a variable whose value is no number or out of range."""
+    """Return the current settings. Raise `CnllmError` naming a variable with an invalid value."""
     if not any(os.environ.get(name) for name in VARIABLES):
         return Settings()
-    read = _plain() or _read()
-    base = Timeouts.of(read["timeout"])
-    waits = {name: read[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
+    values = _read_numbers() or _read_with_pydantic()
+    base = Timeouts.of(values["timeout"])
+    timeouts = {name: values[f"{name}_timeout"] for name in ("connect", "first_byte", "idle", "progress")}
     return Settings(
-        timeouts=Timeouts(**{name: getattr(base, name) if value is None else value for name, value in waits.items()}),
-        retry=Retry() if read["attempts"] is None else Retry(attempts=read["attempts"]),
-        limits=Limits(**{name: read[name] for name in Limits.__struct_fields__ if read[name] is not None}),
+        timeouts=Timeouts(
+            **{name: getattr(base, name) if value is None else value for name, value in timeouts.items()}
+        ),
+        retry=Retry() if values["attempts"] is None else Retry(attempts=values["attempts"]),
+        limits=Limits(**{name: values[name] for name in Limits.__struct_fields__ if values[name] is not None}),
     )
 
 
-def _plain() -> dict[str, Any] | None:
-    """The same as `_read` where there is nothing but plain numbers under these very names; None where there is more."""
-    given = {name: value for name, value in os.environ.items() if name.upper() in VARIABLES and value}
-    read: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in VARIABLES}
-    for name, value in given.items():
-        whole, _, part = value.partition(".")
-        digits = whole + part if name not in _WHOLE else value
-        plain = name in VARIABLES and digits.isascii() and digits.isdigit() and len(whole) > 0 and len(digits) < 10
+def _read_numbers() -> dict[str, Any] | None:
+    """Return the values where all are plain numbers under exact names. Otherwise None."""
+    variables = {name: value for name, value in os.environ.items() if name.upper() in VARIABLES and value}
+    values: dict[str, Any] = {name.removeprefix("CNLLM_").lower(): None for name in VARIABLES}
+    for name, value in variables.items():
+        integer, _, part = value.partition(".")
+        digits = integer + part if name not in _WHOLE else value
+        plain = name in VARIABLES and digits.isascii() and digits.isdigit() and len(integer) > 0 and len(digits) < 10
         if not plain or not int(digits) or value.endswith("."):
             return None
-        read[name.removeprefix("CNLLM_").lower()] = int(value) if name in _WHOLE else float(value)
-    return read
+        values[name.removeprefix("CNLLM_").lower()] = int(value) if name in _WHOLE else float(value)
+    return values
 
 
-def _read() -> dict[str, Any]:
+def _read_with_pydantic() -> dict[str, Any]:
+    """Return the values of the variables. Raise `CnllmError` for an invalid one."""
     from pydantic import Field, ValidationError
     from pydantic_settings import BaseSettings, SettingsConfigDict
 

@@ -180,7 +180,7 @@ def _usage_in_choice(flags: Flags) -> str:
 
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
-    """Return the place of usage in a stream. If the registry sets the switch for usage, none comes without the switch."""
+    """Return the place of usage in a stream. Where the registry sets a switch for it, none comes without the switch."""
     place = (flags.stream.usage if flags.stream is not None else None) or "chunk"
     defaults = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"

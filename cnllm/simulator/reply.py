@@ -160,7 +160,7 @@ def _call_id(flags: Flags, seed: str, number: int) -> str:
 
 
 def _schema(request: ParsedRequest) -> Any:
-    """Return the schema of the answer: the one of the request, or if the prompt asks for JSON, the one in the prompt."""
+    """Return the schema of the answer: that of the request or, if the prompt asks for JSON, the one in the prompt."""
     if request.schema is not None:
         return request.schema
     texts = [t.text for t in request.turns if t.role != "assistant" and "{" in t.text]

@@ -1,4 +1,4 @@
-"""Conversations on disk: one SQLite file, with everything that was asked and answered, and no secret.
+"""Conversations on disk: one SQLite file with all questions and answers, and no secret.
 
     from cnllm.store import Store
 
@@ -8,9 +8,9 @@
         with conversation.turn([new], model="deepseek/deepseek-flash") as turn:
             turn.finish(client.call(turn.model, conversation.messages()))
 
-A turn is written before it is sent and again when it is over, each time in one transaction: whatever happens between
-the two, the question is there, and the turn says that it was interrupted. Any number of processes may write at once; a
-`Store` belongs to the thread that opened it. Whatever goes wrong with the file is a `CnllmError`.
+A turn is written before it is sent and again when it has ended, each time in one transaction: after a crash between the
+two, the question is in the file, and the turn counts as interrupted. Any number of processes may write at once; a
+`Store` belongs to the thread that opened it. Every failure of the file is a `CnllmError`.
 """
 
 from __future__ import annotations

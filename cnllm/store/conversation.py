@@ -1,4 +1,4 @@
-"""A conversation: what was said so far, and the turns that go on from there."""
+"""A conversation: its messages so far, and its next turns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "LastOrigin", "order_messages"]
 
 
-def order_messages(said: Sequence[Message]) -> list[Message]:
-    """The messages as they are sent: the last system message of all holds, at the front."""
-    systems = [message for message in said if message.role == "system"]
-    return [*systems[-1:], *(message for message in said if message.role != "system")]
+def order_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages as they are sent. Only the last system message counts, and it goes first."""
+    systems = [message for message in messages if message.role == "system"]
+    return [*systems[-1:], *(message for message in messages if message.role != "system")]
 
 
 class LastOrigin(msgspec.Struct, frozen=True):
-    """Who answered last, and where it was asked if that was chosen."""
+    """The model of the last turn, with its protocol and base URL if the user chose them."""
 
     model: str
     protocol: str | None
@@ -35,44 +35,44 @@ class LastOrigin(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """One conversation. A new one is in the file once its first turn is."""
+    """One conversation. A new one is in the file as soon as its first turn is."""
 
-    def __init__(self, file: DatabaseFile, ident: str) -> None:
+    def __init__(self, file: DatabaseFile, id_: str) -> None:
         self._file = file
-        self.id = ident
+        self.id = id_
 
     def messages(self, *more: Message) -> list[Message]:
-        """What was said, in order, then `more`; the last system message of all holds, at the front.
+        """Return all messages in order, then `more`. Only the last system message counts, and it goes first.
 
-        A question that was refused is left out, lest it be refused again; one whose turn was interrupted is there.
+        A question that was refused is left out, so that it is not refused again. One whose turn was interrupted stays.
         """
-        return order_messages([*(message for _, said in self.turns() for message in said), *more])
+        return order_messages([*(message for _, messages in self.turns() for message in messages), *more])
 
     def turns(self) -> list[tuple[int, list[Message]]]:
-        """The turns that `messages` are from: the number of each, and what was said in it."""
+        """Return the turns behind `messages`: the number and the messages of each."""
         rows = self._file.rows(
             "SELECT turns.id, messages.id, data FROM messages JOIN turns ON turns.id = turn WHERE conversation = ? "
             "AND state <> 'failed' ORDER BY turns.id, messages.id",
             self.id,
         )
-        found: dict[int, list[Message]] = {}
-        for number, message, data in rows:
+        turns: dict[int, list[Message]] = {}
+        for number, message_id, data in rows:
             try:
-                said = Message.from_dict(from_json(data, dict[str, Any]))
+                message = Message.from_dict(from_json(data, dict[str, Any]))
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                 raise CnllmError(
-                    f"{self._file.path}: message {message} in turn {number} of conversation {self.id} cannot be read",
-                    hint="begin another conversation, or go on from another one: cnllm logs list shows them",
+                    f"{self._file.path}: message {message_id} in turn {number} of conversation {self.id} is unreadable",
+                    hint="start a new conversation, or continue another one: list them with cnllm logs list",
                 ) from error
-            found.setdefault(number, []).append(said)
-        return list(found.items())
+            turns.setdefault(number, []).append(message)
+        return list(turns.items())
 
     def forget(self, number: int) -> None:
-        """Takes a turn out again, and the conversation if nothing else is in it."""
+        """Delete a turn, and the conversation if it has no other turn."""
         delete_turn(self._file, number)
 
     def last(self) -> LastOrigin | None:
-        """Who was asked last; None where nothing was asked yet."""
+        """Return the model of the last turn; None where there is no turn yet."""
         rows = self._file.rows(
             "SELECT model, protocol, base_url FROM turns WHERE conversation = ? ORDER BY id DESC LIMIT 1", self.id
         )
@@ -89,20 +89,20 @@ class Conversation:
         secrets: Iterable[str] = (),
         exchanges: bool = True,
     ) -> Turn:
-        """Writes down what is about to be asked, new messages alone, and of whom (`model` is "provider/id").
+        """Write down the new messages that are about to be sent, and the model (`model` is "provider/id").
 
-        `origin` is endpoint, simulated or replayed; none of `secrets` will be written; without `exchanges` requests
-        and responses are not kept as they were on the wire.
+        `origin` is endpoint, simulated or replayed. None of `secrets` will be written. Without `exchanges` raw requests
+        and responses are not stored.
         """
-        hidden, began = tuple(secrets), utc_now()
-        place = redact.redact_url(base_url, hidden) if base_url is not None else None
+        secret_values, now = tuple(secrets), utc_now()
+        public_url = redact.redact_url(base_url, secret_values) if base_url is not None else None
         with self._file.writing() as connection:
-            connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, began))
-            made = connection.execute(
+            connection.execute("INSERT OR IGNORE INTO conversations (id, began) VALUES (?, ?)", (self.id, now))
+            turn_id = connection.execute(
                 "INSERT INTO turns (conversation, began, state, process, model, protocol, base_url, origin) "
                 "VALUES (?, ?, 'pending', ?, ?, ?, ?, ?)",
-                (self.id, began, os.getpid(), model, protocol, place, origin),
+                (self.id, now, os.getpid(), model, protocol, public_url, origin),
             ).lastrowid
-            assert made is not None
-            add_messages(connection, made, messages, hidden)
-        return Turn(self._file, made, model, hidden, exchanges)
+            assert turn_id is not None
+            add_messages(connection, turn_id, messages, secret_values)
+        return Turn(self._file, turn_id, model, secret_values, exchanges)

@@ -1,4 +1,4 @@
-"""The file: private, in WAL mode, of this version; its failures in words."""
+"""The database file: private, in WAL mode, upgraded to this version. Its failures become `CnllmError`."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from cnllm.store.schema import MARK, STEPS, migrate, schema_version
 
 __all__ = ["DatabaseFile"]
 
-PATIENCE = 5.0
-"""Seconds that a writer waits for the others."""
+BUSY_SECONDS = 5.0
+"""Seconds that a writer waits for other writers."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DatabaseFile:
-    """An open file. What SQLite says against it is raised as `CnllmError`."""
+    """An open file. Errors of SQLite are raised as `CnllmError`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._generation = process.generation()
-        with self._told():
-            _private(path)
-            self._connection = _connection(path)
+        with self._translate_errors():
+            _make_private(path)
+            self._connection = _connect(path)
             try:
                 self._prepare()
             except BaseException:
                 self._connection.close()
                 raise
 
-    def _own(self) -> sqlite3.Connection:
-        """This process's connection: SQLite forbids a child to use its parent's, or to close it."""
+    def _current_connection(self) -> sqlite3.Connection:
+        """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
         if self._generation != process.generation():
-            _keep_for_ever(self._connection)
-            self._connection = _connection(self.path)
+            _keep_forever(self._connection)
+            self._connection = _connect(self.path)
             self._generation = process.generation()
             self._prepare()
         return self._connection
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """What a query finds."""
-        with self._told():
-            return self._own().execute(query, values).fetchall()
+        """Return the rows of a query."""
+        with self._translate_errors():
+            return self._current_connection().execute(query, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is kept, or nothing. It takes its turn among other processes."""
-        with self._told():
-            connection = self._own()
+        """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
+        with self._translate_errors():
+            connection = self._current_connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -66,83 +66,85 @@ class DatabaseFile:
                 raise
 
     def close(self) -> None:
-        """Nothing is lost by not closing."""
+        """Close the connection. Without this call no data is lost."""
         if self._generation == process.generation():
             self._connection.close()
         else:
-            _keep_for_ever(self._connection)
+            _keep_forever(self._connection)
 
     def _prepare(self) -> None:
-        # A commit survives the process; only a loss of power may take the last ones, and never breaks the file.
+        # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        found = schema_version(self._connection)
-        if found > len(STEPS):
+        version = schema_version(self._connection)
+        if version > len(STEPS):
             raise CnllmError(
-                f"{self.path} is of a newer cnllm (version {found}; this one knows up to {len(STEPS)})",
+                f"{self.path} was written by a newer cnllm (version {version}; this one reads up to {len(STEPS)})",
                 hint="upgrade cnllm, or move that file away",
             )
-        if not self._ours(found):
-            raise CnllmError(f"{self.path} is a database of another program", hint="move it away")
-        if found < len(STEPS) or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if not self._is_ours(version):
+            raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
+        if version < len(STEPS) or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade()
         self._connection.execute("PRAGMA foreign_keys = ON")
 
-    def _ours(self, found: int) -> bool:
+    def _is_ours(self, version: int) -> bool:
         mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
-        if found or mark:
+        if version or mark:
             return bool(mark == MARK)
         return not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
     def _upgrade(self) -> None:
-        """WAL mode and this version's tables. Of several processes that begin at once, one does it."""
-        end = time.monotonic() + PATIENCE
+        """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 migrate(self._connection, STEPS)
                 return
-            except sqlite3.OperationalError as error:  # the switch to WAL fails at once where others are at it too
-                if not _busy(error) or time.monotonic() > end:
+            except sqlite3.OperationalError as error:  # the switch to WAL fails at once while another process does it
+                if not _is_busy(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if _busy(error):
-                raise CnllmError(f"{self.path} is held by another process", hint="try again") from error
-            hint = f"is there room, and may {self.path.parent} be written to?"
+            if _is_busy(error):
+                raise CnllmError(f"another process has locked {self.path}", hint="try again") from error
+            hint = f"check the free disk space and the permissions of {self.path.parent}"
             raise CnllmError(f"{self.path}: {error}", hint=hint) from error
         except sqlite3.Error as error:
-            raise CnllmError(f"{self.path} cannot be used: {error}", hint="move it away to begin anew") from error
+            raise CnllmError(
+                f"{self.path} cannot be used: {error}", hint="move it to another place to start a new one"
+            ) from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
 
 
-def _connection(path: Path) -> sqlite3.Connection:
-    """Open a connection that shows the good part of a row with bad bytes, so that it hides no other."""
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a connection that replaces bad bytes in a row, so that one bad row hides no other."""
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
 
 
-def _keep_for_ever(connection: sqlite3.Connection) -> None:
-    """Never let it be collected, which would close it."""
+def _keep_forever(connection: sqlite3.Connection) -> None:
+    """Keep a connection alive for ever. Garbage collection would close it."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-def _busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _private(path: Path) -> None:
-    """Makes the file 0600 in a folder that is 0700 if it is made here; SQLite makes its own files beside it the same.
+def _make_private(path: Path) -> None:
+    """Create the file with mode 0600, and its folder with 0700 if it is new. SQLite copies the mode to its own files.
 
-    What is there already and open to others is closed to them, SQLite's files included, and the folder if it is ours.
+    An existing file that others can read becomes private, with SQLite's files, and so does the default folder.
     """
     private_files.make_private_folder(path.parent, narrow=path.parent == paths.data_dir())
     try:
@@ -151,7 +153,7 @@ def _private(path: Path) -> None:
         FileExistsError
     ):  # not opened: closing it would drop the locks that this process holds by another `DatabaseFile`
         if os.name != "nt":
-            for one in (path, *(path.with_name(path.name + more) for more in ("-wal", "-shm", "-journal"))):
+            for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
                 with suppress(FileNotFoundError):
-                    if os.stat(one).st_mode & _OTHERS:
-                        os.chmod(one, 0o600)
+                    if os.stat(file).st_mode & _OTHERS:
+                        os.chmod(file, 0o600)

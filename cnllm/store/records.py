@@ -1,4 +1,4 @@
-"""What is read back, as it is printed with --json."""
+"""Records read from the store, as --json prints them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 State = Literal["done", "partial", "failed", "interrupted", "running"]
-"""Whole; an answer that is not; none; ended on this side, by whatever; still being answered."""
+"""A whole answer; a partial answer; no answer; ended on this side; still running."""
 
 Origin = Literal["endpoint", "simulated", "replayed"]
-"""Where the answer is from."""
+"""The source of the answer."""
 
 
 class Failure(Struct, frozen=True):
-    """What went wrong."""
+    """The error of a turn."""
 
     type: str
     message: str
@@ -67,7 +67,7 @@ class RecordedConversation(Struct, frozen=True, kw_only=True):
 
 
 class ConversationSummary(Struct, frozen=True, kw_only=True):
-    """A conversation in a listing. `origins` and `models` in the order of their first turns."""
+    """A conversation in a listing. `origins` and `models` are in the order of their first turns."""
 
     id: str
     began: str
@@ -81,7 +81,7 @@ class ConversationSummary(Struct, frozen=True, kw_only=True):
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
-    """A message in which all words of a search occur."""
+    """A message that contains all words of a search."""
 
     conversation: str
     turn: int
@@ -92,15 +92,15 @@ class SearchHit(Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-def state_of(kept: str, process: int | None) -> State:
-    """The state of a turn. One that is pending is running, unless its process is gone."""
-    if kept == "pending":
-        return "running" if type(process) is int and process > 0 and _alive(process) else "interrupted"
-    return kept if kept in get_args(State) else "interrupted"  # type: ignore[return-value]
+def state_of(state: str, process: int | None) -> State:
+    """Return the state of a turn. A pending turn is running, unless its process has ended."""
+    if state == "pending":
+        return "running" if type(process) is int and process > 0 and _is_alive(process) else "interrupted"
+    return state if state in get_args(State) else "interrupted"  # type: ignore[return-value]
 
 
-def _alive(process: int) -> bool:
-    if os.name == "nt":  # there is no asking without ending it
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # Windows has no harmless signal
         return False
     try:
         os.kill(process, 0)

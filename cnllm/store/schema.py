@@ -1,6 +1,6 @@
-"""The tables, as the steps that made them: a file of any earlier version takes those it lacks.
+"""The tables, as a list of steps. A file of an earlier version takes the steps that it lacks.
 
-A step is never edited once it was released; what is to change is a further step.
+A released step is never edited; a change is a further step.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 __all__ = ["MARK", "STEPS", "migrate", "schema_version"]
 
 MARK = 0x636E6C6D
-"""The file's `application_id` ("cnlm"), by which it is told from any other SQLite file."""
+"""The file's `application_id` ("cnlm"), which distinguishes it from other SQLite files."""
 
 Step = Sequence[str]
 
 STEPS: Sequence[Step] = (
     (
-        # When things happened is ISO 8601 in UTC; what has structure is JSON.
+        # Times are ISO 8601 in UTC; structured values are JSON.
         "CREATE TABLE conversations (id TEXT PRIMARY KEY, began TEXT NOT NULL) WITHOUT ROWID",
         """CREATE TABLE turns (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -59,29 +59,29 @@ STEPS: Sequence[Step] = (
         "CREATE INDEX exchanges_of ON exchanges (turn)",
     ),
 )
-"""What leads from each version to the next; the first from an empty file."""
+"""The statements from each version to the next; the first from an empty file."""
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of an open file; 0 is an empty one."""
-    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return found
+    """Return the version of an open file; 0 for an empty one."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
-    """Takes the steps that the file lacks: all of them, or none if one fails or leaves a reference to nothing.
+    """Apply the steps that the file lacks: all of them, or none if one fails or leaves a broken reference.
 
-    Foreign keys are off meanwhile: a table that a step makes anew would otherwise take along what refers to it.
+    Foreign keys are off meanwhile: otherwise a step that rebuilds a table would delete the rows that refer to it.
     """
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        begun = schema_version(connection)
-        for number, step in enumerate(steps[begun:], begun + 1):
+        version = schema_version(connection)
+        for number, step in enumerate(steps[version:], version + 1):
             for statement in step:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
-        if schema_version(connection) > begun and connection.execute("PRAGMA foreign_key_check").fetchone():
+        if schema_version(connection) > version and connection.execute("PRAGMA foreign_key_check").fetchone():
             raise sqlite3.IntegrityError("the new tables do not fit together")
         connection.execute(f"PRAGMA application_id = {MARK}")
         connection.execute("COMMIT")

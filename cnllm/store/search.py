@@ -1,7 +1,7 @@
-"""Full-text search, in any script: an index of every three characters, brought up to date when it is asked.
+"""Full-text search in any script, with an index of character triples that each search updates.
 
-So writing a turn pays nothing for it. Words of one or two characters (most of Chinese) are looked for one by one
-among the messages, and so is everything where SQLite is older than that index (3.34) or the file cannot be written to.
+So writing a turn costs nothing extra. Words of one or two characters (most of Chinese) are searched without the index,
+and so is every word where SQLite is older than that index (3.34) or the file is read-only.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["search", "unindex"]
 
-_SHORTEST = 3  # characters of a word that the index can find
-_AROUND = 60  # characters of an excerpt on either side
+_MIN_INDEXED = 3  # characters of a word that the index can find
+_EXCERPT_MARGIN = 60  # characters of an excerpt on either side
 _INDEX = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5"
     "(text, reasoning, content='messages', content_rowid='id', tokenize='trigram')",
@@ -34,48 +34,48 @@ _INDEX = (
 )
 _FRESH = (
     "SELECT (SELECT ifnull(max(id), 0) FROM messages) = (SELECT ifnull(max(upto), -1) FROM indexed) "
-    "AND NOT EXISTS (SELECT 1 FROM words LIMIT 0)"  # which fails where SQLite knows no such index
+    "AND NOT EXISTS (SELECT 1 FROM words LIMIT 0)"  # this fails where SQLite lacks the index
 )
 
 
 def search(file: DatabaseFile, words: Sequence[str], limit: int) -> list[SearchHit]:
-    """The messages that hold all the words, be it in text or reasoning, the newest first."""
-    sought = [word for word in words if word]
-    if not sought:
+    """Return the messages that contain all the words, in text or reasoning, the newest first."""
+    terms = [word for word in words if word]
+    if not terms:
         return []
-    long = [word for word in sought if len(word) >= _SHORTEST] if _indexed(file) else []
+    indexed_terms = [word for word in terms if len(word) >= _MIN_INDEXED] if _update_index(file) else []
     conditions, values = [], []
-    if long:
+    if indexed_terms:
         conditions.append("messages.id IN (SELECT rowid FROM words WHERE words MATCH ?)")
-        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
-    for word in sought:
-        if word not in long:
+        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in indexed_terms))
+    for word in terms:
+        if word not in indexed_terms:
             conditions.append("(text LIKE ? ESCAPE '\\' OR reasoning LIKE ? ESCAPE '\\')")
-            values += [_pattern(word)] * 2
+            values += [_like_pattern(word)] * 2
     rows = file.rows(
         "SELECT conversation, turns.id, turns.began, model, role, text, reasoning FROM messages "
         f"JOIN turns ON turns.id = turn WHERE {' AND '.join(conditions)} ORDER BY messages.id DESC LIMIT ?",
         *values,
         limit,
     )
-    return [_found(row, sought) for row in rows]
+    return [_search_hit(row, terms) for row in rows]
 
 
 def unindex(connection: sqlite3.Connection, turn: int) -> None:
-    """Drops the index if anything of a turn is in it, which no deletion would take out of it; the next search makes it.
+    """Drop the index if it contains a message of this turn, because a deletion would not remove it there.
 
-    It is part of a transaction.
+    The next search builds the index again. The caller's transaction includes this.
     """
-    made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'indexed'").fetchone()
-    held = "SELECT 1 FROM messages, indexed WHERE turn = ? AND messages.id <= upto"
-    if made and connection.execute(held, (turn,)).fetchone():
+    exists = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'indexed'").fetchone()
+    query = "SELECT 1 FROM messages, indexed WHERE turn = ? AND messages.id <= upto"
+    if exists and connection.execute(query, (turn,)).fetchone():
         connection.execute("DROP TABLE words")
         connection.execute("DROP TABLE indexed")
 
 
-def _indexed(file: DatabaseFile) -> bool:
-    """Is there an index, up to date? It is made so, where that can be done."""
-    with suppress(CnllmError):  # there is none yet
+def _update_index(file: DatabaseFile) -> bool:
+    """Update the index. Whether it can be used."""
+    with suppress(CnllmError):  # there is no index yet
         if file.rows(_FRESH)[0][0]:
             return True
     try:
@@ -87,40 +87,40 @@ def _indexed(file: DatabaseFile) -> bool:
     return True
 
 
-def _pattern(word: str) -> str:
+def _like_pattern(word: str) -> str:
     for special in "\\%_":
         word = word.replace(special, f"\\{special}")
     return f"%{word}%"
 
 
-def _found(row: Sequence[object], words: Sequence[str]) -> SearchHit:
+def _search_hit(row: Sequence[object], words: Sequence[str]) -> SearchHit:
     conversation, turn, began, model, role, text, reasoning = map(as_text, row)
-    in_text, in_reasoning = _place(text, words), _place(reasoning, words)
-    at_text = in_text is not None or in_reasoning is None
-    excerpt = _excerpt(text, in_text or (0, 0)) if at_text else _excerpt(reasoning, in_reasoning or (0, 0))
+    in_text, in_reasoning = _first_match(text, words), _first_match(reasoning, words)
+    text_matches = in_text is not None or in_reasoning is None
+    excerpt = _excerpt(text, in_text or (0, 0)) if text_matches else _excerpt(reasoning, in_reasoning or (0, 0))
     return SearchHit(
         conversation=conversation,
         turn=int(turn),
         began=began,
         model=model,
         role=role,
-        where="text" if at_text else "reasoning",
+        where="text" if text_matches else "reasoning",
         excerpt=excerpt,
     )
 
 
-def _place(text: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Where the first of the words is that is there, as far as letters of either case tell."""
-    folded = text.lower()
+def _first_match(text: str, words: Sequence[str]) -> tuple[int, int] | None:
+    """Return the span of the first word that occurs, ignoring case."""
+    lower_text = text.lower()
     for word in words:
-        at = folded.find(word.lower())
-        if at >= 0:
-            return at, at + len(word)
+        start = lower_text.find(word.lower())
+        if start >= 0:
+            return start, start + len(word)
     return None
 
 
-def _excerpt(text: str, place: tuple[int, int]) -> str:
-    """The place with some text around it, on one line."""
-    start, end = max(0, place[0] - _AROUND), place[1] + _AROUND
-    shown = " ".join(text[start:end].split())
-    return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
+def _excerpt(text: str, span: tuple[int, int]) -> str:
+    """Return the place with some text around it, on one line."""
+    start, end = max(0, span[0] - _EXCERPT_MARGIN), span[1] + _EXCERPT_MARGIN
+    excerpt = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{excerpt}{'…' if end < len(text) else ''}"

@@ -1,4 +1,4 @@
-"""The store: finds, begins, lists and reads conversations."""
+"""The store: find, create, list and read conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TURN = (
 
 
 def store_path() -> Path:
-    """Where the file is unless another is named, whether or not it exists."""
+    """Return the default path of the file, whether or not it exists."""
     return paths.data_dir() / "conversations.db"
 
 
@@ -40,13 +40,13 @@ class Store:
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self.damaged: list[str] = []
-        """What was read so far and cannot be made out, each with its place; everything else of it was read."""
+        """Values that could not be read so far, each with its place. All other values were read."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None = None) -> Store:
-        """Opens the file, which is made if there is none and brought to this version if it is older.
+        """Open the file. Create it if there is none, and upgrade an older version.
 
-        Raises `CnllmError` for a file of a newer version, and for one that cannot be used.
+        Raise `CnllmError` for a file of a newer version, and for one that cannot be used.
         """
         if path is not None:
             checks.require_path("path", path)
@@ -56,11 +56,11 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the path of the file."""
         return self._file.path
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -72,71 +72,71 @@ class Store:
         self.close()
 
     def conversation(self, which: str | None = None) -> Conversation:
-        """A conversation: by its id or what no other id begins with, the `"last"` that had a turn, or a new one."""
+        """Return a conversation: by its id or an unambiguous prefix of it, the `"last"` one, or a new one."""
         if which is not None:
-            _demand_text("which", which)
+            _require_text("which", which)
             which = str.__str__(which)
-        return Conversation(self._file, os.urandom(5).hex() if which is None else self._ident(which))
+        return Conversation(self._file, os.urandom(5).hex() if which is None else self._find_id(which))
 
-    def _ident(self, which: str) -> str:
-        if which == "last":
+    def _find_id(self, prefix: str) -> str:
+        if prefix == "last":
             rows = self._file.rows("SELECT conversation FROM turns ORDER BY id DESC LIMIT 1")
             if not rows:
-                raise CnllmError("there is no conversation yet", hint="begin one: cnllm call --model M TEXT")
+                raise CnllmError("there is no conversation yet", hint="start one: cnllm call --model M TEXT")
             return str(rows[0][0])
         query = "SELECT id FROM conversations WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT 6"
-        found = [row[0] for row in self._file.rows(query, len(which), which)] if which else []
-        if which in found:
-            return which
-        if not found:
-            raise CnllmError(f"no conversation's id begins with {which!r}", hint="cnllm logs list shows them")
-        if len(found) > 1:
-            raise CnllmError(f"{which!r} may be {' or '.join(found[:5])}", hint="give more of the id")
-        return str(found[0])
+        matches = [row[0] for row in self._file.rows(query, len(prefix), prefix)] if prefix else []
+        if prefix in matches:
+            return prefix
+        if not matches:
+            raise CnllmError(f"no conversation's id begins with {prefix!r}", hint="list them with cnllm logs list")
+        if len(matches) > 1:
+            raise CnllmError(f"{prefix!r} may be {' or '.join(matches[:5])}", hint="use more characters of the id")
+        return str(matches[0])
 
     # ── reading ──────────────────────────────────────────────────────────────
-    def ids(self, begun: str = "") -> list[str]:
-        """The ids that begin so, in the order of their first turns."""
-        _demand_text("begun", begun)
+    def ids(self, prefix: str = "") -> list[str]:
+        """Return the ids with this prefix, in the order of their first turns."""
+        _require_text("prefix", prefix)
         query = "SELECT conversation FROM turns WHERE substr(conversation, 1, ?) = ? GROUP BY 1 ORDER BY min(id)"
-        return [as_text(row[0]) for row in self._file.rows(query, len(begun), begun)]
+        return [as_text(row[0]) for row in self._file.rows(query, len(prefix), prefix)]
 
     def summaries(self, limit: int = -1) -> list[ConversationSummary]:
-        """The conversations, the last one first."""
-        limit = _limit(limit)
+        """Return summaries of the conversations, the newest first."""
+        limit = _row_limit(limit)
         query = "SELECT conversation FROM turns GROUP BY 1 ORDER BY max(id) DESC LIMIT ?"
         return [self._summary(row[0]) for row in self._file.rows(query, limit)]
 
-    def _summary(self, ident: str) -> ConversationSummary:
+    def _summary(self, id_: str) -> ConversationSummary:
         from cnllm.store.records import ConversationSummary, state_of
 
         turns = self._file.rows(
             "SELECT began, model, origin, state, process, cost, currency FROM turns WHERE conversation = ? ORDER BY id",
-            ident,
+            id_,
         )
         first = self._file.rows(
             "SELECT substr(text, 1, 500) FROM messages JOIN turns ON turns.id = turn "
             "WHERE conversation = ? AND role = 'user' ORDER BY messages.id LIMIT 1",
-            ident,
+            id_,
         )
         return ConversationSummary(
-            id=ident,
+            id=id_,
             began=as_text(turns[0][0]),
             last=as_text(turns[-1][0]),
             turns=len(turns),
             models=list(dict.fromkeys(as_text(turn[1]) for turn in turns)),
-            origins=list(dict.fromkeys(self._origin(turn[2], ident) for turn in turns)),
+            origins=list(dict.fromkeys(self._origin(turn[2], id_) for turn in turns)),
             state=state_of(*turns[-1][3:5]),
             prompt=as_text(first[0][0]) if first else "",
-            cost=_sums([self._cost(amount, currency, ident) for *_, amount, currency in turns]),
+            cost=_sum_costs([self._cost(amount, currency, id_) for *_, amount, currency in turns]),
         )
 
-    # ── what cannot be made out ──────────────────────────────────────────────
-    def _origin(self, said: Any, place: str) -> Origin:
+    # ── values that may be damaged ───────────────────────────────────────────
+    def _origin(self, value: Any, place: str) -> Origin:
         from cnllm.store.records import Origin
 
-        if said in get_args(Origin):
-            return said  # type: ignore[no-any-return]
+        if value in get_args(Origin):
+            return value  # type: ignore[no-any-return]
         self._damage(place, "the origin")
         return "endpoint"
 
@@ -146,33 +146,33 @@ class Store:
         if amount is None or currency is None:
             return None, None
         try:
-            made = Decimal(as_text(amount))
-            if made.is_finite():
-                return made, as_text(currency)
+            decimal = Decimal(as_text(amount))
+            if decimal.is_finite():
+                return decimal, as_text(currency)
         except InvalidOperation:
             pass
         self._damage(place, "the cost")
         return None, None
 
-    def _json(self, said: Any, kind: Any, otherwise: Any, place: str, what: str) -> Any:
-        """JSON of the file as that kind of value; `otherwise` where there is none or it cannot be made out."""
-        if said is None or said == "":
-            return otherwise
+    def _json(self, data: Any, kind: Any, default: Any, place: str, label: str) -> Any:
+        """Decode JSON of the file into a value of a kind. Return `default` where it is absent or damaged."""
+        if data is None or data == "":
+            return default
         try:
-            return from_json(said, kind)
+            return from_json(data, kind)
         except (ValueError, TypeError, RecursionError):
-            self._damage(place, what)
-            return otherwise
+            self._damage(place, label)
+            return default
 
-    def _damage(self, place: str, what: str) -> None:
-        if (line := f"{place}: {what} cannot be read") not in self.damaged:
+    def _damage(self, place: str, label: str) -> None:
+        if (line := f"{place}: {label} cannot be read") not in self.damaged:
             self.damaged.append(line)
 
     def _messages(self, rows: Sequence[Any], place: str) -> list[dict[str, Any]]:
-        made = [self._json(data, dict[str, Any], {}, place, f"message {number}") for number, data in rows]
+        messages = [self._json(data, dict[str, Any], {}, place, f"message {number}") for number, data in rows]
         if any(data is None or data == "" for _, data in rows):
             self._damage(place, "a message")
-        return [each for each in made if each]
+        return [message for message in messages if message]
 
     def _exchange(self, entry: Any, place: str) -> dict[str, Any] | None:
         try:
@@ -183,31 +183,39 @@ class Store:
         return self._json(text, dict[str, Any], None, place, "an exchange")  # type: ignore[no-any-return]
 
     def records(self, ids: Sequence[str] | None = None, *, exchanges: bool = False) -> Iterator[RecordedConversation]:
-        """Whole conversations, those or all, one after another."""
+        """Yield whole conversations: those with these ids, or all."""
         from cnllm.store.records import RecordedConversation
 
-        for ident in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
-            _demand_text("ids: one of them", ident)
-            turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", ident)
+        for id_ in self.ids() if ids is None else checks.as_list("ids", ids, "a list of ids"):
+            _require_text("ids: one of them", id_)
+            turns = self._file.rows(f"SELECT {_TURN} FROM turns WHERE conversation = ? ORDER BY id", id_)
             if turns:
                 yield RecordedConversation(
-                    id=ident,
+                    id=id_,
                     began=as_text(turns[0][1]),
                     turns=[self._turn(*turn, exchanges=exchanges) for turn in turns],
                 )
 
     def _turn(
-        self, number: int, began: str, model: str, origin: Any, state: str, process: int | None, *more: Any, **how: bool
+        self,
+        number: int,
+        began: str,
+        model: str,
+        origin: Any,
+        state: str,
+        process: int | None,
+        *more: Any,
+        **options: bool,
     ) -> RecordedTurn:
         from cnllm.store.records import Failure, RecordedTurn, state_of
         from cnllm.types import Note, ToolCall, Usage
 
         protocol, base_url, finish, raw, reply_id, reply_model, usage, cost, currency, seconds, error, *rest = more
-        said = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
-        sent = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number)
+        message_rows = self._file.rows("SELECT id, data FROM messages WHERE turn = ? ORDER BY id", number)
+        exchange_rows = self._file.rows("SELECT entry FROM exchanges WHERE turn = ? ORDER BY id", number)
         place = f"turn {number}"
         calls = self._json(rest[1], list[ToolCall], [], place, "the incomplete calls")
-        kept = [self._exchange(entry, place) for (entry,) in sent] if how["exchanges"] else []
+        entries = [self._exchange(entry, place) for (entry,) in exchange_rows] if options["exchanges"] else []
         amount = self._cost(cost, currency, place)
         words = [None if word is None else as_text(word) for word in (protocol, base_url, finish, raw, reply_id)]
         return RecordedTurn(
@@ -216,7 +224,7 @@ class Store:
             model=as_text(model),
             origin=self._origin(origin, place),
             state=state_of(state, process),
-            messages=self._messages(said, place),
+            messages=self._messages(message_rows, place),
             protocol=words[0],
             base_url=words[1],
             finish=words[2],
@@ -224,47 +232,47 @@ class Store:
             reply_id=words[4],
             reply_model=None if reply_model is None else as_text(reply_model),
             usage=self._json(usage, Usage, None, place, "the usage"),
-            cost=next(iter(_sums([amount])), None),
+            cost=next(iter(_sum_costs([amount])), None),
             seconds=seconds if isinstance(seconds, int | float) else None,
             error=self._json(error, Failure, None, place, "the error"),
             notes=self._json(rest[0], list[Note], [], place, "the notes"),
             incomplete=calls,
-            exchanges=[each for each in kept if each is not None],
+            exchanges=[entry for entry in entries if entry is not None],
         )
 
     def prompts(self, limit: int) -> list[str]:
-        """What was asked last, whatever the conversation; the last one at the end."""
-        limit = _limit(limit)
+        """Return the last questions of all conversations, the newest one at the end."""
+        limit = _row_limit(limit)
         rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:
-        """The messages in which all these words occur, in text or reasoning, the newest first."""
+        """Return the messages that contain all these words, in text or reasoning, the newest first."""
         from cnllm.store.search import search
 
         words = checks.as_list("words", words, "a list of words")
         for word in words:
-            _demand_text("words: one of them", word)
-        return search(self._file, words, _limit(limit))
+            _require_text("words: one of them", word)
+        return search(self._file, words, _row_limit(limit))
 
 
-def _demand_text(name: str, value: Any) -> None:
-    """Raise `TypeError` or `ValueError` for what no column of text can hold."""
+def _require_text(name: str, value: Any) -> None:
+    """Raise `TypeError` or `ValueError` for a value that no text column can hold."""
     checks.require_text(name, value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise checks.wrong_value(name, value, "text without half of a character") from None
+        raise checks.wrong_value(name, value, "text without half a surrogate pair") from None
 
 
-def _limit(value: Any) -> int:
-    """A number of rows, negative for all."""
+def _row_limit(value: Any) -> int:
+    """Return a number of rows, negative for all."""
     checks.number("limit", value, -(2**63))
     return min(int(value), 2**63 - 1)
 
 
-def _sums(costs: Sequence[tuple[Decimal | None, str | None]]) -> list[Any]:
-    """What amounts of money come to, each currency by itself."""
+def _sum_costs(costs: Sequence[tuple[Decimal | None, str | None]]) -> list[Any]:
+    """Return the sum of the costs in each currency."""
     from decimal import Decimal
 
     from cnllm.types import Cost

@@ -1,4 +1,4 @@
-"""Values as the file holds them: JSON, UTF-8, times."""
+"""Values in the form of the file: JSON, UTF-8, times."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ __all__ = ["as_json", "as_text", "encodable_text", "from_json", "utc_now"]
 
 
 def as_json(value: Any) -> str:
-    """Any of our values as JSON."""
+    """Return any value as JSON."""
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
+    except UnicodeEncodeError:  # half a surrogate pair, which needs an escape
         return json.dumps(msgspec.to_builtins(value))
 
 
 def from_json(text: str | bytes, kind: Any = Any) -> Any:
-    """The opposite of `as_json`."""
+    """Return the value of JSON, the inverse of `as_json`."""
     try:
         return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError:  # half of a surrogate pair again
+    except msgspec.DecodeError:  # half a surrogate pair again
         return msgspec.convert(json.loads(text), kind)
 
 
 def as_text(value: Any) -> str:
-    """A value of the file as text, whatever stands there."""
+    """Return a value of the file as text, whatever its type."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)
 
 
 def encodable_text(text: str) -> str:
-    """The text as UTF-8 can hold it."""
+    """Return the text with characters that UTF-8 can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
 def utc_now() -> str:
-    """This moment: ISO 8601, UTC, to the millisecond."""
+    """Return the current time: ISO 8601, UTC, to the millisecond."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

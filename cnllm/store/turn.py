@@ -1,4 +1,4 @@
-"""One question and its answer, while it happens: written before it is sent, and when it is over."""
+"""One question and its answer, written before the request is sent and again at the end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Turn", "add_messages", "delete_turn"]
 
-_WHOLE = ("stop", "tool_calls")
-_SENT = (EndpointError, TransportError, StreamCut, LoopStopped)
+_WHOLE_FINISHES = ("stop", "tool_calls")
+_SENT_ERRORS = (EndpointError, TransportError, StreamCut, LoopStopped)
 
 
 class Turn:
-    """A turn that was begun. Leaving its `with` block by an exception ends it as `fail` does.
+    """A turn that has begun. An exception in its `with` block ends it as `fail` does.
 
-    Left without `finish` or `fail`, it counts as interrupted.
+    Without `finish` or `fail` it counts as interrupted.
     """
 
     def __init__(self, file: DatabaseFile, number: int, model: str, secrets: tuple[str, ...], exchanges: bool) -> None:
@@ -37,38 +37,38 @@ class Turn:
         self._file = file
         self._secrets = secrets
         self._exchanges: list[Mapping[str, Any]] | None = [] if exchanges else None
-        self._began = time.monotonic()
+        self._start = time.monotonic()
         self._open = True
 
     def exchange(self, entry: Mapping[str, Any]) -> None:
-        """Keeps a request with its response; what `cnllm.cassette.Recorder` hands over, redacted already."""
+        """Add a redacted request with its response, as `cnllm.cassette.Recorder` passes it."""
         if self._exchanges is not None:
             self._exchanges.append(entry)
 
-    def finish(self, reply: Reply, said: Sequence[Message] | None = None) -> None:
-        """The answer came, or as much of it as will. `said` is all that came where tools were called on the way."""
-        self._end(reply, None, said)
+    def finish(self, reply: Reply, messages: Sequence[Message] | None = None) -> None:
+        """End the turn with its answer, whole or partial. `messages` are all new messages of a tool loop."""
+        self._end(reply, None, messages)
 
     def fail(
         self,
         error: BaseException,
         reply: Reply | None = None,
-        said: Sequence[Message] | None = None,
+        messages: Sequence[Message] | None = None,
         *,
         void: bool = False,
     ) -> None:
-        """It went wrong; `reply` is what came before. A turn that was never sent is forgotten.
+        """End the turn with an error; `reply` is the partial answer. A turn that was never sent is deleted.
 
-        A `void` turn is there to be read, but the conversation does not go on from it.
+        A `void` turn can be read, but the conversation does not continue from it.
         """
         reply = reply or getattr(error, "reply", None)
-        if isinstance(error, CnllmError) and not isinstance(error, _SENT) and reply is None and not said:
+        if isinstance(error, CnllmError) and not isinstance(error, _SENT_ERRORS) and reply is None and not messages:
             self.forget()
         else:
-            self._end(reply, error, said, void=void)
+            self._end(reply, error, messages, void=void)
 
     def forget(self) -> None:
-        """Takes it out again, and its conversation if nothing else is in that."""
+        """Delete the turn, and its conversation if it has no other turn."""
         self._open = False
         delete_turn(self._file, self.number)
 
@@ -79,44 +79,46 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._open:
-            self.fail(error or InterruptedError("the turn was left before its end"))
+            self.fail(error or InterruptedError("the turn was closed before its end"))
 
     # ── writing ──────────────────────────────────────────────────────────────
     def _end(
         self,
         reply: Reply | None,
         error: BaseException | None,
-        said: Sequence[Message] | None = None,
+        messages: Sequence[Message] | None = None,
         *,
         void: bool = False,
     ) -> None:
         if not self._open:
             return
         self._open = False
-        came = [reply.message] if said is None and reply is not None and _came(reply) else list(said or ())
+        new_messages = (
+            [reply.message] if messages is None and reply is not None and _has_content(reply) else list(messages or ())
+        )
         row = {
-            "state": "failed" if void else _state(reply, error, bool(came)),
-            "seconds": round(time.monotonic() - self._began, 3),
+            "state": "failed" if void else _state(reply, error, bool(new_messages)),
+            "seconds": round(time.monotonic() - self._start, 3),
             "process": None,
         }
         if error is not None:
             row["error"] = self._json({"type": type(error).__name__, "message": str(error)})
         if reply is not None:
-            row |= self._of(reply)
+            row |= self._reply_columns(reply)
         with self._file.writing() as connection:
             names = ", ".join(f"{name} = ?" for name in row)
             connection.execute(f"UPDATE turns SET {names} WHERE id = ?", (*row.values(), self.number))
-            add_messages(connection, self.number, came, self._secrets)
-            parrots = any(_holds(message, self._secrets) for message in came)
+            add_messages(connection, self.number, new_messages, self._secrets)
+            echoed = any(_holds_secret(message, self._secrets) for message in new_messages)
             for entry in self._exchanges or ():
-                self._keep(connection, _without_pieces(entry) if parrots else entry)
+                self._insert_exchange(connection, _without_chunks(entry) if echoed else entry)
 
-    def _of(self, reply: Reply) -> dict[str, Any]:
+    def _reply_columns(self, reply: Reply) -> dict[str, Any]:
         cost = reply.cost
-        words = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
+        names = {"raw_finish": reply.raw_finish, "reply_id": reply.id, "reply_model": reply.model}
         return {
             "finish": reply.finish,
-            **{name: said and encodable_text(redact.redact(said, self._secrets)) for name, said in words.items()},
+            **{name: text and encodable_text(redact.redact(text, self._secrets)) for name, text in names.items()},
             "usage": as_json(reply.usage),
             "cost": str(cost.amount) if cost else None,
             "currency": cost.currency if cost else None,
@@ -127,18 +129,18 @@ class Turn:
     def _json(self, value: Any) -> str:
         return as_json(redact.redact_data(msgspec.to_builtins(value), self._secrets))
 
-    def _keep(self, connection: sqlite3.Connection, entry: Mapping[str, Any]) -> None:
-        import zlib  # a stream repeats itself in every piece: a tenth is left of it
+    def _insert_exchange(self, connection: sqlite3.Connection, entry: Mapping[str, Any]) -> None:
+        import zlib  # the chunks of a stream repeat each other: compression leaves a tenth
 
-        packed = zlib.compress(as_json(entry).encode(), 3)
-        connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, packed))
+        compressed = zlib.compress(as_json(entry).encode(), 3)
+        connection.execute("INSERT INTO exchanges (turn, entry) VALUES (?, ?)", (self.number, compressed))
 
 
 def delete_turn(file: DatabaseFile, number: int) -> None:
-    """Takes a turn out of the file, and its conversation if nothing else is in that. Nothing of it is left behind."""
+    """Delete a turn, and its conversation if it has no other turn. The file keeps none of its bytes."""
     from cnllm.store.search import unindex
 
-    file.rows("PRAGMA secure_delete = ON")  # else its bytes would stay where they were until others come there
+    file.rows("PRAGMA secure_delete = ON")  # otherwise its bytes would stay in the file until they are overwritten
     with file.writing() as connection:
         unindex(connection, number)
         connection.execute("DELETE FROM turns WHERE id = ?", (number,))
@@ -148,7 +150,7 @@ def delete_turn(file: DatabaseFile, number: int) -> None:
 def add_messages(
     connection: sqlite3.Connection, turn: int, messages: Sequence[Message], secrets: tuple[str, ...]
 ) -> None:
-    """Adds messages to a turn, without secrets."""
+    """Add messages to a turn, without secrets."""
     for message in messages:
         results = [part.text for part in message.parts if type(part) is ToolResult]
         texts = ["\n".join(filter(None, [message.text, *results])), message.reasoning]
@@ -163,25 +165,25 @@ def add_messages(
         )
 
 
-def _holds(message: Message, secrets: tuple[str, ...]) -> bool:
-    """Does a message hold a secret? A stream then holds it in pieces, where it cannot be found."""
+def _holds_secret(message: Message, secrets: tuple[str, ...]) -> bool:
+    """Whether a message holds a secret. A stream then holds it in pieces, where a search cannot find it."""
     return bool(secrets) and bool(redact.secret_spans(as_json(message.to_dict()), secrets))
 
 
-def _without_pieces(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An exchange without what the endpoint said."""
+def _without_chunks(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an exchange without the response's chunks."""
     response = entry.get("response")
     return entry if response is None else {**entry, "response": {**response, "chunks": [redact.MARK]}}
 
 
-def _came(reply: Reply) -> bool:
-    """Is there anything that a later turn can go on from?"""
+def _has_content(reply: Reply) -> bool:
+    """Whether a later turn can continue from this reply."""
     return bool(reply.text or reply.reasoning or reply.tool_calls)
 
 
-def _state(reply: Reply | None, error: BaseException | None, came: bool) -> str:
+def _state(reply: Reply | None, error: BaseException | None, partial: bool) -> str:
     if error is not None:
         if not isinstance(error, CnllmError):
-            return "interrupted"  # Ctrl-C, a closed pipe: it was ended on this side
-        return "partial" if came else "failed"
-    return "failed" if reply is None else "done" if reply.finish in _WHOLE else "partial"
+            return "interrupted"  # Ctrl-C or a closed pipe ended it on this side
+        return "partial" if partial else "failed"
+    return "failed" if reply is None else "done" if reply.finish in _WHOLE_FINISHES else "partial"

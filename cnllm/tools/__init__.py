@@ -1,12 +1,12 @@
-"""Tools: what a model may call. From typed functions, from dicts, or from an MCP server's definitions.
+"""Tools that a model may call: from typed functions, from dicts, or from an MCP server's definitions.
 
     @cnllm.tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
         \"""The weather in a city now.\"""
 
-A `Tool` is a value; nothing here runs one. `check` raises what is wrong with its parameters, `problem_with` says what
-is wrong with a call in words for the model, `bound` makes the arguments that the function takes, `unjudged` says which
-patterns of its schema no call is checked for, `shown` makes a result text.
+A `Tool` is a value; this package never runs one. `check_parameters` raises an error for invalid parameters,
+`problem_with` describes the error of a call for the model, `bound` builds the function's arguments,
+`undecided_parameters` lists the patterns of the schema that no call is checked for, and `shown` makes a result text.
 """
 
 from cnllm.tools.arguments import bound, check_parameters, decode_encoded_arguments, problem_with, undecided_parameters

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters: Google's, NumPy's and Sphinx's way of writing it."""
+"""Parse a docstring's text and parameters, in the styles of Google, NumPy and Sphinx."""
 
 from __future__ import annotations
 
@@ -22,53 +22,57 @@ _FIELD = re.compile(r"^:\w+[^:]*:")
 
 
 class Docstring(Struct, frozen=True):
-    """`text`: what it says before its first section. `parameters`: name → description."""
+    """`text`: the text before the first section. `parameters`: name → description."""
 
     text: str
     parameters: dict[str, str]
 
 
 def parse_docstring(doc: str) -> Docstring:
-    """A docstring, its indentation cleaned (`inspect.getdoc`), taken apart."""
+    """Parse a docstring with clean indentation (`inspect.getdoc`)."""
     lines = doc.splitlines()
-    first = next((at for at in range(len(lines)) if _head(lines, at) or _FIELD.match(lines[at])), len(lines))
+    first_section = next(
+        (index for index in range(len(lines)) if _head(lines, index) or _FIELD.match(lines[index])), len(lines)
+    )
     parameters: dict[str, str] = {}
-    at = first
-    while at < len(lines):
-        head = _head(lines, at)
-        end = next((n for n in range(at + 1, len(lines)) if _head(lines, n) or _FIELD.match(lines[n])), len(lines))
+    index = first_section
+    while index < len(lines):
+        head = _head(lines, index)
+        end = next((n for n in range(index + 1, len(lines)) if _head(lines, n) or _FIELD.match(lines[n])), len(lines))
         if head and head[1].lower() in _OF_PARAMETERS:
             numpy = not head[2]
-            parameters |= _entries(lines[at + (2 if numpy else 1) : end], _NUMPY if numpy else _GOOGLE)
-        elif found := _SPHINX.match(lines[at]):
-            parameters[found[1]] = _flat([found[2], *lines[at + 1 : end]])
-        at = end
-    return Docstring("\n".join(lines[:first]).strip(), {name: said for name, said in parameters.items() if said})
+            parameters |= _entries(lines[index + (2 if numpy else 1) : end], _NUMPY if numpy else _GOOGLE)
+        elif match := _SPHINX.match(lines[index]):
+            parameters[match[1]] = _join_lines([match[2], *lines[index + 1 : end]])
+        index = end
+    return Docstring(
+        "\n".join(lines[:first_section]).strip(), {name: text for name, text in parameters.items() if text}
+    )
 
 
-def _head(lines: list[str], at: int) -> re.Match[str] | None:
-    """A section's heading: with a colon, or underlined."""
-    found = _HEAD.match(lines[at])
-    if found is None or found[2]:
-        return found
-    following = lines[at + 1].strip() if at + 1 < len(lines) else ""
-    return found if len(following) > 2 and set(following) == {"-"} else None
+def _head(lines: list[str], index: int) -> re.Match[str] | None:
+    """Match a section's heading: with a colon, or underlined."""
+    match = _HEAD.match(lines[index])
+    if match is None or match[2]:
+        return match
+    next_line = lines[index + 1].strip() if index + 1 < len(lines) else ""
+    return match if len(next_line) > 2 and set(next_line) == {"-"} else None
 
 
 def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
-    """A section's parameters: each begins at the left, what is further in goes on with it."""
-    out: dict[str, list[str]] = {}
+    """Return a section's parameters. Each begins at the left margin, and indented lines continue it."""
+    descriptions: dict[str, list[str]] = {}
     names: list[str] = []
     for line in textwrap.dedent("\n".join(lines)).splitlines():
-        found = None if line[:1].isspace() else entry.match(line)
-        if found:
-            names = [name.strip(" *") for name in found[1].split(",")]
-            out |= {name: [found[2] if entry is _GOOGLE else ""] for name in names}
+        match = None if line[:1].isspace() else entry.match(line)
+        if match:
+            names = [name.strip(" *") for name in match[1].split(",")]
+            descriptions |= {name: [match[2] if entry is _GOOGLE else ""] for name in names}
         elif line.strip() or names:
             for name in names:
-                out[name].append(line)
-    return {name: _flat(said) for name, said in out.items()}
+                descriptions[name].append(line)
+    return {name: _join_lines(description) for name, description in descriptions.items()}
 
 
-def _flat(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())

@@ -1,4 +1,4 @@
-"""Arguments that a model encoded twice: JSON text where an array or an object is meant."""
+"""Decode arguments that a model encoded twice: JSON text in place of an array or an object."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 __all__ = ["decode_values", "unwrap_object"]
 
 _BAD = (msgspec.DecodeError, RecursionError)
-_WIDE = 256  # schemas that are read for one argument
+_MAX_SCHEMAS = 256  # number of schemas that are read for one argument
 
 
 def unwrap_object(raw: str) -> dict[str, Any] | None:
-    """The object in a JSON string, for arguments that were encoded twice as a whole."""
+    """Return the object in a JSON string, for arguments that were encoded twice as a whole."""
     try:
         text = msgspec.json.decode(raw)
         value = msgspec.json.decode(text) if type(text) is str else None
@@ -24,66 +24,68 @@ def unwrap_object(raw: str) -> dict[str, Any] | None:
 
 
 def decode_values(arguments: dict[str, Any], schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments, text decoded where the schema has room for nothing else; the very same where none was."""
+    """Return the arguments with text decoded where the schema allows no text; the same object where none was."""
     if schema is None or not any(map(_may_be_encoded, arguments.values())):
         return arguments
-    made = {name: _decoded(value, name, schema) for name, value in arguments.items()}
-    return arguments if all(made[name] is arguments[name] for name in made) else made
+    decoded = {name: _decode(value, name, schema) for name, value in arguments.items()}
+    return arguments if all(decoded[name] is arguments[name] for name in decoded) else decoded
 
 
 def _may_be_encoded(value: Any) -> bool:
     return type(value) is str and value.lstrip()[:1] in ("[", "{")
 
 
-def _decoded(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
-    """A value, decoded if it is text where only an array or an object may stand."""
+def _decode(value: Any, name: str, schema: Mapping[str, Any]) -> Any:
+    """Return a value, decoded if it is text where the schema allows only an array or an object."""
     if not _may_be_encoded(value):
         return value
     properties = schema.get("properties")
-    wanted = _types(properties.get(name), schema) if isinstance(properties, Mapping) else set()
-    if "string" in wanted or not wanted & {"array", "object"}:
+    types = _allowed_types(properties.get(name), schema) if isinstance(properties, Mapping) else set()
+    if "string" in types or not types & {"array", "object"}:
         return value
     try:
         inner = msgspec.json.decode(value)
     except _BAD:
         return value
-    return inner if ("array" if type(inner) is list else "object") in wanted else value
+    return inner if ("array" if type(inner) is list else "object") in types else value
 
 
-def _types(said: Any, root: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema lets through, as far as it names them; one that names none lets text through.
+def _allowed_types(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """Return the JSON types that a schema allows, as far as it names them. A schema that names none allows text.
 
-    Each schema that references and alternatives lead to is read once; more than `_WIDE` of them let text through.
+    Each schema behind references and alternatives is read once. With more than `_MAX_SCHEMAS` of them text is allowed.
     """
     types: set[str] = set()
-    seen: set[int] = set()
-    waiting = [said]
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one, Mapping) or len(seen) >= _WIDE:
+    visited: set[int] = set()
+    pending = [schema]
+    while pending:
+        subschema = pending.pop()
+        if not isinstance(subschema, Mapping) or len(visited) >= _MAX_SCHEMAS:
             return {"string"}
-        if id(one) in seen:
+        if id(subschema) in visited:
             continue
-        seen.add(id(one))
-        if isinstance(reference := one.get("$ref"), str):
-            waiting.append(_target(reference, root))
+        visited.add(id(subschema))
+        if isinstance(reference := subschema.get("$ref"), str):
+            pending.append(_target(reference, root))
             continue
-        if branches := [b for word in ("anyOf", "oneOf") if isinstance(one.get(word), list) for b in one[word]]:
-            waiting += branches if len(branches) <= _WIDE else [None]
+        if branches := [
+            b for word in ("anyOf", "oneOf") if isinstance(subschema.get(word), list) for b in subschema[word]
+        ]:
+            pending += branches if len(branches) <= _MAX_SCHEMAS else [None]
             continue
-        kind = one.get("type")
+        kind = subschema.get("type")
         if isinstance(kind, str):
             types.add(kind)
         else:
             types |= {k for k in kind if isinstance(k, str)} if isinstance(kind, list) else {"string"}
-        if "string" in types:  # nothing more can be learnt
+        if "string" in types:  # text is allowed, which is enough to know
             return types
     return types
 
 
 def _target(reference: str, root: Mapping[str, Any]) -> Any:
-    """What a reference points at, or None."""
-    here: Any = root
+    """Return the schema of a reference, or None."""
+    schema: Any = root
     for key in reference.removeprefix("#/").split("/"):
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here
+        schema = schema.get(key) if isinstance(schema, Mapping) else None
+    return schema

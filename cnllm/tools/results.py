@@ -1,4 +1,4 @@
-"""What a function gave, as text for a model."""
+"""Turn a function's result into text for a model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["shown"]
 
 
 def shown(value: Any) -> str:
-    """A result as text: a string as it is, everything else as JSON.
+    """Return a result as text: a string unchanged, everything else as JSON.
 
-    None is `null`. Dataclasses, pydantic models, msgspec structs, enums, dates and what is inside of them are written
-    as JSON has it; sequences and iterators are lists, sets too, in order. Bytes are text where they are UTF-8, base64
-    otherwise. What has no JSON is its `str()`.
+    None is `null`. Dataclasses, pydantic models, msgspec structs, enums, dates and their contents become JSON;
+    sequences and iterators become lists, and sets sorted lists. Bytes are text where they are UTF-8, base64 otherwise.
+    A value without JSON becomes its `str()`.
     """
     if isinstance(value, Enum):
         return shown(value.value)
@@ -33,19 +33,19 @@ def shown(value: Any) -> str:
         value = sorted(value, key=shown)
 
     def hook(inner: Any) -> Any:
-        plain = _plain(inner)
+        plain = _convert(inner)
         if inner is value and isinstance(plain, str):
             raise TypeError("there is no JSON for it")
         return plain
 
     try:
         return msgspec.json.encode(value, enc_hook=hook).decode()
-    except Exception:  # noqa: BLE001  what JSON cannot hold, and what an object of the caller's raises
+    except Exception:  # noqa: BLE001  a value that JSON cannot hold, or any error of a caller's object
         return _text(value)
 
 
 def _text(value: Any) -> str:
-    """`str(value)`. Raises `ValueError` for what has no text either."""
+    """Return `str(value)`. Raise `ValueError` for a value that has no text either."""
     try:
         return str(value)
     except Exception as error:
@@ -54,12 +54,12 @@ def _text(value: Any) -> str:
         ) from error
 
 
-def _plain(value: Any) -> Any:
-    """What msgspec does not know, as something it does."""
+def _convert(value: Any) -> Any:
+    """Convert a value that msgspec does not know into one that it does."""
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
-    # not whatever iterates: of a table with named columns that would be the names alone
+    # not every iterable: iterating a table with named columns would yield only the names
     return list(value) if isinstance(value, (Iterator, Sequence, Set, ValuesView)) else str(value)

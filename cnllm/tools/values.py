@@ -1,4 +1,4 @@
-"""The value `Tool`, and how one is made of what callers have."""
+"""The value `Tool`, and how to make one from functions and definitions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Function = Callable[..., Any]
 
 
 class Tool(Struct, frozen=True):
-    """A tool as it is offered, with the function that does it. It can be called like the function.
+    """A tool as it is offered, with the function that executes it. It can be called like the function.
 
     `parameters` is a JSON Schema whose root is an object. `function` may be sync or async; without one the tool is
-    offered but cannot be run here. `timeout` is in seconds, for one call. `definition` is set for what is no function
-    but an endpoint's own tool: it is sent as it is. `extra` holds what a definition has beside the function (cache
-    marks), for endpoints that know such a thing.
+    offered but cannot be executed. `timeout` is in seconds, for one call. `definition` is set for a built-in tool of an
+    endpoint, and is sent unchanged. `extra` holds other keys of a definition (cache marks), for endpoints that know
+    them.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Tool(Struct, frozen=True):
     extra: dict[str, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function; of an async one this is the coroutine."""
+        """Call the function. The result of an async function is a coroutine."""
         if self.function is None:
             raise TypeError(f"the tool {self.name} has no function to call")
         return self.function(*args, **kwargs)
@@ -73,11 +73,11 @@ def tool(
     strict: bool | None = None,
     timeout: float | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """A typed function as a tool: `@tool`, `@tool(timeout=5)`, or `tool(function, name="…")`.
+    """Make a tool from a typed function: `@tool`, `@tool(timeout=5)`, or `tool(function, name="…")`.
 
     The schema comes from the annotations and defaults, the descriptions from the docstring (Google, NumPy and Sphinx
-    style) or from `Annotated[str, "…"]`, which goes before it. A Tool is made into another one, with what is given
-    here. Raises `TypeError`, naming the parameter, for what no JSON Schema can say.
+    style) or from `Annotated[str, "…"]`, which goes before it. A Tool is copied with the new values. Raise `TypeError`,
+    naming the parameter, where no JSON Schema exists for it.
     """
     for key, value, kind, expected in (
         ("name", name, str, "a string or None"),
@@ -88,20 +88,20 @@ def tool(
         if value is not None and not isinstance(value, kind):
             raise checks.wrong_type(key, value, expected)
     if function is None:
-        return lambda given: tool(given, name=name, description=description, strict=strict, timeout=timeout)
+        return lambda target: tool(target, name=name, description=description, strict=strict, timeout=timeout)
     if isinstance(function, Tool):
-        said = {"name": name, "description": description, "strict": strict, "timeout": timeout}
-        return replace(function, **{key: value for key, value in said.items() if value is not None})
+        changes = {"name": name, "description": description, "strict": strict, "timeout": timeout}
+        return replace(function, **{key: value for key, value in changes.items() if value is not None})
     if not callable(function):
         raise checks.wrong_type("function", function, "a function")
     from cnllm.tools.signature import docstring_summary, function_name, signature
 
-    called = name or function_name(function)
-    taken = signature(function)
+    tool_name = name or function_name(function)
+    parameters = signature(function)
     return Tool(
-        called,
+        tool_name,
         docstring_summary(function) if description is None else description,
-        taken.strict if strict else taken.schema,
+        parameters.strict if strict else parameters.schema,
         function,
         strict,
         timeout,
@@ -109,112 +109,112 @@ def tool(
 
 
 def as_tools(items: Sequence[Any]) -> list[Tool]:
-    """Each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
+    """Return each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
-    Raises `TypeError` or `ValueError` naming the item, and `ValueError` where two have one name: nobody could tell
-    which of them a call means.
+    Raise `TypeError` or `ValueError` naming the item, and `ValueError` where two have the same name, because a call
+    would be ambiguous.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is meant")
     if type(items) is not list:
         items = checks.as_list("items (the tools)", items, "a list")
-    made = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
-    names = [one.name for one in made if one.definition is None]
+    tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]
+    names = [item.name for item in tools if item.definition is None]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise ValueError(f"two tools are called {name}; give one of them another name")
-    return made
+            raise ValueError(f"two tools have the name {name}; rename one of them")
+    return tools
 
 
-def as_tool(item: Any, where: str) -> Tool:
-    """One item as a Tool; `where` names it in errors."""
+def as_tool(item: Any, place: str) -> Tool:
+    """Return one item as a Tool; `where` names it in errors."""
     if type(item) is dict:
-        return _defined(item, where)
+        return _from_definition(item, place)
     if isinstance(item, Tool):
-        return _sound(item, where)
+        return _check_tool(item, place)
     if isinstance(item, Mapping):
-        return _defined(checks.as_dict(where, item), where)
+        return _from_definition(checks.as_dict(place, item), place)
     if callable(item):
         try:
-            made: Tool = tool(item)
+            result: Tool = tool(item)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{where}: {error}") from error
-        return made
+            raise type(error)(f"{place}: {error}") from error
+        return result
     try:
         if isinstance(getattr(item, "name", None), str) and hasattr(item, "inputSchema"):
-            said = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
-            return _defined(said, where)
+            fields = {key: getattr(item, key, None) for key in ("name", "description", "inputSchema")}
+            return _from_definition(fields, place)
     except (TypeError, ValueError):
         raise
-    except Exception as error:  # what a caller's object raises for its attributes
-        raise checks.unreadable(where, error) from error
-    raise TypeError(f"{where} is {type(item).__name__}, a Tool, a function or a dict is meant")
+    except Exception as error:  # a caller's object may raise any error
+        raise checks.unreadable(place, error) from error
+    raise TypeError(f"{place} is {type(item).__name__}, a Tool, a function or a dict is meant")
 
 
-def _sound(item: Tool, where: str) -> Tool:
-    """The tool. Raises `TypeError` for a field that is no value of its type."""
+def _check_tool(item: Tool, place: str) -> Tool:
+    """Return a Tool with checked fields. Raise `TypeError` for a field of another type."""
     if type(item.name) is not str:
-        checks.require_type(f"{where}.name", item.name, str, "a string")
+        checks.require_type(f"{place}.name", item.name, str, "a string")
         item = replace(item, name=str.__str__(item.name))
     if item.description is not None and type(item.description) is not str:
-        checks.require_type(f"{where}.description", item.description, str, "a string or None")
+        checks.require_type(f"{place}.description", item.description, str, "a string or None")
         item = replace(item, description=str.__str__(item.description))
     for key in ("parameters", "definition", "extra"):
         value = getattr(item, key)
         if value is not None and type(value) is not dict:
-            item = replace(item, **{key: checks.as_dict(f"{where}.{key}", value, "a dict or None")})
+            item = replace(item, **{key: checks.as_dict(f"{place}.{key}", value, "a dict or None")})
     if item.function is not None and not callable(item.function):
-        raise checks.wrong_type(f"{where}.function", item.function, "a function or None")
+        raise checks.wrong_type(f"{place}.function", item.function, "a function or None")
     if item.strict is not None and type(item.strict) is not bool:
-        raise checks.wrong_type(f"{where}.strict", item.strict, "True, False or None")
+        raise checks.wrong_type(f"{place}.strict", item.strict, "True, False or None")
     return item
 
 
-_OURS = {"type", "function", "name", "description", "parameters", "inputSchema", "input_schema", "strict"}
-"""Keys of a definition of a function, in whatever shape."""
+_FUNCTION_KEYS = {"type", "function", "name", "description", "parameters", "inputSchema", "input_schema", "strict"}
+"""Keys of a function's definition, in any of the shapes."""
 
 
-_WRAPPING = {"type", "function"}
+_WRAPPER_KEYS = {"type", "function"}
 
 
-def _is_table(value: Any) -> bool:
-    """A mapping. Nearly always it is a dict, which is told much sooner."""
+def _is_mapping(value: Any) -> bool:
+    """Whether a value is a mapping. It is nearly always a dict, which is checked first because that is fast."""
     return type(value) is dict or isinstance(value, Mapping)
 
 
-def _as_table(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def _as_dict(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return dict(value) if type(value) is dict else checks.as_dict(name, value)
 
 
-def _defined(item: Mapping[str, Any], where: str) -> Tool:
-    """OpenAI's wrapping of a function, a bare definition, or one as MCP and Anthropic write it."""
-    said = item.get("function", item)
-    if type(said) is not dict and isinstance(said, Mapping):
-        said = checks.as_dict(f"{where}.function", said)
-    if not _is_table(said) or not isinstance(said.get("name"), str):
+def _from_definition(item: Mapping[str, Any], place: str) -> Tool:
+    """Return a Tool of a definition: OpenAI's wrapping, a bare definition, or the shape of MCP and Anthropic."""
+    function = item.get("function", item)
+    if type(function) is not dict and isinstance(function, Mapping):
+        function = checks.as_dict(f"{place}.function", function)
+    if not _is_mapping(function) or not isinstance(function.get("name"), str):
         if isinstance(item.get("type"), str) and item["type"] != "function":
             return Tool(item["type"], definition=dict(item))
-        if item and not item.keys() & _OURS and all(isinstance(value, Mapping) for value in item.values()):
+        if item and not item.keys() & _FUNCTION_KEYS and all(isinstance(value, Mapping) for value in item.values()):
             return Tool(
-                checks.as_text(where, next(iter(item))), definition=dict(item)
-            )  # an endpoint's own tools, each under its name
-        raise ValueError(f"{where} has no function name")
+                checks.as_text(place, next(iter(item))), definition=dict(item)
+            )  # built-in tools of an endpoint, each under its name
+        raise ValueError(f"{place} has no function name")
     kind = item.get("type", "function")
     if isinstance(kind, str) and str.__str__(kind) not in ("function", "custom") and "function" not in item:
-        return Tool(said["name"], definition=dict(item))
-    schema = said.get("parameters")
+        return Tool(function["name"], definition=dict(item))
+    schema = function.get("parameters")
     if schema is None:
-        schema = said.get("inputSchema", said.get("input_schema"))
-    if schema is not None and not _is_table(schema):
-        raise TypeError(f"{where}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
-    parameters = None if schema is None else _as_table(f"{where}.parameters", schema)
-    name, description, strict = said["name"], said.get("description"), said.get("strict")
+        schema = function.get("inputSchema", function.get("input_schema"))
+    if schema is not None and not _is_mapping(schema):
+        raise TypeError(f"{place}.parameters is {type(schema).__name__}, a JSON Schema (dict) is meant")
+    parameters = None if schema is None else _as_dict(f"{place}.parameters", schema)
+    name, description, strict = function["name"], function.get("description"), function.get("strict")
     if description is not None and not isinstance(description, str):
-        raise checks.wrong_type(f"{where}.description", description, "a string or None")
+        raise checks.wrong_type(f"{place}.description", description, "a string or None")
     if strict is not None and type(strict) is not bool:
-        raise checks.wrong_type(f"{where}.strict", strict, "True, False or None")
-    if said is item:
+        raise checks.wrong_type(f"{place}.strict", strict, "True, False or None")
+    if function is item:
         extra = {"cache_control": item["cache_control"]} if "cache_control" in item else None
     else:
-        extra = {key: value for key, value in item.items() if key not in _WRAPPING} or None
+        extra = {key: value for key, value in item.items() if key not in _WRAPPER_KEYS} or None
     return Tool(str.__str__(name), description, parameters, strict=strict, extra=extra)

@@ -1,19 +1,19 @@
-"""The only step that touches the world.
+"""Transports: they send plans and return responses. Everything else in cnllm is free of network I/O.
 
 A transport is any object with `send(plan)`, which sends a plan (its method, url, headers and content, within its
 timeouts) and returns (status, headers with names in lower case, an iterator of the body's bytes); for `AsyncClient` an
 `async send` and an async iterator. It raises `TransportError`, before and while the body is read. If the iterator has
-`close`/`aclose`, it is called when no more is read. If it has `set_read_deadline(seconds)`, reading ends after that
-time, as if the body did. If it has `drain()`, it is called before `close` when a reply is complete, so that what little
-may follow is read and the connection can serve again. Nothing that happens there is an error.
+`close`/`aclose`, the client calls it when it reads no more. If it has `set_read_deadline(seconds)`, reading ends after
+that time, as if the body had ended. If it has `drain()`, the client calls it before `close` when a reply is complete:
+it reads the last bytes, so that the connection can serve again, and ignores errors.
 
-Two adapters come with it: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
-(`cnllm.transports.fast`), which the extra `cnllm[fast]` installs and which is used where it is there. CNLLM_TRANSPORT,
-`httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`, says which it must be.
+There are two adapters: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
+(`cnllm.transports.fast`). The extra `cnllm[fast]` installs it, and it is used where it is installed. CNLLM_TRANSPORT
+selects one: `httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`.
 
-In a forked child each of them begins with connections of its own. A connection with anything unread behind its
-response is not used again. A transport of httpx that the caller brings is the caller's: whether its connections hold
-unread bytes is not checked, and a child refuses one that its parent made the client with.
+In a forked child both open their own connections. A connection with unread bytes after its response is not used again.
+A caller's httpx transport is not checked for unread bytes, and a child refuses one that its parent created the client
+with.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import Protocol
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
-from cnllm.transports.httpx_adapter import AsyncHttpx, Httpx
+from cnllm.transports.httpx_adapter import Httpx
+from cnllm.transports.httpx_async import AsyncHttpx
 
 __all__ = ["AsyncHttpx", "AsyncTransport", "Httpx", "Transport", "default_async_transport", "default_transport"]
 
@@ -33,46 +34,48 @@ _VARIABLE = "CNLLM_TRANSPORT"
 
 
 class Transport(Protocol):
-    """See the module."""
+    """A transport for `Client`; see the module."""
 
-    def send(self, plan: Plan, /) -> tuple[int, Mapping[str, str], Iterator[bytes]]: ...
+    def send(self, plan: Plan, /) -> tuple[int, Mapping[str, str], Iterator[bytes]]:
+        """Send a plan. Return status, headers and an iterator of the body's bytes."""
 
 
 class AsyncTransport(Protocol):
-    """See the module."""
+    """A transport for `AsyncClient`; see the module."""
 
-    async def send(self, plan: Plan, /) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]: ...
+    async def send(self, plan: Plan, /) -> tuple[int, Mapping[str, str], AsyncIterator[bytes]]:
+        """Send a plan. Return status, headers and an async iterator of the body's bytes."""
 
 
 def default_transport() -> Transport:
-    """The transport a `Client` uses unless it is given one. Raises `CnllmError` when the one asked for is not there."""
-    if not _fast():
+    """Return the default transport of a `Client`. Raise `CnllmError` when CNLLM_TRANSPORT is not available."""
+    if not _use_fast():
         return Httpx(family=_family())
-    from cnllm.transports.fast_sync import Fast  # not by way of `fast`, which brings asyncio along
+    from cnllm.transports.fast_sync import Fast  # not from `fast`, which imports asyncio
 
     return Fast()
 
 
 def default_async_transport() -> AsyncTransport:
-    """The same for an `AsyncClient`."""
-    if not _fast():
+    """Return the default transport of an `AsyncClient`. Raise as `default_transport` does."""
+    if not _use_fast():
         return AsyncHttpx(family=_family())
     from cnllm.transports.fast_async import AsyncFast
 
     return AsyncFast()
 
 
-def _fast() -> bool:
-    asked = os.environ.get(_VARIABLE, "")
-    if asked not in ("", "httpx", "httpx2", "fast"):
+def _use_fast() -> bool:
+    name = os.environ.get(_VARIABLE, "")
+    if name not in ("", "httpx", "httpx2", "fast"):
         hint = f"{_VARIABLE} is httpx, httpx2 or fast"
-        raise CnllmError(f"{_VARIABLE}={asked}: there is no such transport", hint=hint)
-    if asked == "fast" and not _installed():
+        raise CnllmError(f"{_VARIABLE}={name}: there is no such transport", hint=hint)
+    if name == "fast" and not _has_httptools():
         raise CnllmError(
             f"{_VARIABLE}=fast: httptools, which it needs, is not installed",
             hint="pip install 'cnllm[fast]', or CNLLM_TRANSPORT=httpx",
         )
-    return asked not in ("httpx", "httpx2") and _installed()
+    return name not in ("httpx", "httpx2") and _has_httptools()
 
 
 def _family() -> str:
@@ -80,8 +83,8 @@ def _family() -> str:
 
 
 @functools.cache
-def _installed() -> bool:
-    """Is the extra there? A release of httptools that is too old is not it."""
+def _has_httptools() -> bool:
+    """Whether a usable httptools is installed. Old releases lack a needed method."""
     try:
         from httptools import HttpResponseParser
     except ImportError:

@@ -1,4 +1,4 @@
-"""One connection of `AsyncFast`, as asyncio's protocol: bytes go to the reader as they come, and wake one task."""
+"""One connection of `AsyncFast` as an asyncio protocol: it feeds bytes to the parser and wakes one task."""
 
 from __future__ import annotations
 
@@ -12,50 +12,55 @@ from cnllm.transports.response_parser import ResponseParser
 
 __all__ = ["AsyncioConnection"]
 
-_AHEAD = 65536  # bytes that may lie here unread; then the peer has to wait, and nobody else
+_AHEAD = 65536  # number of unread bytes after which the connection stops reading
 
 
 class AsyncioConnection(asyncio.BufferedProtocol):
-    """All wires of a loop read into one buffer: what is in it is parsed before the next one's turn."""
+    """A connection. All connections of a loop read into one buffer, which each one parses at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview, key: tuple[bool, str, int]) -> None:
         self.key = key
         self.reader = ResponseParser()
-        self.idle = False  # kept for the next request: no byte is awaited
+        self.idle = False  # waits for the next request: no bytes are expected
         self.inherited = False  # from the process that forked this one
-        self.full = False  # more is to be sent than the system takes
-        self.since = 0.0
+        self.full = False  # the send buffer is full
+        self.idle_since = 0.0
         self._loop = loop
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[bool] | None = None
-        self._until = 0.0
+        self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._unread = 0
 
-    # ── asyncio's side ───────────────────────────────────────────────────────
+    # ── called by asyncio ────────────────────────────────────────────────────
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has no such base
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that all connections of the loop share."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.idle:  # whatever it is, it answers no request that is to come
+        """Parse the bytes in the buffer. Pause reading when too many are unread."""
+        if self.idle:  # these bytes answer no request
             self.close()
             return
         self.reader.feed(self._buffer[:nbytes])
-        if self.reader.status:  # nobody takes headers, and the reader bounds them
+        if self.reader.status:  # only body bytes are taken; the parser itself limits the headers
             self._unread += nbytes
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> None:
+        """Report the end of the stream to the parser."""
         self.reader.end()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end or the loss of the connection to the parser."""
         if exc is None:
             self.reader.end()
         else:
@@ -64,24 +69,27 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         self._wake()
 
     def pause_writing(self) -> None:
+        """Remember that the send buffer is full."""
         self.full = True
 
     def resume_writing(self) -> None:
+        """Remember that the send buffer has room, and wake the task."""
         self.full = False
         self._wake()
 
-    # ── the task's side ──────────────────────────────────────────────────────
+    # ── called by the task ───────────────────────────────────────────────────
     @property
     def open(self) -> bool:
+        """Whether the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
     def fileno(self) -> int:
-        """The socket's, to look whether something is there."""
-        plug = None if self._transport is None else self._transport.get_extra_info("socket")
-        return -1 if plug is None else int(plug.fileno())
+        """Return the socket's file descriptor, or -1."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else int(sock.fileno())
 
     def begin_request(self) -> None:
-        """A request goes out. What a new connection brought before that answers it, as it would a moment later."""
+        """Prepare for a request. Bytes that arrived on a new connection before count as its answer."""
         if not self.open:
             raise ConnectionResetError("the peer closed the connection")
         if self.idle:
@@ -90,19 +98,20 @@ class AsyncioConnection(asyncio.BufferedProtocol):
             self.idle = False
 
     def write(self, head: bytes, content: bytes) -> None:
+        """Send a request."""
         if self._transport is not None:
             self._transport.write(head + content if len(content) < _AHEAD else head)
             if len(content) >= _AHEAD:
                 self._transport.write(content)
 
     def unsent(self) -> int:
-        """Bytes that wait to be sent."""
+        """Return the number of bytes that wait to be sent."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def take(self) -> bytes:
-        """What has been read of the body since the last time."""
+        """Return the body bytes since the last call."""
         data = self.reader.take()
-        if self.reader.more:  # the peer waits until it has been taken
+        if self.reader.more:  # reading stays paused until all of it is taken
             return data
         if self._unread > _AHEAD and self._transport is not None:
             self._transport.resume_reading()
@@ -110,11 +119,11 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         return data
 
     async def wait(self, seconds: float | None) -> bool:
-        """Until something happens. False: nothing did in time."""
+        """Wait for the next event. Return False where none arrived in time."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._waiter = waiter
         if seconds is not None:
-            self._set(seconds)
+            self._set_timer(seconds)
         else:
             self.cancel_wait()
         try:
@@ -123,12 +132,13 @@ class AsyncioConnection(asyncio.BufferedProtocol):
             self._waiter = None
 
     def cancel_wait(self) -> None:
-        """Nobody waits any more."""
+        """Cancel the pending timeout."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self, at_once: bool = True) -> None:
+        """Close the connection; without `at_once` after the pending bytes were sent."""
         self.cancel_wait()
         if self._transport is not None:
             if at_once:
@@ -137,37 +147,37 @@ class AsyncioConnection(asyncio.BufferedProtocol):
                 self._transport.close()
 
     def detach(self) -> None:
-        """In a child process: put another socket in the place of this one, which is its parent's.
+        """Replace the socket in a child process, because it belongs to the parent.
 
-        The transport's own `close` would take the socket out of what the parent's loop waits for: both processes share
-        that. The number stays taken, since the loop still knows it.
+        The transport's own `close` would remove the socket from the parent loop's selector, which both processes share.
+        The file descriptor stays in use, since the loop still refers to it.
         """
-        number = self.fileno()
+        fd = self.fileno()
         self._transport = self._timer = self._waiter = None
         self.inherited = True
         self.reader.connection_lost(INHERITED)
-        if number >= 0:
-            with socket.socket() as other:
-                os.dup2(other.fileno(), number, inheritable=False)
+        if fd >= 0:
+            with socket.socket() as replacement:
+                os.dup2(replacement.fileno(), fd, inheritable=False)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(True)
 
-    def _set(self, seconds: float) -> None:
-        """One timer serves many waits: it looks at the clock when it rings, and is set anew if it was too early."""
-        self._until = until = self._loop.time() + seconds
+    def _set_timer(self, seconds: float) -> None:
+        """Set the timeout. One timer serves many waits: when it fires too early, it is set again."""
+        self._deadline = deadline = self._loop.time() + seconds
         if self._timer is not None:
-            if self._timer.when() <= until:
+            if self._timer.when() <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(until, self._ring)
+        self._timer = self._loop.call_at(deadline, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
-        if self._loop.time() < self._until:
-            self._timer = self._loop.call_at(self._until, self._ring)
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._on_timer)
         else:
             self._waiter.set_result(False)

@@ -1,4 +1,4 @@
-"""Compressed bodies, undone as they come, in pieces of a bounded size: a few bytes may stand for a great many."""
+"""Decompress response bodies piece by piece. Pieces have a bounded size, because a few bytes may expand a lot."""
 
 from __future__ import annotations
 
@@ -6,119 +6,119 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["PIECE", "DecodingError", "Undo", "body_decoder"]
+__all__ = ["PIECE", "Decoder", "DecodingError", "body_decoder"]
 
 PIECE = 65_536  # bytes of a plain piece
 _SLICE = 4096  # compressed bytes of gzip at a time
 _GZIP = zlib.MAX_WBITS | 16
 _MAGIC = b"\x1f\x8b"
 
-Undo = Callable[[bytes], Iterator[bytes]]
-"""The plain pieces of the next compressed bytes; they have to be taken to the last before the next call."""
+Decoder = Callable[[bytes], Iterator[bytes]]
+"""Yields the plain pieces of the next compressed bytes. The caller must read all of them before the next call."""
 
 
 class DecodingError(ValueError):
-    """Bytes that are not what the headers say."""
+    """Bytes that do not match the content-encoding header."""
 
 
-def body_decoder(coding: str | None) -> Undo | None:
-    """What makes plain bytes of a body's pieces, or None where they are plain. It raises `DecodingError`.
+def body_decoder(coding: str | None) -> Decoder | None:
+    """Return the decoder of a body's pieces, or None for a plain body. The decoder raises `DecodingError`.
 
-    Codings that nobody asked for and that no installed package undoes are left as they are, as httpx does.
+    A coding that was not requested and that no installed package decodes is passed through, as httpx does.
     """
     if coding is None:
         return None
-    found = [made for name in coding.split(",") if (made := _one(name.strip().lower())) is not None]
-    if len(found) < 2:
-        return found[0] if found else None
+    decoders = [decoder for name in coding.split(",") if (decoder := _decoder(name.strip().lower())) is not None]
+    if len(decoders) < 2:
+        return decoders[0] if decoders else None
 
-    def every(data: bytes) -> Iterator[bytes]:
+    def decode(data: bytes) -> Iterator[bytes]:
         pieces = iter([data])
-        for one in reversed(found):
-            pieces = _each(one, pieces)
+        for decoder in reversed(decoders):
+            pieces = _decode_pieces(decoder, pieces)
         return pieces
 
-    return every
+    return decode
 
 
-def _each(one: Undo, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _decode_pieces(decoder: Decoder, pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        yield from one(piece)
+        yield from decoder(piece)
 
 
-def _one(name: str) -> Undo | None:
+def _decoder(name: str) -> Decoder | None:
     match name:
         case "gzip" | "x-gzip":
-            return _gunzipped()
+            return _gzip_decoder()
         case "deflate":
-            return _inflated(_deflated)
+            return _zlib_decoder(_deflate_inflater)
         case "br":
-            return _brotli()
+            return _brotli_decoder()
         case "zstd":
-            return _zstd()
+            return _zstd_decoder()
         case _:
             return None
 
 
-def _inflated(begin: Callable[[bytes], Any]) -> Undo:
-    """What zlib does; `begin` makes its object once the first bytes are there."""
-    made: list[Any] = []
-    held = b""
+def _zlib_decoder(begin: Callable[[bytes], Any]) -> Decoder:
+    """Return a decoder of zlib's formats. `begin` makes the zlib object from the first bytes."""
+    inflaters: list[Any] = []
+    pending = b""
 
     def pieces(data: bytes) -> Iterator[bytes]:
-        nonlocal held
-        if not made:
-            held += data
-            if len(held) < 2:  # the two that say whether there is a header
+        nonlocal pending
+        if not inflaters:
+            pending += data
+            if len(pending) < 2:  # two bytes show whether there is a header
                 return
-            data = held
-            made.append(begin(data))
-        yield from _plain(made[0], data)
+            data = pending
+            inflaters.append(begin(data))
+        yield from _inflate_pieces(inflaters[0], data)
 
     return pieces
 
 
-def _plain(step: Any, data: bytes) -> Iterator[bytes]:
-    """What an object of zlib makes of some bytes, in bounded pieces."""
+def _inflate_pieces(inflater: Any, data: bytes) -> Iterator[bytes]:
+    """Yield the plain bytes of a zlib object, in bounded pieces."""
     while True:
         try:
-            plain = step.decompress(data, PIECE)
+            plain = inflater.decompress(data, PIECE)
         except zlib.error as error:
             raise DecodingError(str(error)) from error
         if plain:
             yield plain
-        data = step.unconsumed_tail
-        if step.eof or not (data or len(plain) == PIECE):
+        data = inflater.unconsumed_tail
+        if inflater.eof or not (data or len(plain) == PIECE):
             return
 
 
-def _gunzipped() -> Undo:
-    """All members of a gzip body, one after another. What follows the last one and begins none is no part of it."""
-    step: Any = zlib.decompressobj(_GZIP)
-    held = b""  # behind a member: the first byte of the next one, or of anything else
-    over = False
+def _gzip_decoder() -> Decoder:
+    """Return a decoder of all members of a gzip body. Trailing bytes that begin no member are ignored."""
+    inflater: Any = zlib.decompressobj(_GZIP)
+    pending = b""  # the bytes after a member: the next member, or something else
+    ended = False
 
     def pieces(data: bytes) -> Iterator[bytes]:
-        nonlocal step, held, over
-        for at in range(0, len(data), _SLICE):  # zlib copies what is behind a member: of a slice, that is little
-            rest = data[at : at + _SLICE] if len(data) > _SLICE else data
-            while rest and not over:
-                if step.eof:
-                    held += rest
-                    if len(held) < len(_MAGIC) and _MAGIC.startswith(held):
+        nonlocal inflater, pending, ended
+        for start in range(0, len(data), _SLICE):  # zlib copies all bytes after a member; a slice keeps that small
+            rest = data[start : start + _SLICE] if len(data) > _SLICE else data
+            while rest and not ended:
+                if inflater.eof:
+                    pending += rest
+                    if len(pending) < len(_MAGIC) and _MAGIC.startswith(pending):
                         break
-                    if not held.startswith(_MAGIC):
-                        over = True
+                    if not pending.startswith(_MAGIC):
+                        ended = True
                         break
-                    step, rest, held = zlib.decompressobj(_GZIP), held, b""
-                yield from _plain(step, rest)
-                rest = step.unused_data if step.eof else b""
+                    inflater, rest, pending = zlib.decompressobj(_GZIP), pending, b""
+                yield from _inflate_pieces(inflater, rest)
+                rest = inflater.unused_data if inflater.eof else b""
 
     return pieces
 
 
-def _deflated(head: bytes) -> Any:
-    """With the zlib header that the standard wants, or without it, as some servers send it."""
+def _deflate_inflater(head: bytes) -> Any:
+    """Return an inflater with the zlib header of the standard, or without it, as some servers send it."""
     try:
         zlib.decompressobj().decompress(head, 1)
     except zlib.error:
@@ -126,25 +126,25 @@ def _deflated(head: bytes) -> Any:
     return zlib.decompressobj()
 
 
-def _brotli() -> Undo | None:
+def _brotli_decoder() -> Decoder | None:
     for name in ("brotli", "brotlicffi"):
         try:
             package: Any = __import__(name)
         except ImportError:
             continue
-        made = package.Decompressor()
-        return _sliced(getattr(made, "process", None) or made.decompress, package.error, 1)
+        decompressor = package.Decompressor()
+        return _sliced_decoder(getattr(decompressor, "process", None) or decompressor.decompress, package.error, 1)
     return None
 
 
-def _zstd() -> Undo | None:
+def _zstd_decoder() -> Decoder | None:
     try:
         package: Any = __import__("zstandard")
     except ImportError:
         return None
     frames = [package.ZstdDecompressor().decompressobj()]
 
-    def step(data: bytes) -> bytes:
+    def decompress(data: bytes) -> bytes:
         plain: bytes = frames[0].decompress(data)
         while frames[0].eof and (data := frames[0].unused_data):
             frames[0] = package.ZstdDecompressor().decompressobj()
@@ -153,17 +153,17 @@ def _zstd() -> Undo | None:
             frames[0] = package.ZstdDecompressor().decompressobj()
         return plain
 
-    return _sliced(step, package.ZstdError, 16)
+    return _sliced_decoder(decompress, package.ZstdError, 16)
 
 
-def _sliced(step: Callable[[bytes], bytes], fault: type[Exception], size: int) -> Undo:
-    """What cannot be told when to stop gets so few bytes at a time that it stops of itself, after some megabytes."""
+def _sliced_decoder(decompress: Callable[[bytes], bytes], error_class: type[Exception], size: int) -> Decoder:
+    """Return a decoder of small slices, for packages without an output limit. Each slice expands to a few megabytes."""
 
     def pieces(data: bytes) -> Iterator[bytes]:
-        for at in range(0, len(data), size):
+        for start in range(0, len(data), size):
             try:
-                plain = step(data[at : at + size])
-            except fault as error:
+                plain = decompress(data[start : start + size])
+            except error_class as error:
                 raise DecodingError(str(error)) from error
             if plain:
                 yield plain

@@ -17,8 +17,8 @@ from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
 from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
-from cnllm.transports.httpx_adapter import AsyncHttpx
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
+from cnllm.transports.httpx_async import AsyncHttpx
 from cnllm.transports.loop_pool import LoopPool
 from cnllm.transports.request_head import encode_head
 
@@ -26,10 +26,10 @@ __all__ = ["AsyncFast"]
 
 
 class AsyncFast:
-    """Keeps connections alive, those of each event loop apart; `connections` at most are in use at once in one loop.
+    """Keeps connections alive, separately for each event loop. At most `connections` are in use at once in one loop.
 
-    What is rare goes over httpx: other loops than asyncio's, proxies that the environment names, and headers that
-    change a message's framing.
+    It leaves rare cases to httpx: event loops other than asyncio's, proxies of the environment, and headers that change
+    a message's framing.
     """
 
     def __init__(self, *, connections: int = 4096) -> None:
@@ -38,117 +38,126 @@ class AsyncFast:
         self._httpx = AsyncHttpx()
         self._addresses: dict[str, Address] = {}
         self._proxies: dict[str, str | None] = {}
-        self._trust: ssl.SSLContext | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         drop_after_fork(self)
 
     async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        to = self._addresses.get(plan.url) or self._remember(plan.url)
-        head = encode_head(plan, to)
-        here = await self._here()
-        if here is None or head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
+        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        head = encode_head(plan, address)
+        pool = await self._pool()
+        if (
+            pool is None
+            or head is None
+            or proxy_for(address.scheme, address.host, self._proxies, address.port) is not None
+        ):
             return await self._httpx.send(plan)
-        await here.acquire()
-        wire: AsyncioConnection | None = None
+        await pool.acquire()
+        connection: AsyncioConnection | None = None
         try:
-            wire = await here.take_idle(to.key) or await self._connect(here, to, plan.timeouts.connect)
-            await _ask(wire, head, plan, to.host)
+            connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
+            await _request(connection, head, plan, address.host)
         except BaseException:
-            here.release(wire, False)
+            pool.release(connection, False)
             raise
-        return wire.reader.status, wire.reader.headers, _Body(here, wire, idle_timeout(plan))
+        return connection.reader.status, connection.reader.headers, _Body(pool, connection, idle_timeout(plan))
 
     async def warm(self, plan: Plan) -> None:
-        """Have a connection ready for a plan that is going to be sent."""
-        to = self._addresses.get(plan.url) or self._remember(plan.url)
-        here = await self._here()
-        if here is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
+        """Open a connection for a plan that will be sent later."""
+        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        pool = await self._pool()
+        if pool is None or self._proxy(address) is not None:
             return
-        await here.acquire()
-        wire: AsyncioConnection | None = None
+        await pool.acquire()
+        connection: AsyncioConnection | None = None
         try:
-            wire = await here.take_idle(to.key) or await self._connect(here, to, plan.timeouts.connect)
+            connection = await pool.take_idle(address.key) or await self._connect(pool, address, plan.timeouts.connect)
         finally:
-            here.release(wire, wire is not None and (wire.idle or not wire.reader.began))
+            pool.release(connection, connection is not None and (connection.idle or not connection.reader.began))
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop; those of a loop that ended were closed with it."""
-        here = await self._here(make=False)
-        if here is not None:
-            here.close()
+        """Close the connections of the running loop. Those of a loop that ended were closed with it."""
+        pool = await self._pool(create=False)
+        if pool is not None:
+            pool.close()
         await self._httpx.aclose()
 
     def drop_inherited(self) -> None:
-        """Begin anew in a child process: connections, loops and locks are the parent's."""
+        """Start empty in a child process: connections, loops and locks belong to the parent."""
         self._lock = threading.Lock()
         loops, self._loops = self._loops, weakref.WeakKeyDictionary()
-        for here in list(loops.values()):
-            here.drop_inherited()
+        for pool in list(loops.values()):
+            pool.drop_inherited()
 
-    async def _here(self, make: bool = True) -> LoopPool | None:
-        """What belongs to the running loop; None where it is none of asyncio's."""
+    async def _pool(self, create: bool = True) -> LoopPool | None:
+        """Return the pool of the running loop; None for a loop that is not asyncio's."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return None
-        found = self._loops.get(loop)
-        if found is None and make:
-            found = LoopPool(self._limit)
+        pool = self._loops.get(loop)
+        if pool is None and create:
+            pool = LoopPool(self._limit)
             with self._lock:
-                self._loops[loop] = found
-            await found.watch()
-        return found
+                self._loops[loop] = pool
+            await pool.watch()
+        return pool
 
-    def _remember(self, url: str) -> Address:
-        if len(self._addresses) >= URLS:
+    def _proxy(self, address: Address) -> str | None:
+        return proxy_for(address.scheme, address.host, self._proxies, address.port)
+
+    def _cached_address(self, url: str) -> Address:
+        if len(self._addresses) >= MAX_URLS:
             self._addresses.clear()
-        found = self._addresses[url] = parse_address(url)
-        return found
+        address = self._addresses[url] = parse_address(url)
+        return address
 
-    async def _connect(self, here: LoopPool, to: Address, patience: float | None) -> AsyncioConnection:
+    async def _connect(self, pool: LoopPool, address: Address, seconds: float | None) -> AsyncioConnection:
         loop = asyncio.get_running_loop()
-        how: dict[str, Any] = {}
-        if to.encrypted:
-            how = {"ssl": self._trusting(), "server_hostname": to.host}
-        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop's does not know it
-            how["happy_eyeballs_delay"] = 0.25
+        options: dict[str, Any] = {}
+        if address.encrypted:
+            options = {"ssl": self._shared_tls_context(), "server_hostname": address.host}
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not support this option
+            options["happy_eyeballs_delay"] = 0.25
         try:
-            async with asyncio.timeout(patience):
-                made = loop.create_connection(
-                    lambda: AsyncioConnection(loop, here.buffer, to.key), to.host, to.port, **how
+            async with asyncio.timeout(seconds):
+                coroutine = loop.create_connection(
+                    lambda: AsyncioConnection(loop, pool.buffer, address.key), address.host, address.port, **options
                 )
-                _, wire = await made
-                return here.add(wire)
+                _, connection = await coroutine
+                return pool.add(connection)
         except TimeoutError as error:
-            raise errors.connect_timeout(to.host, patience) from error
+            raise errors.connect_timeout(address.host, seconds) from error
         except UnicodeError as error:  # a label of the host's name is empty or too long
-            raise errors.unsupported_url(f"{to.scheme}://{to.name}") from error
+            raise errors.unsupported_url(f"{address.scheme}://{address.name}") from error
         except OSError as error:
-            raise errors.connect_failed(to.host, str(error) or type(error).__name__) from error
+            raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _shared_tls_context(self) -> ssl.SSLContext:
         with self._lock:
-            if self._trust is None:
-                self._trust = tls.client_context()
-            return self._trust
+            if self._tls_context is None:
+                self._tls_context = tls.client_context()
+            return self._tls_context
 
 
-async def _ask(wire: AsyncioConnection, head: bytes, plan: Plan, host: str) -> None:
+async def _request(connection: AsyncioConnection, head: bytes, plan: Plan, host: str) -> None:
     """Send the request and wait until the headers are complete."""
-    reader, timeouts = wire.reader, plan.timeouts
+    reader, timeouts = connection.reader, plan.timeouts
     try:
-        wire.begin_request()
-        wire.write(head, plan.content)
-        while wire.full and not reader.status and reader.fault is None:
-            before = wire.unsent()
-            if not await wire.wait(timeouts.idle) and wire.unsent() >= before:
+        connection.begin_request()
+        connection.write(head, plan.content)
+        while connection.full and not reader.status and reader.fault is None:
+            unsent_before = connection.unsent()
+            if not await connection.wait(timeouts.idle) and connection.unsent() >= unsent_before:
                 raise TimeoutError
-        began = time.monotonic()
+        start = time.monotonic()
         while not reader.status:
             if reader.fault is not None:
                 raise errors.error_before_status(host, reader.fault, reader.began)
-            if not await wire.wait(time_left(timeouts.first_byte, began)):  # drops of headers are no answer
+            if not await connection.wait(
+                remaining_time(timeouts.first_byte, start)
+            ):  # a slow trickle of headers does not extend the wait
                 raise TimeoutError
     except TimeoutError as error:
         raise errors.status_timeout(host, timeouts.first_byte) from error
@@ -159,14 +168,14 @@ async def _ask(wire: AsyncioConnection, head: bytes, plan: Plan, host: str) -> N
 class _Body:
     """The bytes of a response."""
 
-    def __init__(self, here: LoopPool, wire: AsyncioConnection, idle: float | None) -> None:
-        self._here = here
-        self._wire: AsyncioConnection | None = wire
+    def __init__(self, pool: LoopPool, connection: AsyncioConnection, idle: float | None) -> None:
+        self._pool = pool
+        self._connection: AsyncioConnection | None = connection
         self._idle = idle
         self._fault: str | None = None
-        self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
-        self._ready = wire.take()  # what came with the headers
-        self._settle(wire)
+        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+        self._ready = connection.take()  # body bytes that arrived with the headers
+        self._release_if_done(connection)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -179,66 +188,66 @@ class _Body:
         return await self._read()
 
     async def _read(self) -> bytes:
-        """The next piece as it comes over the wire."""
+        """Return the next piece from the connection."""
         while True:
-            wire = self._wire
-            if wire is None:
+            connection = self._connection
+            if connection is None:
                 fault, self._fault = self._fault, None
                 if fault is None:
                     raise StopAsyncIteration
                 raise errors.body_broken(fault)
-            data = wire.take()
-            self._settle(wire)
+            data = connection.take()
+            self._release_if_done(connection)
             if data:
                 return data
-            if self._wire is not None and not wire.reader.more and not await self._came(wire):
-                self._let_go(False)
-                if self._left is not None:
+            if self._connection is not None and not connection.reader.more and not await self._wait(connection):
+                self._release(False)
+                if self._remaining is not None:
                     raise StopAsyncIteration
                 raise errors.body_stalled(self._idle)
 
-    async def _came(self, wire: AsyncioConnection) -> bool:
-        """Wait for more. False: it did not come in time."""
-        left = self._left
-        if left is None:
-            return await wire.wait(self._idle)
-        if left <= 0:
+    async def _wait(self, connection: AsyncioConnection) -> bool:
+        """Wait for more bytes. Return False where none arrived in time."""
+        remaining = self._remaining
+        if remaining is None:
+            return await connection.wait(self._idle)
+        if remaining <= 0:
             return False
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            return await wire.wait(left if self._idle is None else min(left, self._idle))
+            return await connection.wait(remaining if self._idle is None else min(remaining, self._idle))
         finally:
-            self._left = left - (time.monotonic() - began)
+            self._remaining = remaining - (time.monotonic() - start)
 
-    def _settle(self, wire: AsyncioConnection) -> None:
-        """Give the connection back when the body is complete, or up when it is broken."""
-        if wire.reader.more:
-            return  # what it has is taken first
-        if wire.reader.fault is not None:
-            self._fault = wire.reader.fault
-            self._let_go(False)
-        elif wire.reader.complete:
-            self._let_go(wire.reader.reusable)
+    def _release_if_done(self, connection: AsyncioConnection) -> None:
+        """Release the connection when the body is complete, or close it when it is broken."""
+        if connection.reader.more:
+            return  # its pieces are read first
+        if connection.reader.fault is not None:
+            self._fault = connection.reader.fault
+            self._release(False)
+        elif connection.reader.complete:
+            self._release(connection.reader.reusable)
 
-    def _let_go(self, reusable: bool) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            self._here.release(wire, reusable)
+    def _release(self, reusable: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection, reusable)
 
     def set_read_deadline(self, seconds: float) -> None:
-        """Let reading end after so many seconds of it."""
-        self._left = seconds
+        """End the body after this many seconds of reading."""
+        self._remaining = seconds
 
     async def drain(self) -> None:
-        """As in the other one."""
-        if self._wire is None:
+        """Read the end of the body; see `Fast`."""
+        if self._connection is None:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in range(LEFTOVERS):
+            for _ in range(MAX_DRAIN_PIECES):
                 if await anext(self, None) is None:
                     break
 
     async def aclose(self) -> None:
-        """Read no more."""
-        self._let_go(False)
+        """Stop reading and close the connection."""
+        self._release(False)

@@ -15,7 +15,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import Address, parse_address
-from cnllm.transports.headers import DRAIN, LEFTOVERS, URLS, idle_timeout, proxy_for, time_left
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, MAX_URLS, idle_timeout, proxy_for, remaining_time
 from cnllm.transports.httpx_adapter import Httpx
 from cnllm.transports.pool import Connection, Pool
 from cnllm.transports.request_head import encode_head
@@ -26,9 +26,9 @@ _SIZE = 65536  # bytes of one read
 
 
 class Fast:
-    """Keeps connections alive and shares them between threads; `connections` at most are in use at once.
+    """Keeps connections alive and shares them between threads. At most `connections` are in use at once.
 
-    What is rare goes over httpx: proxies that the environment names, and headers that change a message's framing.
+    It leaves rare cases to httpx: proxies of the environment, and headers that change a message's framing.
     """
 
     def __init__(self, *, connections: int = 4096) -> None:
@@ -36,26 +36,26 @@ class Fast:
         self._httpx = Httpx()
         self._addresses: dict[str, Address] = {}
         self._proxies: dict[str, str | None] = {}
-        self._trust: ssl.SSLContext | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         drop_after_fork(self)
 
     def send(self, plan: Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
         """Send a plan; see `cnllm.transports`."""
-        to = self._addresses.get(plan.url) or self._remember(plan.url)
-        head = encode_head(plan, to)
-        if head is None or proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
+        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        head = encode_head(plan, address)
+        if head is None or self._proxy(address) is not None:
             return self._httpx.send(plan)
         pool = self._pool
-        connection = pool.acquire(to.key)
+        connection = pool.acquire(address.key)
         try:
             while True:
                 if connection is None:
-                    connection = self._connect(to, plan.timeouts.connect)
+                    connection = self._connect(address, plan.timeouts.connect)
                     pool.add(connection)
-                if _ask(connection, head, plan, to.host):
+                if _request(connection, head, plan, address.host):
                     break
-                pool.drop(connection)  # the peer gave it up before a byte of this was taken
+                pool.drop(connection)  # the peer closed it before it read a byte of this request
                 connection = None
         except BaseException:
             pool.release(connection, False)
@@ -64,14 +64,14 @@ class Fast:
         return reader.status, reader.headers, _Body(pool, connection, idle_timeout(plan))
 
     def warm(self, plan: Plan) -> None:
-        """Have a connection ready for a plan that is going to be sent."""
-        to = self._addresses.get(plan.url) or self._remember(plan.url)
-        if proxy_for(to.scheme, to.host, self._proxies, to.port) is not None:
+        """Open a connection for a plan that will be sent later."""
+        address = self._addresses.get(plan.url) or self._cached_address(plan.url)
+        if self._proxy(address) is not None:
             return
-        connection = self._pool.acquire(to.key)
+        connection = self._pool.acquire(address.key)
         try:
             if connection is None:
-                connection = self._connect(to, plan.timeouts.connect)
+                connection = self._connect(address, plan.timeouts.connect)
                 self._pool.add(connection)
         except BaseException:
             self._pool.release(None, False)
@@ -84,60 +84,63 @@ class Fast:
         self._httpx.close()
 
     def drop_inherited(self) -> None:
-        """Begin anew in a child process: connections and locks are the parent's."""
+        """Start empty in a child process: connections and locks belong to the parent."""
         self._lock = threading.Lock()
         self._pool.drop_inherited()
 
-    def _remember(self, url: str) -> Address:
-        if len(self._addresses) >= URLS:
-            self._addresses.clear()
-        found = self._addresses[url] = parse_address(url)
-        return found
+    def _proxy(self, address: Address) -> str | None:
+        return proxy_for(address.scheme, address.host, self._proxies, address.port)
 
-    def _connect(self, to: Address, patience: float | None) -> Connection:
-        plug: socket.socket | None = None
+    def _cached_address(self, url: str) -> Address:
+        if len(self._addresses) >= MAX_URLS:
+            self._addresses.clear()
+        address = self._addresses[url] = parse_address(url)
+        return address
+
+    def _connect(self, address: Address, seconds: float | None) -> Connection:
+        sock: socket.socket | None = None
         try:
-            plug = socket.create_connection((to.host, to.port), patience)
-            plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if to.encrypted:
-                plug = self._trusting().wrap_socket(plug, server_hostname=to.host)
-            return Connection(plug, to.key)
+            sock = socket.create_connection((address.host, address.port), seconds)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.encrypted:
+                sock = self._shared_tls_context().wrap_socket(sock, server_hostname=address.host)
+            return Connection(sock, address.key)
         except BaseException as error:
-            if plug is not None:
-                plug.close()
+            if sock is not None:
+                sock.close()
             if isinstance(error, TimeoutError):
-                raise errors.connect_timeout(to.host, patience) from error
+                raise errors.connect_timeout(address.host, seconds) from error
             if isinstance(error, UnicodeError):  # a label of the host's name is empty or too long
-                raise errors.unsupported_url(f"{to.scheme}://{to.name}") from error
+                raise errors.unsupported_url(f"{address.scheme}://{address.name}") from error
             if isinstance(error, OSError):
-                raise errors.connect_failed(to.host, str(error) or type(error).__name__) from error
+                raise errors.connect_failed(address.host, str(error) or type(error).__name__) from error
             raise
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _shared_tls_context(self) -> ssl.SSLContext:
         with self._lock:
-            if self._trust is None:
-                self._trust = tls.client_context()
-            return self._trust
+            if self._tls_context is None:
+                self._tls_context = tls.client_context()
+            return self._tls_context
 
 
-def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
-    """Send the request and read until the headers are complete. False: nothing was sent, the connection was stale."""
+def _request(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
+    """Send the request and read until the headers are complete. Return False where a stale connection sent nothing."""
     reader, timeouts = connection.reader, plan.timeouts
     reader.begin_response()
     try:
         connection.wait(timeouts.idle)
-        if not _sent(connection, head, plan.content):
+        if not _send_all(connection, head, plan.content):
             return False
         connection.wait(timeouts.first_byte)
-        began = time.monotonic()
-        receive, feed = connection.plug.recv, reader.feed
+        start = time.monotonic()
+        receive, feed = connection.sock.recv, reader.feed
         while not reader.status:
             if reader.fault is not None:
                 raise errors.error_before_status(host, reader.fault, reader.began)
             if data := receive(_SIZE):
                 feed(data)
-                if not reader.status:  # drops of headers are no answer
-                    connection.wait(time_left(timeouts.first_byte, began))
+                if not reader.status:  # a slow trickle of headers does not extend the wait
+                    connection.wait(remaining_time(timeouts.first_byte, start))
             else:
                 reader.end()
     except TimeoutError as error:
@@ -147,12 +150,15 @@ def _ask(connection: Connection, head: bytes, plan: Plan, host: str) -> bool:
     return True
 
 
-def _sent(connection: Connection, head: bytes, content: bytes) -> bool:
-    """Each piece within the socket's timeout. A peer that stops reading may have answered: that is read next."""
-    plug = connection.plug
+def _send_all(connection: Connection, head: bytes, content: bytes) -> bool:
+    """Send each piece within the socket's timeout. Return False where a reused connection was closed before.
+
+    A peer that stops reading may have answered already: the answer is read next.
+    """
+    sock = connection.sock
     data = head + content if len(content) < _SIZE else head
     try:
-        gone = plug.send(data)
+        count = sock.send(data)
     except TimeoutError:
         raise
     except (OSError, ssl.SSLError):
@@ -160,12 +166,12 @@ def _sent(connection: Connection, head: bytes, content: bytes) -> bool:
             return False
         raise
     with contextlib.suppress(ConnectionError):
-        left = memoryview(data)[gone:]
-        while left:
-            left = left[plug.send(left) :]
-        left = memoryview(content) if data is head else left
-        while left:
-            left = left[plug.send(left[: 4 * _SIZE]) :]
+        rest = memoryview(data)[count:]
+        while rest:
+            rest = rest[sock.send(rest) :]
+        rest = memoryview(content) if data is head else rest
+        while rest:
+            rest = rest[sock.send(rest[: 4 * _SIZE]) :]
     return True
 
 
@@ -177,11 +183,11 @@ class _Body:
         self._pool = pool
         self._connection: Connection | None = connection
         self._idle = idle
-        self._ready = reader.take()  # what came with the headers
+        self._ready = reader.take()  # body bytes that arrived with the headers
         self._fault: str | None = None
-        self._left: float | None = None  # seconds that reading may still take; the reader's own time does not count
-        self._hurried = False
-        self._settle(connection)
+        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+        self._interrupted = False
+        self._release_if_done(connection)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -194,34 +200,34 @@ class _Body:
         return self._read()
 
     def _read(self) -> bytes:
-        """The next piece as it comes over the wire."""
+        """Return the next piece from the connection."""
         while True:
             connection = self._connection
             if connection is None:
                 fault, self._fault = self._fault, None
-                if fault is None or self._hurried:
+                if fault is None or self._interrupted:
                     raise StopIteration
                 raise errors.body_broken(fault)
             reader = connection.reader
             if not reader.more:
                 self._receive(connection)
             data = reader.take()
-            self._settle(connection)
+            self._release_if_done(connection)
             if data:
                 return data
 
     def _receive(self, connection: Connection) -> None:
-        """One read, for the reader."""
+        """Read once from the socket and feed the parser."""
         reader = connection.reader
         try:
-            if self._left is None:
+            if self._remaining is None:
                 connection.wait(self._idle)
-                data = connection.plug.recv(_SIZE)
+                data = connection.sock.recv(_SIZE)
             else:
-                data = self._last(connection, self._left)
+                data = self._receive_before_deadline(connection, self._remaining)
         except TimeoutError as error:
             self.close()
-            if self._left is not None:
+            if self._remaining is not None:
                 raise StopIteration from None
             raise errors.body_stalled(self._idle) from error
         except OSError as error:
@@ -232,41 +238,41 @@ class _Body:
         else:
             reader.end()
 
-    def _last(self, connection: Connection, left: float) -> bytes:
-        """A read that ends in time."""
-        if left <= 0:
+    def _receive_before_deadline(self, connection: Connection, remaining: float) -> bytes:
+        """Read once before the deadline."""
+        if remaining <= 0:
             raise TimeoutError
-        connection.wait(left if self._idle is None else min(left, self._idle))
-        began = time.monotonic()
+        connection.wait(remaining if self._idle is None else min(remaining, self._idle))
+        start = time.monotonic()
         try:
-            return connection.plug.recv(_SIZE)
+            return connection.sock.recv(_SIZE)
         finally:
-            self._left = left - (time.monotonic() - began)
+            self._remaining = remaining - (time.monotonic() - start)
 
-    def _settle(self, connection: Connection) -> None:
-        """Give the connection back when the body is complete, or up when it is broken."""
+    def _release_if_done(self, connection: Connection) -> None:
+        """Release the connection when the body is complete, or close it when it is broken."""
         reader = connection.reader
         if reader.more:
-            return  # what it has is taken first
+            return  # its pieces are read first
         if reader.fault is not None:
             self._fault = reader.fault
-            self._let_go(False)
+            self._release(False)
         elif reader.complete:
-            self._let_go(reader.reusable)
+            self._release(reader.reusable)
 
-    def _let_go(self, reusable: bool) -> None:
+    def _release(self, reusable: bool) -> None:
         connection = self._connection
         if connection is not None:
-            with connection.lock:  # from here on nobody hangs it up: it may serve another request
-                held, self._connection = self._connection, None
-            if held is not None:
-                self._pool.release(held, reusable)
+            with connection.lock:  # after this no thread interrupts it: it may serve another request
+                released, self._connection = self._connection, None
+            if released is not None:
+                self._pool.release(released, reusable)
 
     def set_read_deadline(self, seconds: float) -> None:
-        """Let reading end after so many seconds of it; at once, even if a thread is reading, for none."""
-        self._left = seconds
+        """End the body after this many seconds of reading. With 0 end it at once, even during a read."""
+        self._remaining = seconds
         if seconds <= 0:
-            self._hurried = True
+            self._interrupted = True
             connection = self._connection
             if connection is not None:
                 with connection.lock:
@@ -274,14 +280,14 @@ class _Body:
                         connection.interrupt()
 
     def drain(self) -> None:
-        """The end of the body mostly came with its last bytes; a peer that keeps it back is not waited for."""
+        """Read the end of the body, which mostly arrived already. A peer that withholds it is not waited for."""
         if self._connection is None:
             return
-        self.set_read_deadline(DRAIN)
+        self.set_read_deadline(DRAIN_SECONDS)
         with contextlib.suppress(TransportError):
-            for _ in itertools.islice(self, LEFTOVERS):
+            for _ in itertools.islice(self, MAX_DRAIN_PIECES):
                 pass
 
     def close(self) -> None:
-        """Read no more."""
-        self._let_go(False)
+        """Stop reading and close the connection."""
+        self._release(False)

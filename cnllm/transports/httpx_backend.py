@@ -1,12 +1,12 @@
-"""The network under the pools of httpx: it watches what httpx does not look at.
+"""A network backend under httpx's pools, for checks that httpx lacks.
 
-- A connection with anything unread behind its response is not used again. h11 keeps what was read too far, the stream
-  what TLS or the event loop has read ahead, the socket the rest.
-- The headers of a response are complete in time, even if they come in drops.
+- A connection with unread bytes after its response is not used again. h11 keeps bytes that were read too far, the
+  stream bytes that TLS or the event loop read ahead, and the socket the rest.
+- The headers of a response must be complete in time, even if they arrive in a slow trickle.
 - A forked child does not share a socket.
 
-httpcore takes a network backend of ours; the parts of h11 and anyio are looked at with care. Where one is not as in the
-versions that the tests run with, the connection serves one request.
+httpcore accepts our network backend. The private parts of h11 and anyio are read with care. Where one differs from
+the versions that the tests run with, the connection serves one request.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["OPENED", "AsyncStream", "Stream", "install"]
 
 OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
-"""The connections that a request opens by way of a proxy: httpcore leaves them open where SOCKS goes wrong."""
+"""The connections that a request opens through a proxy: httpcore leaves them open where SOCKS fails."""
 
 Probes = list[Callable[[], Any]]
-"""Functions that return what is true where something was read ahead of the response."""
+"""Functions whose result is true where bytes were read ahead of the response."""
 
 _DEPTH = 4  # of connections within connections: a tunnel, TLS within TLS
 
 
 def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
-    """Put our backend under a transport of httpx. Return its pool, or None where that is not possible."""
+    """Install our backend in a transport of httpx. Return its pool, or None where that is not possible."""
     pool = getattr(transport, "_pool", None)
     inner = getattr(pool, "_network_backend", None)
     if not (hasattr(inner, "connect_tcp") and hasattr(pool, "connections")):
@@ -47,7 +47,7 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
 
 
 class _ConnectionWatch:
-    """Watch one connection. `probes` tell what was read ahead; None where that cannot be known."""
+    """Watches one connection. `probes` show whether bytes were read ahead; None where that is unknown."""
 
     def __init__(self, inner: Any, core: Any, probes: Probes | None) -> None:
         self._inner = inner
@@ -57,37 +57,37 @@ class _ConnectionWatch:
         if opened is not None:
             opened.append(self)
         self._h11: Any = None
-        self._answered = False  # the headers of a response came, and the next request did not begin
-        self._looked = False  # whether anything was read behind it
-        self._spoilt = False
+        self._answered = False  # the headers of a response arrived, and the next request did not begin
+        self._checked = False  # `check_leftovers` was called for this response
+        self._unusable = False
         self._in_headers = False
-        self._end: float | None = None  # when they must be complete
+        self._deadline: float | None = None  # for the headers
         self._probes = probes
         with suppress(AttributeError, OSError):
             process.register_socket(inner.get_extra_info("socket").fileno())
 
     def answer(self) -> None:
-        """Take note that the headers are complete."""
+        """Record that the headers are complete."""
         self._answered = True
         self._in_headers = False
 
-    def look(self, pool: Any) -> None:
-        """See whether anything was read behind a response. It must be done before the response is closed."""
-        self._looked = True
+    def check_leftovers(self, pool: Any) -> None:
+        """Check for bytes after the response. Call it before the response is closed."""
+        self._checked = True
         if self._h11 is None:
             self._h11 = _h11_of(pool, self)
         try:
-            left, closed = self._h11.trailing_data
-        except (AttributeError, TypeError, ValueError):  # not as in the versions we know
-            self._spoilt = True
+            surplus, closed = self._h11.trailing_data
+        except (AttributeError, TypeError, ValueError):  # h11 differs from the tested versions
+            self._unusable = True
             return
-        if closed or left != b"":
-            self._spoilt = True
+        if closed or surplus != b"":
+            self._unusable = True
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what the stream knows. An idle connection that is readable is closed by its pool."""
+        """Return information on the stream. The pool closes an idle connection that is readable."""
         if info == "is_readable":
-            return self._spoilt or self._unread()
+            return self._unusable or self._unread()
         return self._inner.get_extra_info(info)
 
     def _unread(self) -> bool:
@@ -96,87 +96,97 @@ class _ConnectionWatch:
             return True
         return bool(self._inner.get_extra_info("is_readable"))
 
-    def _begin(self) -> None:
-        """See that nothing is unread where a write begins a request; if so, the pool takes another connection."""
+    def _before_write(self) -> None:
+        """Check for unread bytes before a request's first write. If any, the pool takes another connection."""
         if self._answered:
-            looked, self._answered, self._looked = self._looked, False, False
-            if self._spoilt or not looked or self._unread():
-                self._spoilt = True
+            checked, self._answered, self._checked = self._checked, False, False
+            if self._unusable or not checked or self._unread():
+                self._unusable = True
                 raise self._core.ConnectionNotAvailable
         self._in_headers = True
-        self._end = None
+        self._deadline = None
 
-    def _left(self, timeout: float | None) -> float | None:
-        """Return the seconds that are left for the headers."""
+    def _header_timeout(self, timeout: float | None) -> float | None:
+        """Return the remaining seconds for the headers."""
         if timeout is None:
             return None
         now = time.monotonic()
-        if self._end is None:
-            self._end = now + timeout
-        left = self._end - now
-        if left <= 0:
-            raise self._core.ReadTimeout("the headers did not come in time")
-        return left
+        if self._deadline is None:
+            self._deadline = now + timeout
+        remaining = self._deadline - now
+        if remaining <= 0:
+            raise self._core.ReadTimeout("the headers did not arrive in time")
+        return remaining
 
 
 class Stream(_ConnectionWatch):
-    """A connection of a pool that blocks."""
+    """A connection of a blocking pool."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data: bytes = self._inner.read(max_bytes, self._left(timeout) if self._in_headers else timeout)
+        """Read bytes; headers within their deadline."""
+        data: bytes = self._inner.read(max_bytes, self._header_timeout(timeout) if self._in_headers else timeout)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._begin()
+        """Write bytes, after the check for unread ones."""
+        self._before_write()
         self._inner.write(buffer, timeout)
 
     def close(self) -> None:
+        """Close the connection."""
         self.open = False
         self._inner.close()
 
     def start_tls(self, *args: Any, **options: Any) -> Stream:
+        """Return a watched TLS connection over this one."""
         self.open = False
         return _stream(self._inner.start_tls(*args, **options), self._core)
 
 
 class AsyncStream(_ConnectionWatch):
-    """A connection of a pool of an event loop."""
+    """A connection of an event loop's pool."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read bytes; headers within their deadline."""
         try:
-            data: bytes = await self._inner.read(max_bytes, self._left(timeout) if self._in_headers else timeout)
-        except OSError as error:  # TLS's, which no one below translates
+            data: bytes = await self._inner.read(
+                max_bytes, self._header_timeout(timeout) if self._in_headers else timeout
+            )
+        except OSError as error:  # an error of TLS, which no lower layer translates
             raise self._core.ReadError(str(error)) from error
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._begin()
+        """Write bytes, after the check for unread ones."""
+        self._before_write()
         try:
             await self._inner.write(buffer, timeout)
         except OSError as error:
             raise self._core.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
+        """Close the connection."""
         self.open = False
         await self._inner.aclose()
 
     async def start_tls(self, *args: Any, **options: Any) -> AsyncStream:
+        """Return a watched TLS connection over this one."""
         self.open = False
         return _async_stream(await self._inner.start_tls(*args, **options), self._core)
 
 
 def _stream(inner: Any, core: Any) -> Stream:
-    """Watch a stream that blocks."""
+    """Watch a blocking stream."""
     return Stream(inner, core, _probes_of(inner))
 
 
 def _async_stream(inner: Any, core: Any) -> AsyncStream:
-    """Watch a stream of an event loop."""
+    """Watch an event loop's stream."""
     return AsyncStream(inner, core, _async_probes_of(inner))
 
 
 def _probes_of(inner: Any) -> Probes | None:
-    """Return what tells whether TLS has read ahead; None where that cannot be known."""
+    """Return functions that show whether TLS has read ahead; None where that is unknown."""
     import ssl
 
     probes: Probes = []
@@ -192,51 +202,55 @@ def _probes_of(inner: Any) -> Probes | None:
 
 
 def _async_probes_of(inner: Any) -> Probes | None:
-    """Return what tells whether TLS or the event loop has read ahead, for anyio's streams and trio's."""
+    """Return functions that show whether TLS or the event loop has read ahead, for anyio and trio."""
     import ssl
 
     probes: Probes = []
     stream = getattr(inner, "_stream", None)
     for _ in range(_DEPTH):
-        below = getattr(stream, "transport_stream", None)
-        if below is None:
+        inner_stream = getattr(stream, "transport_stream", None)
+        if inner_stream is None:
             break
         tls = getattr(stream, "_ssl_object", None)
         incoming = getattr(stream, "_read_bio", None) or getattr(stream, "_incoming", None)
         if not (isinstance(tls, ssl.SSLObject) and isinstance(incoming, ssl.MemoryBIO)):
             return None
         probes += [tls.pending, _pending(incoming)]
-        stream = below
-    made_by = type(stream).__module__.partition(".")[0]
-    if made_by == "trio" and hasattr(stream, "socket"):
-        return probes  # it reads when it is asked to
+        stream = inner_stream
+    library = type(stream).__module__.partition(".")[0]
+    if library == "trio" and hasattr(stream, "socket"):
+        return probes  # trio does not read ahead
     queue = getattr(getattr(stream, "_protocol", None), "read_queue", None)
-    if made_by != "anyio" or not isinstance(queue, deque):
+    if library != "anyio" or not isinstance(queue, deque):
         return None
     return [*probes, queue.__len__]
 
 
 class _Backend:
-    """Opens connections."""
+    """Opens watched connections."""
 
     def __init__(self, inner: Any, core: Any) -> None:
         self._inner = inner
         self._core = core
 
     def connect_tcp(self, *args: Any, **options: Any) -> Stream:
+        """Open a watched connection."""
         return _stream(self._inner.connect_tcp(*args, **options), self._core)
 
     def sleep(self, seconds: float) -> None:
+        """Sleep."""
         self._inner.sleep(seconds)
 
 
 class _AsyncBackend(_Backend):
-    """The same for an event loop."""
+    """Opens watched connections in an event loop."""
 
     async def connect_tcp(self, *args: Any, **options: Any) -> AsyncStream:  # type: ignore[override]
+        """Open a watched connection."""
         return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
 
     async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+        """Sleep."""
         await self._inner.sleep(seconds)
 
 
@@ -245,13 +259,13 @@ def _pending(incoming: ssl.MemoryBIO) -> Callable[[], int]:
 
 
 def _h11_of(pool: Any, stream: _ConnectionWatch) -> Any:
-    """Return the state of HTTP/1.1 that reads from this stream. New connections stand at the end."""
+    """Return the h11 state of this stream. New connections stand at the end of the pool."""
     for connection in reversed(pool.connections):
         for _ in range(_DEPTH):
-            below = getattr(connection, "_connection", None)
-            if below is None:
+            inner = getattr(connection, "_connection", None)
+            if inner is None:
                 break
-            connection = below
+            connection = inner
         if getattr(connection, "_network_stream", None) is stream:
             return getattr(connection, "_h11_state", None)
     return None

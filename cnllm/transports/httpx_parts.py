@@ -1,4 +1,4 @@
-"""What both adapters of httpx share: the package, transports of it, requests, and its errors in our words."""
+"""The parts that both httpx adapters share: the package, transports, requests and error translation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from cnllm.errors import CnllmError, TransportError
 from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
-from cnllm.transports.headers import FRAMING, IDLE, URLS, end_to_end_headers, proxy_for
+from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers, proxy_for
 from cnllm.transports.httpx_backend import AsyncStream, Stream, install
 from cnllm.types.policy import Timeouts
 
 __all__ = [
-    "OwnTransport",
+    "Key",
     "ProcessState",
+    "TransportEntry",
+    "decode_headers",
     "error_before_status",
     "error_during_body",
     "httpx_package",
@@ -33,20 +35,23 @@ __all__ = [
     "watch_response",
 ]
 
+Key = tuple[bool, str | None]
+"""What selects a transport: whether the address is encrypted, and its proxy."""
+
 _CORES = {"httpx": "httpcore", "httpx2": "httpcore2"}
 
 
-class OwnTransport(Struct, frozen=True):
-    """A transport of httpx that we made."""
+class TransportEntry(Struct, frozen=True):
+    """A transport of httpx that cnllm created."""
 
     transport: Any
-    pool: Any  # None: what its connections hold cannot be seen, so each of them serves one request
+    pool: Any  # None: unread bytes of its connections are invisible, so each of them serves one request
     proxy: str | None
     encrypted: bool
 
 
 class ProcessState:
-    """What one process knows: the package that it sends with, URLs, proxies."""
+    """The state of one process: the package that sends, parsed URLs, and proxies."""
 
     def __init__(self, httpx: Any) -> None:
         self.httpx = httpx
@@ -54,59 +59,59 @@ class ProcessState:
         self._proxies: dict[str, str | None] = {}
 
     def url(self, text: str) -> Any:
-        """Return a URL in its parts. Raises `TransportError` for one that HTTP cannot go to."""
+        """Return a parsed URL. Raise `TransportError` for one that HTTP cannot use."""
         return self._urls.get(text) or self._remember(text)
 
-    def key(self, url: Any) -> tuple[bool, str | None]:
-        """Return what two requests have in common that go over the same transport."""
+    def key(self, url: Any) -> Key:
+        """Return the key of the transport that serves this URL."""
         return url.scheme == "https", proxy_for(url.scheme, url.host, self._proxies, url.port)
 
-    def request(self, url: Any, plan: Plan, waits: dict[str, float | None], own: OwnTransport | None) -> Any:
-        """Build a request directly: `Client.build_request` would merge, parse and copy what is already as it must be.
+    def request(self, url: Any, plan: Plan, timeouts: dict[str, float | None], entry: TransportEntry | None) -> Any:
+        """Build a request directly: `Client.build_request` would merge, parse and copy values that are ready.
 
-        For httpx's `own` transports the headers are given as they go out, and not looked through for what may be
-        missing; another may want to ask for the request's `content`.
+        For a transport that cnllm created the headers are passed as they go out, without a search for missing ones. A
+        caller's transport may read the request's `content`.
         """
-        httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": waits}
+        httpx, headers, content, extensions = self.httpx, end_to_end_headers(plan), plan.content, {"timeout": timeouts}
         framing = FRAMING.intersection(map(str.lower, headers))
         if not framing.isdisjoint(("content-length", "transfer-encoding")):
             raise errors.framing_header(plan, framing)
-        if own is not None and own.pool is None:
+        if entry is not None and entry.pool is None:
             headers["connection"] = "close"
-        with contextlib.suppress(UnicodeEncodeError):  # it holds the header, and that may hold the key
-            if own is None or framing or not content:
+        with contextlib.suppress(UnicodeEncodeError):  # the error holds the header, which may hold the key
+            if entry is None or framing or not content:
                 return httpx.Request(plan.method, url, headers=headers, content=content, extensions=extensions)
-            written = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
+            raw_headers = [(b"Host", url.netloc), *headers.items(), (b"Content-Length", b"%d" % len(content))]
             stream = httpx.ByteStream(content)
-            return httpx.Request(plan.method, url, headers=written, stream=stream, extensions=extensions)
+            return httpx.Request(plan.method, url, headers=raw_headers, stream=stream, extensions=extensions)
         raise errors.invalid_header(plan)
 
     def _remember(self, text: str) -> Any:
-        if len(self._urls) >= URLS:
+        if len(self._urls) >= MAX_URLS:
             self._urls.clear()
-        found = self._urls[text] = read_url(self.httpx, text)
-        return found
+        url = self._urls[text] = read_url(self.httpx, text)
+        return url
 
 
-def watch_response(own: OwnTransport, response: Any, host: str) -> Callable[[], None] | None:
-    """Take note of a response. Return what is to be called at its end; None where its connection cannot be watched.
+def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[[], None] | None:
+    """Register a response. Return the check to call at its end, or None where its connection cannot be watched.
 
-    Raises `TransportError` when it is the proxy that refuses.
+    Raise `TransportError` when the proxy refuses.
     """
-    if own.proxy is not None and not own.encrypted and response.status_code == 407:
-        raise errors.proxy_refused(host, own.proxy, "407 Proxy Authentication Required")
+    if entry.proxy is not None and not entry.encrypted and response.status_code == 407:
+        raise errors.proxy_refused(host, entry.proxy, "407 Proxy Authentication Required")
     stream = response.extensions.get("network_stream")
-    if own.pool is None or not isinstance(stream, Stream | AsyncStream):
+    if entry.pool is None or not isinstance(stream, Stream | AsyncStream):
         return None
     stream.answer()
-    return functools.partial(stream.look, own.pool)
+    return functools.partial(stream.check_leftovers, entry.pool)
 
 
 def httpx_package(transport: object, name: str) -> Any:
-    """Return the package that a transport belongs to; for none, the one of this name."""
+    """Return the package of a transport; without one, the package of this name."""
     if transport is not None:
-        second = sys.modules.get("httpx2")
-        bases = () if second is None else (second.BaseTransport, second.AsyncBaseTransport)
+        httpx2 = sys.modules.get("httpx2")
+        bases = () if httpx2 is None else (httpx2.BaseTransport, httpx2.AsyncBaseTransport)
         name = "httpx2" if isinstance(transport, bases) else "httpx"
     try:
         return importlib.import_module(name)
@@ -114,8 +119,8 @@ def httpx_package(transport: object, name: str) -> Any:
         raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
 
 
-def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bool) -> OwnTransport:
-    """Make a transport. What httpx finds wrong with a proxy is not repeated: a password may stand in its address."""
+def make_transport(httpx: Any, key: Key, *, asynchronous: bool) -> TransportEntry:
+    """Make a transport. httpx's error about a proxy is not repeated: its address may hold a password."""
     encrypted, proxy = key
     core = importlib.import_module(_CORES[httpx.__name__])
     settings = _settings(httpx, encrypted, proxy)
@@ -128,59 +133,69 @@ def make_transport(httpx: Any, key: tuple[bool, str | None], *, asynchronous: bo
     except (ValueError, httpx.InvalidURL, UnicodeError):
         pass
     else:
-        return OwnTransport(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
+        return TransportEntry(transport, install(transport, core, asynchronous=asynchronous), proxy, encrypted)
     raise errors.invalid_proxy(proxy, missing=missing)
 
 
-def refuse_inherited(httpx: Any, transport: Any, home: int) -> None:
-    """Raise `TransportError` for a transport of httpx that the caller used before this process was forked off."""
-    if process.generation() != home and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
+def refuse_inherited(httpx: Any, transport: Any, generation: int) -> None:
+    """Raise `TransportError` for a caller's httpx transport that was used before this process was forked."""
+    if process.generation() != generation and isinstance(transport, (httpx.HTTPTransport, httpx.AsyncHTTPTransport)):
         raise TransportError(
-            "this process was forked off: the connections of the transport that was given are its parent's",
-            hint="make the transport and the client in the child",
+            "this process was forked: the connections of the transport belong to its parent",
+            hint="create the transport and the client in the child process",
         )
 
 
 def httpx_timeouts(timeouts: Timeouts) -> dict[str, float | None]:
-    """Return the timeouts as httpx wants them."""
+    """Return the timeouts in httpx's form."""
     return {"connect": timeouts.connect, "read": timeouts.first_byte, "write": timeouts.idle, "pool": None}
 
 
-def error_before_status(error: Exception, plan: Plan, httpx: Any, own: OwnTransport | None) -> TransportError:
-    """Return what went wrong before the status line."""
-    proxy = None if own is None else own.proxy
+def error_before_status(error: Exception, plan: Plan, httpx: Any, entry: TransportEntry | None) -> TransportError:
+    """Return the error for a failure before the status line."""
+    proxy = None if entry is None else entry.proxy
     host, timeouts = httpx.URL(plan.url).raw_host.decode("ascii"), plan.timeouts
-    said = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
-        made: TransportError = errors.connect_timeout(host, timeouts.connect)
+        result: TransportError = errors.connect_timeout(host, timeouts.connect)
     elif isinstance(error, httpx.TimeoutException):
-        made = errors.status_timeout(host, timeouts.first_byte)
-    elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # the latter: a host name with an empty label
+        result = errors.status_timeout(host, timeouts.first_byte)
+    elif isinstance(error, httpx.UnsupportedProtocol | UnicodeError):  # UnicodeError: a host name with an empty label
         return errors.unsupported_url(plan.url)
     elif isinstance(error, httpx.ProxyError) and proxy is not None:
-        return errors.proxy_refused(host, proxy, said)
+        return errors.proxy_refused(host, proxy, reason)
     elif isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        made = errors.connect_failed(host, said)
+        result = errors.connect_failed(host, reason)
     else:
-        made = errors.error_before_status(host, said, response_began(error))
-    return made if proxy is None else errors.name_proxy(made, proxy)
+        result = errors.error_before_status(host, reason, response_began(error))
+    return result if proxy is None else errors.name_proxy(result, proxy)
 
 
 def error_during_body(error: Exception, idle: float | None, httpx: Any) -> TransportError:
-    """Return what went wrong while the body came."""
+    """Return the error for a failure during the body."""
     return errors.body_stalled(idle) if isinstance(error, httpx.TimeoutException) else errors.body_broken(error)
 
 
 def _settings(httpx: Any, encrypted: bool, proxy: str | None) -> dict[str, Any]:
-    """No ceiling on connections: whoever opens a thousand streams means it; a hundred idle ones are kept."""
+    """Return the settings of a transport: no limit on connections, and at most a hundred idle ones."""
     import ssl
 
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=IDLE)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
     if encrypted or (proxy is not None and proxy.startswith("https:")):
         verify = tls.client_context()
         if proxy is not None and proxy.startswith("https:"):
             with contextlib.suppress(httpx.InvalidURL, ValueError):
                 proxy = httpx.Proxy(url=proxy, ssl_context=tls.client_context())
-    else:  # Reading the certificate store takes 20 ms. This context trusts nobody, and plain http never uses it.
+    else:  # Reading the certificate store takes 20 ms. This context trusts no certificate; plain http never uses it.
         verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return {"limits": limits, "proxy": proxy, "verify": verify}
+
+
+def decode_headers(headers: Any) -> dict[str, str]:
+    """Return `headers.items()` as a dict, faster: httpx detects the encoding once for every header."""
+    raw = headers.raw
+    with contextlib.suppress(UnicodeDecodeError):
+        decoded = {name.decode("ascii").lower(): value.decode("ascii") for name, value in raw}
+        if len(decoded) == len(raw):
+            return decoded
+    return dict(headers.items())

@@ -1,4 +1,4 @@
-"""Is a kept connection still good?"""
+"""Check whether an idle connection can still be used."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import select
 import ssl
 import time
 
-__all__ = ["KEPT", "has_only_tls_data", "is_unusable"]
+__all__ = ["MAX_IDLE", "has_only_tls_data", "is_unusable"]
 
-KEPT = 20.0  # seconds that an unused connection is kept; many servers close theirs soon after
-
-
-def is_unusable(number: int, since: float) -> bool:
-    """Unused for long, or with something to read, which is mostly the peer's goodbye."""
-    return number < 0 or time.monotonic() - since > KEPT or _readable(number)
+MAX_IDLE = 20.0  # seconds that an idle connection is kept; many servers close theirs soon after
 
 
-def has_only_tls_data(plug: ssl.SSLSocket) -> bool:
-    """Is what there is to read only TLS's own, tickets for the next time? The timeout is 0 afterwards."""
-    plug.settimeout(0)
+def is_unusable(fd: int, idle_since: float) -> bool:
+    """Whether a connection was idle for too long, or has bytes to read, mostly the peer's close."""
+    return fd < 0 or time.monotonic() - idle_since > MAX_IDLE or _readable(fd)
+
+
+def has_only_tls_data(sock: ssl.SSLSocket) -> bool:
+    """Whether the unread bytes belong to TLS only, such as session tickets. Afterwards the timeout is 0."""
+    sock.settimeout(0)
     try:
-        plug.recv(1)
+        sock.recv(1)
     except ssl.SSLWantReadError:
         return True
     except OSError:
@@ -28,9 +28,9 @@ def has_only_tls_data(plug: ssl.SSLSocket) -> bool:
     return False
 
 
-def _readable(number: int) -> bool:
+def _readable(fd: int) -> bool:
     if hasattr(select, "poll"):
         poll = select.poll()
-        poll.register(number, select.POLLIN)
+        poll.register(fd, select.POLLIN)
         return bool(poll.poll(0))
-    return bool(select.select([number], [], [], 0)[0])
+    return bool(select.select([fd], [], [], 0)[0])

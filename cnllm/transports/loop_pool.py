@@ -8,117 +8,118 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from cnllm.transports.asyncio_connection import AsyncioConnection
-from cnllm.transports.headers import IDLE
+from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
 from cnllm.transports.liveness import is_unusable
 
 __all__ = ["LoopPool"]
 
-_SIZE = 16384  # bytes of one read: of 256 streams, all that one turn of the loop brings lies in memory
-_TURNS = 4  # of the loop: one reads what was there, and whoever waits may have been woken before it
+_SIZE = 16384  # bytes of one read: with 256 streams, all data of one loop iteration is in memory at once
+_TURNS = 4  # loop iterations: one reads the bytes, and a waiting task may run before it
 
 
 class LoopPool:
-    """Those in use, those kept for the next request, and who waits for a place: first come, first served."""
+    """Connections in use, idle ones for later requests, and tasks that wait for a place, first come, first served."""
 
     def __init__(self, limit: int) -> None:
         self.buffer = memoryview(bytearray(_SIZE))
-        self._free = asyncio.Semaphore(limit)
+        self._places = asyncio.Semaphore(limit)
         self._idle: deque[AsyncioConnection] = deque()
         self._busy: set[AsyncioConnection] = set()
-        self._end: AsyncGenerator[None] | None = None
+        self._cleanup: AsyncGenerator[None] | None = None
 
     async def watch(self) -> None:
-        """Have the connections closed when the loop ends: it ends its generators then."""
-        self._end = self._until_the_end()
-        await anext(self._end)
+        """Close the connections when the loop ends: it closes its async generators then."""
+        self._cleanup = self._close_at_loop_end()
+        await anext(self._cleanup)
 
-    async def _until_the_end(self) -> AsyncGenerator[None]:
+    async def _close_at_loop_end(self) -> AsyncGenerator[None]:
         try:
             yield
         finally:
             self.close()
 
     async def acquire(self) -> None:
-        """A place."""
-        await self._free.acquire()
+        """Wait for a place."""
+        await self._places.acquire()
 
     async def take_idle(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
-        """A connection that is still good; the one used last is the most likely to be."""
-        while (wire := self._latest(key)) is not None:
-            self._busy.add(wire)
+        """Remove and return a connection that is still good, the one used last first."""
+        while (connection := self._pop_latest(key)) is not None:
+            self._busy.add(connection)
             try:
-                good = await _good(wire)
+                usable = await _is_usable(connection)
             except BaseException:
-                self._give_up(wire)
+                self._discard(connection)
                 raise
-            if good:
-                return wire
-            self._give_up(wire)
+            if usable:
+                return connection
+            self._discard(connection)
         return None
 
-    def _latest(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
+    def _pop_latest(self, key: tuple[bool, str, int]) -> AsyncioConnection | None:
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):
-            if idle[at].key == key:
-                wire = idle[at]
-                del idle[at]
-                return wire
+        for index in range(len(idle) - 1, -1, -1):
+            if idle[index].key == key:
+                connection = idle[index]
+                del idle[index]
+                return connection
         return None
 
-    def _give_up(self, wire: AsyncioConnection) -> None:
-        self._busy.discard(wire)
-        wire.close()
+    def _discard(self, connection: AsyncioConnection) -> None:
+        self._busy.discard(connection)
+        connection.close()
 
-    def add(self, wire: AsyncioConnection) -> AsyncioConnection:
-        """A new connection."""
-        self._busy.add(wire)
-        return wire
+    def add(self, connection: AsyncioConnection) -> AsyncioConnection:
+        """Register a new connection."""
+        self._busy.add(connection)
+        return connection
 
-    def release(self, wire: AsyncioConnection | None, reusable: bool) -> None:
-        """A place is free, and the connection is kept if it can be."""
-        if wire is not None and wire.inherited:
+    def release(self, connection: AsyncioConnection | None, reusable: bool) -> None:
+        """Free a place, and keep the connection if it is reusable."""
+        if connection is not None and connection.inherited:
             return
-        self._free.release()
-        if wire is None:
+        self._places.release()
+        if connection is None:
             return
-        known = wire in self._busy
-        self._busy.discard(wire)
-        if not (known and reusable and wire.open):
-            wire.close()
+        registered = connection in self._busy
+        self._busy.discard(connection)
+        if not (registered and reusable and connection.open):
+            connection.close()
             return
-        wire.cancel_wait()
-        wire.idle = True
-        wire.since = time.monotonic()
-        self._idle.append(wire)
-        if len(self._idle) > IDLE:
+        connection.cancel_wait()
+        connection.idle = True
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        if len(self._idle) > MAX_IDLE_CONNECTIONS:
             self._idle.popleft().close(at_once=False)
 
     def close(self) -> None:
-        """Close what is kept and what is in use; what reads there notices."""
+        """Close all connections. Their readers notice."""
         idle, self._idle = self._idle, deque()
         busy, self._busy = self._busy, set()
-        for wire in (*idle, *busy):
-            wire.close()
+        for connection in (*idle, *busy):
+            connection.close()
 
     def drop_inherited(self) -> None:
-        """In a child process: the connections are the parent's, and so is their loop."""
+        """Forget the connections in a child process: they and their loop belong to the parent."""
         inherited = [*self._idle, *self._busy]
         self._idle, self._busy = deque(), set()
-        for wire in inherited:
-            wire.detach()
+        for connection in inherited:
+            connection.detach()
 
 
-async def _good(wire: AsyncioConnection) -> bool:
-    """Can it be used again?
+async def _is_usable(connection: AsyncioConnection) -> bool:
+    """Whether the connection can serve another request.
 
-    Before its first response, what there is to read on an encrypted one may be TLS's own: the loop gets turns to see.
+    Before its first response, unread bytes on an encrypted connection may belong to TLS: the loop gets a few iterations
+    to read them.
     """
     for _ in range(_TURNS):
-        if not wire.open or wire.reader.fault:
+        if not connection.open or connection.reader.fault:
             return False
-        if not is_unusable(wire.fileno(), wire.since):
+        if not is_unusable(connection.fileno(), connection.idle_since):
             return True
-        if not wire.key[0] or wire.reader.complete:
+        if not connection.key[0] or connection.reader.complete:
             return False
         await asyncio.sleep(0)
     return False

@@ -1,4 +1,4 @@
-"""The connections of a `Fast`: those in use, those kept for the next request, and no more than were allowed."""
+"""The connections of a `Fast`: those in use, the idle ones for later requests, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from collections import deque
 
 from cnllm.config.process import INHERITED
-from cnllm.transports.headers import IDLE
-from cnllm.transports.liveness import KEPT, has_only_tls_data, is_unusable
+from cnllm.transports.headers import MAX_IDLE_CONNECTIONS
+from cnllm.transports.liveness import MAX_IDLE, has_only_tls_data, is_unusable
 from cnllm.transports.response_parser import ResponseParser
 
 __all__ = ["Connection", "Key", "Pool"]
@@ -19,136 +19,143 @@ Key = tuple[bool, str, int]
 
 
 class Connection:
-    """A socket and what reads from it."""
+    """A socket with its response parser."""
 
-    __slots__ = ("inherited", "key", "lock", "patience", "plug", "reader", "since", "used")
+    __slots__ = ("idle_since", "inherited", "key", "lock", "reader", "sock", "timeout", "used")
 
-    def __init__(self, plug: socket.socket, key: Key) -> None:
-        self.plug = plug
+    def __init__(self, sock: socket.socket, key: Key) -> None:
+        self.sock = sock
         self.key = key
         self.reader = ResponseParser()
-        self.patience: float | None = -1.0  # the socket's timeout
-        self.since = 0.0
+        self.timeout: float | None = -1.0  # of the socket; -1: not set yet
+        self.idle_since = 0.0
         self.used = False
         self.inherited = False  # from the process that forked this one
-        self.lock = threading.Lock()  # of the body that reads from it
+        self.lock = threading.Lock()  # held by the body that reads from it
 
     def wait(self, seconds: float | None) -> None:
-        """How long the next steps may take each."""
-        if seconds != self.patience:
-            self.plug.settimeout(seconds)
-            self.patience = seconds
+        """Set the time that each of the next socket operations may take."""
+        if seconds != self.timeout:
+            self.sock.settimeout(seconds)
+            self.timeout = seconds
 
     def is_usable(self) -> bool:
-        """Can it be used again? Before its first response, what is there to read may be TLS's own."""
-        if not is_unusable(self.plug.fileno(), self.since):
+        """Whether the connection can serve another request.
+
+        Before its first response, unread bytes may belong to TLS itself.
+        """
+        if not is_unusable(self.sock.fileno(), self.idle_since):
             return True
-        if not isinstance(self.plug, ssl.SSLSocket) or self.reader.complete or time.monotonic() - self.since > KEPT:
+        if (
+            not isinstance(self.sock, ssl.SSLSocket)
+            or self.reader.complete
+            or time.monotonic() - self.idle_since > MAX_IDLE
+        ):
             return False
-        self.patience = 0
-        return has_only_tls_data(self.plug)
+        self.timeout = 0
+        return has_only_tls_data(self.sock)
 
     def interrupt(self) -> None:
-        """Wake whoever reads from it. Not TLS's own goodbye, which a reading thread would not survive."""
+        """Wake the thread that reads from it. A TLS shutdown would crash that thread, so this skips it."""
         try:
-            socket.socket.shutdown(self.plug, socket.SHUT_RDWR)
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
         except OSError:
-            return  # it was over already
+            return  # it was closed already
 
     def detach(self) -> None:
-        """In a child process: close this side's copy, which says nothing to the peer."""
+        """Close the child process's copy of the socket, without a message to the peer."""
         self.inherited = True
         self.lock = threading.Lock()
         self.reader.connection_lost(INHERITED)
-        self.plug.close()
+        self.sock.close()
 
 
 class Pool:
-    """Threads share it. A process that was forked off begins with an empty one."""
+    """Connections shared by threads. A forked process starts with an empty pool."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._idle: deque[Connection] = deque()
         self._busy: set[Connection] = set()
-        self._taken = 0
+        self._used_places = 0
 
     def acquire(self, key: Key) -> Connection | None:
-        """A place, with a kept connection if there is a good one; waits while all places are taken."""
+        """Take a place and return a good idle connection, or None. Wait while all places are taken."""
         stale: list[Connection] = []
-        found: Connection | None = None
+        usable: Connection | None = None
         with self._changed:
-            while self._taken >= self._limit:
+            while self._used_places >= self._limit:
                 self._changed.wait()
-            self._taken += 1
-            while (one := self._latest(key)) is not None:
-                if one.is_usable():
-                    found = one
-                    self._busy.add(one)
+            self._used_places += 1
+            while (connection := self._pop_latest(key)) is not None:
+                if connection.is_usable():
+                    usable = connection
+                    self._busy.add(connection)
                     break
-                stale.append(one)
-        for one in stale:
-            one.plug.close()
-        return found
+                stale.append(connection)
+        for closed in stale:
+            closed.sock.close()
+        return usable
 
-    def _latest(self, key: Key) -> Connection | None:
-        """The one used last is the most likely to be still there."""
+    def _pop_latest(self, key: Key) -> Connection | None:
+        """Remove and return the connection used last, which is the most likely to be alive."""
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):
-            if idle[at].key == key:
-                one = idle[at]
-                del idle[at]
-                return one
+        for index in range(len(idle) - 1, -1, -1):
+            if idle[index].key == key:
+                connection = idle[index]
+                del idle[index]
+                return connection
         return None
 
     def add(self, connection: Connection) -> None:
-        """A new connection, at the place that was entered."""
+        """Register a new connection for a place that was acquired."""
         with self._changed:
             self._busy.add(connection)
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection and keep its place, for another one."""
+        """Close a connection and keep its place for another one."""
         with self._changed:
             self._busy.discard(connection)
-        connection.plug.close()
+        connection.sock.close()
 
     def release(self, connection: Connection | None, reusable: bool) -> None:
-        """A place is free, and the connection is kept if it can be."""
-        if connection is not None and connection.inherited:  # it is the parent's
+        """Free a place, and keep the connection if it is reusable."""
+        if connection is not None and connection.inherited:  # it belongs to the parent
             return
-        spare = None if reusable else connection
+        discarded = None if reusable else connection
         with self._changed:
-            self._taken -= 1
+            self._used_places -= 1
             self._changed.notify()
             if connection is not None and connection in self._busy:
                 self._busy.discard(connection)
                 if reusable:
-                    connection.since = time.monotonic()
+                    connection.idle_since = time.monotonic()
                     connection.used = True
                     self._idle.append(connection)
-                    if len(self._idle) > IDLE:
-                        spare = self._idle.popleft()
+                    if len(self._idle) > MAX_IDLE_CONNECTIONS:
+                        discarded = self._idle.popleft()
             else:
-                spare = connection  # the pool was closed meanwhile
-        if spare is not None:
-            spare.plug.close()
+                discarded = connection  # the pool was closed meanwhile
+        if discarded is not None:
+            discarded.sock.close()
 
     def close(self) -> None:
-        """Close what is kept, hang up what is in use; what reads there notices."""
+        """Close idle connections, and interrupt those in use; their readers notice."""
         with self._changed:
             idle, self._idle = self._idle, deque()
             busy, self._busy = self._busy, set()
-            for one in busy:  # under the lock: none of them is closed, and its number given to another, meanwhile
-                one.interrupt()
-        for one in idle:
-            one.plug.close()
+            for connection in busy:  # under the lock, so that none is closed and its number reused meanwhile
+                connection.interrupt()
+        for connection in idle:
+            connection.sock.close()
 
     def drop_inherited(self) -> None:
-        """Begin anew in a child process."""
+        """Start empty in a child process."""
         inherited = [*self._idle, *self._busy]
-        self._begin()
-        for one in inherited:
-            one.detach()
+        self._reset()
+        for connection in inherited:
+            connection.detach()

@@ -1,4 +1,4 @@
-"""A request as bytes."""
+"""Encode the head of a request."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+").fullmatch
 _VALUE = re.compile(r"(?:[\x21-\x7e]+(?:[ \t]+[\x21-\x7e]+)*)?").fullmatch
 
 
-def encode_head(plan: Plan, to: Address) -> bytes | None:
-    """The head of the request. Raises `TransportError` for a header that cannot be one, without showing it.
+def encode_head(plan: Plan, address: Address) -> bytes | None:
+    """Return the head of a request as bytes. Raise `TransportError` for an invalid header, without showing it.
 
-    None when the caller sets a header that changes how the message is framed, which is left to httpx.
+    Return None when a header of the caller changes the message's framing: httpx sends such a request.
     """
-    lines = [f"{plan.method} {to.target} HTTP/1.1\r\nhost: {to.name}\r\n"]
+    lines = [f"{plan.method} {address.target} HTTP/1.1\r\nhost: {address.name}\r\n"]
     for name, value in end_to_end_headers(plan).items():
         if not (_NAME(name) and _VALUE(value)):
             raise errors.invalid_header(plan)

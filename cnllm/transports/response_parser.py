@@ -1,6 +1,6 @@
 """The reading side of one HTTP/1.1 connection: bytes in, a status, headers and pieces of a body out. No I/O.
 
-llhttp (by httptools) does the parsing. Whatever came before a fault is kept: it is told after the last good piece.
+llhttp (by httptools) does the parsing. Body bytes before a fault are delivered first, and the fault after them.
 """
 
 from __future__ import annotations
@@ -9,103 +9,103 @@ from collections.abc import Iterator
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from cnllm.transports.content_encoding import DecodingError, Undo, body_decoder
+from cnllm.transports.content_encoding import Decoder, DecodingError, body_decoder
 from cnllm.transports.head_repair import is_head, rewrite
 
 __all__ = ["ResponseParser"]
 
-_HEAD = 102_400  # bytes of a status line and headers, as httpx takes them
-_TAIL = 32  # bytes of a segment in which line ends behind a response are looked for
+_HEAD = 102_400  # limit on the bytes of a status line and headers, as in httpx
+_TAIL = 32  # the last bytes of a segment, which are searched for surplus line ends
 _LINE_ENDS = b"\r\n"
 
 
 class ResponseParser:
-    """Reads one response after another; `begin` goes before each."""
+    """Reads one response after another; call `begin_response` before each."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # called by the parser for each piece: nothing in Python is quicker
+        self.on_body = self._pieces.append  # called by the parser for each piece; `append` is the fastest callback
         self._parser = self._new_parser()
         self.begin_response()
 
     def _new_parser(self) -> HttpResponseParser:
         parser = HttpResponseParser(self)
-        # Line ends without CR and blanks around the size of a chunk: there are servers that write them.
+        # Some servers write line ends without CR, and blanks around the size of a chunk.
         parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, lenient_data_after_close=True
         )
         return parser
 
     def begin_response(self) -> None:
-        """A request goes out; what comes now answers it."""
+        """Reset for the response to the next request."""
         self._pieces.clear()
         self._fields: list[tuple[bytes, bytes]] = []
-        self._whole = 0  # pieces of a complete body; what follows them is nobody's
+        self._body_pieces = 0  # number of pieces in a complete body; later ones belong to no response
         self.status = 0  # until the headers are complete
-        self.began = False  # a byte of a response came
-        self._head: bytes | bytearray = b""  # what came until the headers are complete
-        self._odd = False  # the parser refused the head: it is rewritten once all of it is there
+        self.began = False  # a byte of a response arrived
+        self._head: bytes | bytearray = b""  # bytes so far, until the headers are complete
+        self._needs_repair = False  # the parser refused the head: it is rewritten when it is complete
         self._rewritten = False
         self._in_body = False
-        self._interim = False  # an interim response came
+        self._interim = False  # an interim response arrived
         self.headers: dict[str, str] = {}
         self.complete = False
         self.reusable = False
         self.fault: str | None = None
-        self.more = False  # there are plain bytes to be had without reading on
-        self._undo: Undo | None = None
-        self._plain: Iterator[bytes] = iter(())
+        self.more = False  # `take` has more plain bytes without another read
+        self._decoder: Decoder | None = None
+        self._decoded: Iterator[bytes] = iter(())
 
     def feed(self, data: bytes | memoryview) -> None:
-        """What the connection brought."""
+        """Parse bytes from the connection."""
         if 2 < len(data) <= _TAIL and not bytes(data).strip(b"\r\n"):  # the response may end among them
-            for at in range(len(data)):
-                self.feed(data[at : at + 1])
+            for index in range(len(data)):
+                self.feed(data[index : index + 1])
             return
         if not self._in_body:
-            if self.complete:  # behind a complete response: nobody's
+            if self.complete:  # bytes after a complete response belong to no response
                 self.reusable = False
                 return
-            if self._odd:
+            if self._needs_repair:
                 self._repair(data)
                 return
             if not self.began:
                 self.began = True
-                if data and data[0] in _LINE_ENDS:  # a rest of the response before it, perhaps
+                if data and data[0] in _LINE_ENDS:  # perhaps the rest of the previous response
                     self._fail("it begins with an empty line")
                     return
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self._fail("the peer speaks another protocol from here on")
+            self._fail("the peer switched to another protocol")
         except HttpParserError as error:
-            self._refused(data, error)
+            self._on_parser_error(data, error)
         if self._in_body:
             return
         if self.complete:
             self._finish(data)
-        elif not self.status and not self._odd and self.fault is None:
-            self._keep(data)
+        elif not self.status and not self._needs_repair and self.fault is None:
+            self._store_head(data)
 
-    def _refused(self, data: bytes | memoryview, error: HttpParserError) -> None:
-        """The parser refused some bytes: what is behind a response, a body, or a head that may yet be read."""
+    def _on_parser_error(self, data: bytes | memoryview, error: HttpParserError) -> None:
+        """Handle bytes that the parser refused: after a response, in a body, or in a head that may be repairable."""
         if self.complete:
             self.reusable = False
         elif self.status or not is_head(bytes(self._head + data)):
             self._fail(str(error))
         else:
-            self._odd = True
+            self._needs_repair = True
             self._repair(data)
 
     def _finish(self, data: bytes | memoryview) -> None:
-        """The response is complete; what follows it in the same bytes is nobody's."""
-        if len(self._pieces) > self._whole:
-            del self._pieces[self._whole :]
+        """Finish the response. Bytes after it belong to no response."""
+        if len(self._pieces) > self._body_pieces:
+            del self._pieces[self._body_pieces :]
         if data[-1] in _LINE_ENDS and self.reusable and self._has_surplus(data):
             self.reusable = False
 
-    def _keep(self, data: bytes | memoryview) -> None:
-        """Keep bytes of a head that is not complete yet. An interim response's do not count."""
+    def _store_head(self, data: bytes | memoryview) -> None:
+        """Store bytes of an incomplete head. Those of an interim response do not count."""
         if self._interim:
             self._interim = False
             self._head = b""
@@ -115,7 +115,7 @@ class ResponseParser:
             self._fail(f"its headers have more than {_HEAD:,} bytes")
 
     def _repair(self, data: bytes | memoryview) -> None:
-        """Read a head that the parser refused once more, rewritten. Its connection is not used again."""
+        """Rewrite a head that the parser refused, and parse it again. Its connection is not used again."""
         searched = len(self._head)
         self._head = self._head or bytearray()
         self._head += data
@@ -129,127 +129,127 @@ class ResponseParser:
         try:
             self._parser.feed_data(strict)
         except HttpParserUpgrade:
-            self._fail("the peer speaks another protocol from here on")
+            self._fail("the peer switched to another protocol")
         except HttpParserError as error:
             self._fail(str(error))
-        self._odd = False
+        self._needs_repair = False
         if not self.status:
             self._fail("its headers cannot be read")
         elif self.complete:
             self._finish(data)
 
     def _has_surplus(self, data: bytes | memoryview) -> bool:
-        """Whether line ends follow the response, which the parser skips without a word. True where that is not known.
+        """Whether line ends follow the response, which the parser skips silently. True where that is unknown.
 
-        Any other byte behind a response begins a message, and is noticed there.
+        Any other byte after a response begins a message, and the parser reports it.
         """
         end = bytes(data[-_TAIL:])
         last = self._pieces[-1] if self._pieces and "transfer-encoding" not in self.headers else b""
-        spare = end[len(end.rstrip(b"\r\n")) :]
+        line_ends = end[len(end.rstrip(b"\r\n")) :]
         if last:  # the body's own line ends are no surplus
-            return len(spare) > len(last) - len(last.rstrip(b"\r\n")) or (len(spare) == len(end) < len(data))
-        if len(spare) == len(data):
+            return len(line_ends) > len(last) - len(last.rstrip(b"\r\n")) or (len(line_ends) == len(end) < len(data))
+        if len(line_ends) == len(data):
             return data not in (b"\n", b"\r\n")
-        return spare not in (b"\r\n\r\n", b"\n\n")
+        return line_ends not in (b"\r\n\r\n", b"\n\n")
 
-    def end(self, said: str = "the peer closed the connection") -> None:
-        """The connection is over."""
+    def end(self, reason: str = "the peer closed the connection") -> None:
+        """Report the end of the connection."""
         self.reusable = False
         if self.complete or self.fault is not None:
             return
         coding = self.headers.get("transfer-encoding", "")
         if self.status and "content-length" not in self.headers and "chunked" not in coding.lower():
             self.complete = True  # the end of the connection is the end of such a body
-            self._whole = len(self._pieces)
+            self._body_pieces = len(self._pieces)
         else:
-            self._fail(f"{said} in the middle of the message" if self.status else said)
+            self._fail(f"{reason} in the middle of the message" if self.status else reason)
 
-    def connection_lost(self, said: str) -> None:
-        """The connection broke."""
-        self._fail(said)
+    def connection_lost(self, reason: str) -> None:
+        """Report that the connection broke."""
+        self._fail(reason)
 
     def take(self) -> bytes:
-        """What has been read of the body since the last time, uncompressed; a part of it where `more` is true then."""
+        """Return the decoded body bytes since the last call. If `more` is true afterwards, call it again."""
         pieces = self._pieces
-        if self._undo is not None and (pieces or self.more):
-            return self._undone(self._undo)
+        if self._decoder is not None and (pieces or self.more):
+            return self._decode_piece(self._decoder)
         if not pieces:
             return b""
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        self._whole = 0
+        self._body_pieces = 0
         return data
 
-    def _undone(self, undo: Undo) -> bytes:
-        """One plain piece; what is good is kept, should the rest be spoiled."""
+    def _decode_piece(self, decode: Decoder) -> bytes:
+        """Return one decoded piece. Good pieces are delivered before a decoding error."""
         self.more = True
         try:
             while True:
-                for plain in self._plain:
+                for plain in self._decoded:
                     return plain
                 if not self._pieces:
                     break
-                self._plain = undo(self._pieces.pop(0))
-                self._whole = max(self._whole - 1, 0)
+                self._decoded = decode(self._pieces.pop(0))
+                self._body_pieces = max(self._body_pieces - 1, 0)
         except DecodingError as error:
             self._pieces.clear()
             self.complete = False
             self._fail(str(error))
         self.more = False
-        self._plain = iter(())
+        self._decoded = iter(())
         return b""
 
-    def _fail(self, said: str) -> None:
+    def _fail(self, reason: str) -> None:
         self.reusable = False
         if not self.complete and self.fault is None:
-            self.fault = said
+            self.fault = reason
 
     # ── called by the parser ─────────────────────────────────────────────────
     def on_message_begin(self) -> None:
-        """A response; after a complete one it is one that nobody asked for."""
+        """Register the start of a response. A second one answers no request."""
         self._fields.clear()
         if self.complete:
             self.reusable = False
 
     def on_status(self, reason: bytes) -> None:
-        """The words of a status line."""
+        """Check the reason phrase."""
         if b"\0" in reason:
             self._fail("its status line holds a NUL")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or what follows a chunked body and is not asked for."""
+        """Store a header. Trailers are ignored."""
         if not self.status:
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is there, if it is not that of an interim response."""
+        """Store status and headers, unless they belong to an interim response."""
         status = self._parser.get_status_code()
         if self.status or self.fault is not None:
             return
-        if 100 <= status < 200 and status != 101:  # 101: the peer speaks another protocol from here on
+        if 100 <= status < 200 and status != 101:  # 101: the peer switches to another protocol
             self._interim = True
             return
         headers = self.headers
         for raw, value in self._fields:
             name = _text(raw).lower()
-            said = _text(value).strip(" \t")
-            headers[name] = f"{headers[name]}, {said}" if name in headers else said
+            text = _text(value).strip(" \t")
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
         if status < 200:
-            self._fail(f"{status} answers no request")
+            self._fail(f"status {status} is not the answer to a request")
         elif headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._fail("its transfer-encoding is none that was asked for")
+            self._fail("it has a transfer-encoding other than chunked")
         else:
             self.status = status
             self._in_body = True
-            self._undo = body_decoder(headers.get("content-encoding"))
+            self._decoder = body_decoder(headers.get("content-encoding"))
 
     def on_message_complete(self) -> None:
-        """The end of the response, unless it was an interim one."""
+        """Finish the response, unless it is an interim one."""
         if self.status and not self.complete:
             self.complete = True
             self._in_body = False
             self.reusable = not self._rewritten and self._parser.should_keep_alive()
-            self._whole = len(self._pieces)
+            self._body_pieces = len(self._pieces)
 
 
 def _text(raw: bytes) -> str:

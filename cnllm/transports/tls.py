@@ -1,4 +1,4 @@
-"""Whom to trust, as httpx decides it: SSL_CERT_FILE, SSL_CERT_DIR, or certifi's list."""
+"""Load the trusted certificates as httpx does: from SSL_CERT_FILE, SSL_CERT_DIR, or certifi."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # the first one counts
 
 
 def client_context() -> ssl.SSLContext:
-    """A context for clients. Reading the certificates takes 20 ms: keep it. Raises `TransportError`."""
-    import ssl  # it takes 17 ms, which a program that never connects does without
+    """Return a TLS context for clients. Raise `TransportError`. Reading the certificates takes 20 ms: reuse it."""
+    import ssl  # takes 17 ms, which a program that never connects should not pay
 
-    name, place = next(((n, p) for n in _VARIABLES if (p := os.environ.get(n))), ("", ""))
+    name, path = next(((n, p) for n in _VARIABLES if (p := os.environ.get(n))), ("", ""))
     keylog = os.environ.get("SSLKEYLOGFILE")
     try:
         if keylog:
@@ -29,22 +29,24 @@ def client_context() -> ssl.SSLContext:
         raise _unusable("SSLKEYLOGFILE", keylog or "", error.strerror) from error
     try:
         if name == "SSL_CERT_DIR":
-            os.listdir(place)
-            made = ssl.create_default_context(capath=place)
+            os.listdir(path)
+            context = ssl.create_default_context(capath=path)
         elif name:
-            made = ssl.create_default_context(cafile=place)
+            context = ssl.create_default_context(cafile=path)
         else:
             import certifi
 
-            made = ssl.create_default_context(cafile=certifi.where())
-    except (OSError, ValueError) as error:  # among the former is ssl.SSLError: it holds no certificate
-        said = getattr(error, "strerror", None) or str(error)
+            context = ssl.create_default_context(cafile=certifi.where())
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError: the file holds no certificate
+        reason = getattr(error, "strerror", None) or str(error)
         if not name:
-            raise TransportError(f"certifi's certificates cannot be read: {said}", hint="reinstall certifi") from error
-        raise _unusable(name, place, said) from error
-    made.set_alpn_protocols(["http/1.1"])
-    return made
+            raise TransportError(
+                f"certifi's certificates cannot be read: {reason}", hint="reinstall certifi"
+            ) from error
+        raise _unusable(name, path, reason) from error
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
-def _unusable(name: str, place: str, said: str | None) -> TransportError:
-    return TransportError(f"{name}={place} cannot be used: {said}", hint=f"correct {name}, or unset it")
+def _unusable(name: str, path: str, reason: str | None) -> TransportError:
+    return TransportError(f"{name}={path} cannot be used: {reason}", hint=f"correct {name}, or unset it")

@@ -1,4 +1,4 @@
-"""Does something later unless told otherwise: one thread for all that wait, gone when nobody has for a while."""
+"""Run callbacks later, unless cancelled. One thread serves all of them and ends when it is idle for a while."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from cnllm.config import process
 
 __all__ = ["Alarm", "Watchdog"]
 
-_LINGER = 5.0  # seconds; a thread started for every stream would cost more than the stream's last reads
+_LINGER = 5.0  # seconds; a thread for every stream would cost more than the stream's last reads
 
 
 class Alarm:
-    """One thing to do. After `cancel` returns, it is not going to happen and is not happening."""
+    """One callback. After `cancel` returns, the callback will not run and is not running."""
 
-    def __init__(self, what: Callable[[], None]) -> None:
-        self._what: Callable[[], None] | None = what
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
         self._lock = threading.Lock()
         self._generation = process.generation()
 
     def cancel(self) -> None:
-        """Not needed any more."""
+        """Cancel the callback."""
         if self._generation != process.generation():
-            return  # in a forked child the thread that would ring is not there, and it may have held the lock
+            return  # a forked child lacks the thread, which may have held the lock
         with self._lock:
-            self._what = None
+            self._callback = None
 
     def ring(self) -> None:
-        """Do it now, unless it was cancelled."""
+        """Run the callback now, unless it was cancelled."""
         with self._lock:
-            if self._what is not None:
-                self._what()
+            if self._callback is not None:
+                self._callback()
 
 
 class Watchdog:
-    """`after(seconds, what)` calls `what` in a thread of its own; what it does must be quick."""
+    """Runs callbacks in its own thread. A callback must be quick."""
 
     def __init__(self) -> None:
         self._alarms: list[tuple[float, int, Alarm]] = []
@@ -46,9 +46,9 @@ class Watchdog:
         self._changed = threading.Condition()
         self._running = False
 
-    def schedule(self, seconds: float, what: Callable[[], None]) -> Alarm:
-        """Ring after so many seconds."""
-        alarm = Alarm(what)
+    def schedule(self, seconds: float, callback: Callable[[], None]) -> Alarm:
+        """Run `callback` after this many seconds."""
+        alarm = Alarm(callback)
         with self._changed:
             entry = (time.monotonic() + seconds, next(self._count), alarm)
             heapq.heappush(self._alarms, entry)
@@ -67,9 +67,9 @@ class Watchdog:
                     return
                 if not self._alarms:
                     continue
-                left = self._alarms[0][0] - time.monotonic()
-                if left > 0:
-                    self._changed.wait(left)
+                remaining = self._alarms[0][0] - time.monotonic()
+                if remaining > 0:
+                    self._changed.wait(remaining)
                     continue
                 alarm = heapq.heappop(self._alarms)[2]
             alarm.ring()

@@ -87,7 +87,7 @@ def streams() -> None:
         return 1
 
     def leave(who: str) -> int:
-        streamed._run.leave()  # as another thread does
+        streamed._runner.leave()  # as another thread does
         streamed.close()
         client.close()
         return 0

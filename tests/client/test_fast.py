@@ -33,7 +33,7 @@ def test_it_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("CNLLM_TRANSPORT")
     assert isinstance(Client(registry())._transport, Fast)
     assert isinstance(AsyncClient(registry())._transport, AsyncFast)
-    monkeypatch.setattr(transport, "_installed", lambda: False)
+    monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     assert isinstance(Client(registry())._transport, Httpx)
     assert isinstance(AsyncClient(registry())._transport, AsyncHttpx)
 
@@ -48,7 +48,7 @@ def test_the_environment_may_say_which(asked: str, kinds: tuple[type, type], mon
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_what_was_asked_for_and_is_not_there_is_an_error(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_installed", lambda: False)
+    monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     with pytest.raises(cnllm.CnllmError, match="httptools") as caught:
         kind(registry())
     assert "cnllm[fast]" in str(caught.value.hint)
@@ -215,7 +215,7 @@ ADDRESSES = [
 
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
-    assert address.parse_address(url) == address._odd(url)
+    assert address.parse_address(url) == address._parse_with_httpx(url)
     read = httpx.URL(url)
     assert address.parse_address(url).target == read.raw_path.decode()
     assert address.parse_address(url).name == httpx.Request("GET", read).headers["host"]

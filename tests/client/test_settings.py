@@ -57,7 +57,7 @@ def test_the_short_way_reads_the_same(monkeypatch: pytest.MonkeyPatch, environme
         for name, value in environment.items():
             patch.setenv(name, value)
         found = outcome()
-        patch.setattr(settings, "_plain", lambda: None)
+        patch.setattr(settings, "_read_numbers", lambda: None)
         assert repr(outcome()) == repr(found)
 
 
@@ -65,6 +65,6 @@ def test_plain_numbers_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CNLLM_TIMEOUT", "30")
     monkeypatch.setenv("CNLLM_IDLE_TIMEOUT", "2.5")
     monkeypatch.setenv("CNLLM_ATTEMPTS", "4")
-    monkeypatch.setattr(settings, "_read", lambda: pytest.fail("pydantic-settings was asked"))
+    monkeypatch.setattr(settings, "_read_with_pydantic", lambda: pytest.fail("pydantic-settings was asked"))
     found = settings.read_settings()
     assert (found.timeouts.first_byte, found.timeouts.idle, found.retry.attempts) == (30.0, 2.5, 4)

@@ -122,7 +122,7 @@ def test_silence_in_a_stream_ends_it_with_what_came(client: Driver, before: str)
     sent, text = BEFORE[before]
     events: list[cnllm.Event] = []
     with Peer([stream(*sent, end=False), Stay()]) as peer:
-        with pytest.raises(IdleTimeout, match=r"nothing came for 0\.1 s") as caught:
+        with pytest.raises(IdleTimeout, match=r"no bytes for 0\.1 s") as caught:
             drained(client.stream(at(peer), timeout=Timeouts(first_byte=30, idle=0.1)), events)
         assert peer.gone.wait(5)
         assert len(peer.received) == 1

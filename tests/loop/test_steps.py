@@ -80,7 +80,7 @@ def test_max_steps_ends_it_with_a_history_to_go_on_from(client: Loops, verb: str
     script = turns(verb, *[[("search", f'{{"q": "{n}"}}')] for n in range(3)], "Done at last.")
     with Peer(*script) as peer:
         if verb == "run":
-            with pytest.raises(cnllm.LoopStopped, match=r"not done after 2 steps \(it called search\)") as stopped:
+            with pytest.raises(cnllm.LoopStopped, match=r"not finished after 2 steps \(it called search\)") as stopped:
                 client.run(at(peer), tools=[search], max_steps=2)
             run, more = stopped.value.run, stopped.value.reply
             assert more == run.reply
@@ -183,12 +183,12 @@ def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: st
             with pytest.raises(ValueError, match=name):
                 ran(client, verb, at(peer), tools=[now], **{name: 0})
         for least in ({"max_repeats": 1}, {"tool_timeout": 0}, {"tool_timeout": "5"}):
-            with pytest.raises(ValueError, match="is meant"):
+            with pytest.raises(ValueError, match="expected a number"):
                 ran(client, verb, at(peer), tools=[now], **least)
         with pytest.raises(ValueError, match=r"\(now\).timeout=-1"):
             ran(client, verb, at(peer), tools=[cnllm.tool(now, timeout=-1)])
         broken = cnllm.Tool("broken", None, {"type": "objekt"}, now)
-        with pytest.raises(ValueError, match="the parameters of broken are no JSON Schema"):
+        with pytest.raises(ValueError, match="the parameters of broken are not a JSON Schema"):
             ran(client, verb, at(peer), tools=[broken])
         with pytest.raises(TypeError, match="unknown option 'max_stepps'"):
             ran(client, verb, at(peer), tools=[now], max_stepps=3)

@@ -263,7 +263,7 @@ def test_a_client_does_not_travel() -> None:
     for kind in (cnllm.Client, cnllm.AsyncClient):
         client = kind(api_key=KEY, simulate=True)
         for way in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="do not travel"):
+            with pytest.raises(TypeError, match="cannot be copied"):
                 way(client)
         clean(repr(client), str(client))
 

@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
 ) -> None:
     path = tmp_path / "a.db"
     filled(path)
-    monkeypatch.setattr("cnllm.store.file.PATIENCE", 0.05)
+    monkeypatch.setattr("cnllm.store.file.BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(path)
     holder.execute("BEGIN IMMEDIATE")
     with Store.open(path) as store, pytest.raises(cnllm.CnllmError, match="held by another process"):

@@ -66,7 +66,9 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
         raw.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     raw.close()
     before = path.read_bytes()
-    with pytest.raises(CnllmError, match=rf"a\.db is of a newer cnllm \(version {len(STEPS) + 1}; this one knows"):
+    with pytest.raises(
+        CnllmError, match=rf"a\.db was written by a newer cnllm \(version {len(STEPS) + 1}; this one reads"
+    ):
         Store.open(path)
     assert path.read_bytes() == before
 
@@ -184,7 +186,7 @@ def test_eight_processes_write_at_once_into_a_file_that_none_had_made(tmp_path: 
 
 
 def test_a_writer_that_is_held_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cnllm.store.file.PATIENCE", 0.05)
+    monkeypatch.setattr("cnllm.store.file.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "a.db") as store:
         raw = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
         raw.execute("BEGIN IMMEDIATE")

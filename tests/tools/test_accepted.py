@@ -91,7 +91,7 @@ def test_what_is_no_tool_is_an_error_that_names_the_place(given: Any, error: typ
 
 
 def test_two_tools_of_one_name_are_an_error() -> None:
-    with pytest.raises(ValueError, match="two tools are called find"):
+    with pytest.raises(ValueError, match="two tools have the name find"):
         as_tools([find, {"name": "find"}])
     assert len(as_tools([{"type": "web_search"}, {"type": "web_search"}])) == 2
 

@@ -136,7 +136,7 @@ def test_several_faults_come_in_the_order_of_their_places_each_time() -> None:
     ],
 )
 def test_a_schema_that_cannot_be_checked_is_the_programs_fault_not_the_models(schema: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="the parameters of broken are no JSON Schema that can be checked"):
+    with pytest.raises(ValueError, match="the parameters of broken are not a JSON Schema that can be checked"):
         told(Tool("broken", parameters=schema), {"a": "x"})
 
 

@@ -194,10 +194,10 @@ def test_a_tool_without_a_function_cannot_be_called() -> None:
         (kinds.keyworded, ["keyworded: the parameter '**more' cannot be offered"]),
         (kinds.positional, ["positional: the parameter 'text' cannot be offered"]),
         (kinds.fielded, ["fielded: the parameter 'count' has a Field as its default", "Annotated"]),
-        (kinds.unheard, ["unheard: the parameter 'of' speaks of Nowhere"]),
-        (kinds.senseless, ["senseless: the parameter 'of' has an annotation that means nothing"]),
+        (kinds.unheard, ["unheard: the parameter 'of' refers to Nowhere"]),
+        (kinds.senseless, ["senseless: the parameter 'of' has an invalid annotation"]),
         (kinds.Store.put, ["put: the parameter 'self' is the method's own"]),
-        (lambda x: x, ["<lambda> is no name for a tool", "name="]),
+        (lambda x: x, ["<lambda> is not a valid tool name", "name="]),
         (max, ["cannot be read"]),
     ],
 )

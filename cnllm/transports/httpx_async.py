@@ -1,0 +1,251 @@
+"""`AsyncHttpx`: the adapter of httpx's async transports, on asyncio or trio. It also serves proxies.
+
+httpx is imported when the first request is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from cnllm.config import process
+from cnllm.engine.encode.build import Plan
+from cnllm.errors import TransportError
+from cnllm.transports import errors
+from cnllm.transports.content_encoding import DecodingError, body_decoder
+from cnllm.transports.headers import DRAIN_SECONDS, MAX_DRAIN_PIECES, idle_timeout
+from cnllm.transports.httpx_backend import OPENED
+from cnllm.transports.httpx_parts import (
+    Key,
+    ProcessState,
+    TransportEntry,
+    decode_headers,
+    error_before_status,
+    error_during_body,
+    httpx_package,
+    httpx_timeouts,
+    make_transport,
+    refuse_inherited,
+    watch_response,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["AsyncHttpx"]
+
+
+class AsyncHttpx:
+    """`Httpx` for `AsyncClient`, on asyncio or trio. Each event loop has its own connections."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport | None = None, *, family: str = "httpx") -> None:
+        self._caller_transport = transport
+        self._family = family
+        self._home = process.generation()
+        self._states: dict[int, _State] = {}
+
+    async def send(self, plan: Plan) -> tuple[int, dict[str, str], AsyncIterator[bytes]]:
+        """Send a plan; see `cnllm.transports`."""
+        state = self._state()
+        httpx, caller_transport, timeouts, url = (
+            state.httpx,
+            self._caller_transport,
+            httpx_timeouts(plan.timeouts),
+            state.url(plan.url),
+        )
+        if caller_transport is not None:
+            refuse_inherited(httpx, caller_transport, self._home)
+        loop = await state.loop() if caller_transport is None else None
+        entry = None if loop is None else loop.entry(state, url)
+        transport: Any = caller_transport if entry is None else entry.transport
+        request = state.request(url, plan, timeouts, entry)
+        try:
+            if entry is not None and entry.proxy is not None:
+                OPENED.set([])
+            response = await transport.handle_async_request(request)
+        except httpx.LocalProtocolError:
+            response = None
+        except Exception as error:
+            if entry is None and not isinstance(error, httpx.HTTPError | UnicodeError):
+                raise
+            for stream in OPENED.get() or ():
+                if stream.open:
+                    await stream.aclose()
+            raise error_before_status(error, plan, httpx, entry) from error
+        finally:
+            OPENED.set(None)
+        if response is None:  # raised outside `except`: the message of httpx's error shows the header
+            raise errors.invalid_header(plan)
+        timeouts["read"] = idle = idle_timeout(plan)
+        body = _Body(httpx, response, idle)
+        if entry is not None and loop is not None:
+            try:
+                body.check_leftovers = watch_response(entry, response, url.host)
+            except TransportError:
+                await body.aclose()
+                raise
+            if body.check_leftovers is None and entry.pool is not None:
+                loop.forget(entry)
+        return response.status_code, body.headers, body
+
+    def _state(self) -> _State:
+        generation = process.generation()
+        state = self._states.get(generation)
+        if state is None:
+            state = self._states.setdefault(generation, _State(httpx_package(self._caller_transport, self._family)))
+        return state
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop. Those of a loop that ended were closed with it."""
+        if self._caller_transport is not None:
+            if self._home == process.generation():
+                await self._caller_transport.aclose()
+            return
+        state = self._states.get(process.generation())
+        loop = None if state is None else state.loops.pop(running_loop(), None)
+        if loop is not None:
+            await loop.aclose()
+
+
+class _State(ProcessState):
+    """The httpx state of one process with event loops, one after another or in several threads."""
+
+    def __init__(self, httpx: Any) -> None:
+        super().__init__(httpx)
+        self.loops: weakref.WeakKeyDictionary[Any, _Loop] = weakref.WeakKeyDictionary()
+        self._lock = process.fork_safe(Lock())
+
+    async def loop(self) -> _Loop:
+        """Return the transports of the running loop."""
+        current = running_loop()
+        transports = self.loops.get(current)
+        if transports is None:
+            transports = _Loop()
+            with self._lock:
+                for other in list(self.loops):  # a loop closed without cleanup stays alive by its connections
+                    if getattr(other, "is_closed", bool)():
+                        del self.loops[other]
+                self.loops[current] = transports
+            await transports.watch()
+        return transports
+
+
+class _Loop:
+    """The transports of one event loop. Its end closes them."""
+
+    def __init__(self) -> None:
+        self._transports: dict[Key, TransportEntry] = {}
+        self._cleanup: AsyncGenerator[None] | None = None
+
+    async def watch(self) -> None:
+        """Close the transports when the loop ends: it closes its async generators then."""
+        self._cleanup = self._close_at_loop_end()
+        await anext(self._cleanup)
+
+    async def _close_at_loop_end(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            transports, self._transports = self._transports, {}
+            for entry in transports.values():
+                with contextlib.suppress(Exception):
+                    await entry.transport.aclose()
+
+    def entry(self, state: ProcessState, url: Any) -> TransportEntry:
+        """Return the transport for an address."""
+        key = state.key(url)
+        entry = self._transports.get(key)
+        if entry is None:
+            entry = self._transports[key] = make_transport(state.httpx, key, asynchronous=True)
+        return entry
+
+    def forget(self, entry: TransportEntry) -> None:
+        """Remove a transport, so that later requests use a new one."""
+        self._transports = {key: value for key, value in self._transports.items() if value is not entry}
+
+    async def aclose(self) -> None:
+        """Close the transports now."""
+        if self._cleanup is not None:
+            await self._cleanup.aclose()
+
+
+def running_loop() -> Any:
+    """Return an object that identifies the running event loop, of asyncio or trio."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with contextlib.suppress(RuntimeError):
+            return trio.lowlevel.current_trio_token()
+    import asyncio
+
+    return asyncio.get_running_loop()
+
+
+class _Body:
+    """The bytes of a response, asynchronously."""
+
+    def __init__(self, httpx: Any, response: httpx.Response, idle: float | None) -> None:
+        self.headers = decode_headers(response.headers)
+        self.check_leftovers: Callable[[], None] | None = None
+        self._httpx = httpx
+        self._response = response
+        self._idle = idle
+        self._bytes = _body_pieces(response, self.headers)
+        self._remaining: float | None = None  # seconds that reads may still take; the caller's own time does not count
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            if self._remaining is None:
+                return await self._bytes.__anext__()
+            import anyio
+
+            began = time.monotonic()
+            with anyio.move_on_after(max(self._remaining, 0)):
+                chunk = await self._bytes.__anext__()
+                self._remaining -= time.monotonic() - began
+                return chunk
+        except StopAsyncIteration:
+            await self.aclose()
+            raise
+        except (self._httpx.HTTPError, self._httpx.StreamError, DecodingError) as error:
+            raise error_during_body(error, self._idle, self._httpx) from error
+        raise StopAsyncIteration
+
+    def set_read_deadline(self, seconds: float) -> None:
+        """End the body after this many seconds of reading."""
+        self._remaining = seconds
+
+    async def drain(self) -> None:
+        """Read the end of the body; see `_Body.drain`."""
+        if self._response.is_closed:
+            return
+        self.set_read_deadline(DRAIN_SECONDS)
+        with contextlib.suppress(TransportError):
+            for _ in range(MAX_DRAIN_PIECES):
+                if await anext(self, None) is None:
+                    break
+
+    async def aclose(self) -> None:
+        """Stop reading and release the connection."""
+        check, self.check_leftovers = self.check_leftovers, None
+        if check is not None:
+            check()
+        await self._response.aclose()
+
+
+def _body_pieces(response: httpx.Response, headers: dict[str, str]) -> AsyncIterator[bytes]:
+    """Return the body for async iteration, decompressed in bounded pieces; see `cnllm.transports.httpx_adapter`."""
+    encoding = headers.get("content-encoding")
+    decode = body_decoder(encoding)
+    if response.is_stream_consumed or not isinstance(response.stream, AsyncIterable):
+        return response.aiter_bytes()
+    if decode is not None:
+        return (plain async for piece in response.stream for plain in decode(piece))
+    return aiter(response.stream)
