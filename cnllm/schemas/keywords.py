@@ -44,7 +44,7 @@ def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
         if is_each and (type(instance) is list or type(instance) is dict):
             steps += len(instance)
         work.spend(steps)
-        return map(work.weigh, keyword(validator, value, instance, schema) or ())
+        return map(work.count_error, keyword(validator, value, instance, schema) or ())
 
     return run
 
@@ -204,7 +204,7 @@ def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
     """Return the first errors of a branch, counted."""
     errors = errors_below(validator, instance, branch, schema_path=index)
-    return list(map(validator.format_checker.weigh, itertools.islice(errors, _KEPT)))
+    return list(map(validator.format_checker.count_error, itertools.islice(errors, _KEPT)))
 
 
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
