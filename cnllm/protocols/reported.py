@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["NUMBERS", "key_name", "names_status", "reported"]
+__all__ = ["NUMBERS", "key_name", "has_error_status", "find_error"]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
 """Names (see `key_name`) of what may hold the status of an error, as a number."""
@@ -16,7 +16,7 @@ def key_name(key: str) -> str:
     return key.replace("_", "").replace("-", "").lower()
 
 
-def names_status(data: dict[str, Any]) -> bool:
+def has_error_status(data: dict[str, Any]) -> bool:
     """Whether an object names the status of an HTTP error, as a number or as text."""
     for key, value in data.items():
         if key_name(key) not in NUMBERS:
@@ -28,9 +28,9 @@ def names_status(data: dict[str, Any]) -> bool:
     return False
 
 
-def reported(data: dict[str, Any]) -> dict[str, Any] | None:
+def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return the object itself where it is an error: it names a status or says that it failed, and has a sentence."""
-    if data.get("object") != "error" and data.get("success") is not False and not names_status(data):
+    if data.get("object") != "error" and data.get("success") is not False and not has_error_status(data):
         return None
     said = any(value and key_name(key) in _SENTENCES for key, value in data.items())
     return data if said or data.get("errors") else None

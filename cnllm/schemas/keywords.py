@@ -18,7 +18,7 @@ from cnllm.schemas.evaluated import evaluated_indexes, evaluated_names
 from cnllm.schemas.verdicts import errors_below, is_valid, pattern_found
 from cnllm.schemas.work import canonical
 
-__all__ = ["KEYWORDS", "counted"]
+__all__ = ["KEYWORDS", "count_work"]
 
 Errors = Iterator[ValidationError]
 _FEW = 16  # values of an enum that are compared one by one, and told
@@ -30,7 +30,7 @@ _EACH = frozenset(  # keywords that look at every item or name
 )
 
 
-def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
+def count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
     is_each = name in _EACH
     least = _REFERENCE if name.endswith(("ref", "Ref")) else 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from cnllm.schemas.keywords import KEYWORDS, contains_one, counted, items, properties
+from cnllm.schemas.keywords import KEYWORDS, contains_one, count_work, items, properties
 from cnllm.schemas.patterns import Pattern, compile_pattern
 
 __all__ = ["bounded_validator", "undecided_patterns"]
@@ -27,7 +27,7 @@ def bounded_validator(kind: Any) -> Any:
     if kind in (jsonschema.Draft6Validator, jsonschema.Draft7Validator):
         keywords["contains"] = contains_one
     extend: Any = jsonschema.validators.extend
-    made = extend(kind, {name: counted(name, one) for name, one in keywords.items()})
+    made = extend(kind, {name: count_work(name, one) for name, one in keywords.items()})
 
     def evolve(self: Any, **changes: Any) -> Any:
         """Return a validator of another schema, of a dialect that counts as well."""

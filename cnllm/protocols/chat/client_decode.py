@@ -12,7 +12,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
 from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
-from cnllm.protocols.reported import names_status, reported
+from cnllm.protocols.reported import has_error_status, find_error
 from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -177,7 +177,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         if type(found) is dict:
             code = get_first(found, paths.code if paths else None)
             said = get_first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code or names_status(found)):
+            if code not in (0, "0") and (said or code or has_error_status(found)):
                 return found
         elif not data.get("choices"):  # a plain sentence; beside an answer it is no failure
             return data
@@ -185,7 +185,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         code = get_first(data, paths.code)
         if code not in (None, 0, "0") and type(get_first(data, paths.message)) is str:
             return data
-    return None if data.get("choices") else reported(data)
+    return None if data.get("choices") else find_error(data)
 
 
 def fast_decoder(flags: Flags) -> Quick:

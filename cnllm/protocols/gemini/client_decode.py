@@ -17,7 +17,7 @@ from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
-from cnllm.protocols.reported import reported
+from cnllm.protocols.reported import find_error
 from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -197,7 +197,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
             return found
         if type(found) is str and found and not data.get("candidates"):
             return data
-    return None if data.get("candidates") else reported(data)
+    return None if data.get("candidates") else find_error(data)
 
 
 # ── the fast way ─────────────────────────────────────────────────────────────

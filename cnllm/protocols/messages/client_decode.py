@@ -14,7 +14,7 @@ import msgspec
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
 from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import names_status, reported
+from cnllm.protocols.reported import has_error_status, find_error
 from cnllm.protocols.usage import merge_counts, read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -281,14 +281,14 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
         if type(found) is dict:
             code = get_first(found, paths.code if paths else None)
             said = get_first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code or names_status(found)):
+            if code not in (0, "0") and (said or code or has_error_status(found)):
                 return found
         elif type(found) is str and found:
             return data
     kind = data.get("type")
     if kind == "error":
         return data
-    return reported(data) if kind is None else None
+    return find_error(data) if kind is None else None
 
 
 # ── the commonest event ──────────────────────────────────────────────────────

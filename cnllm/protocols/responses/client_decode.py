@@ -15,7 +15,7 @@ import msgspec
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols import Quick
 from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import reported
+from cnllm.protocols.reported import find_error
 from cnllm.protocols.usage import merge_counts, read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -192,7 +192,7 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
             return found
         if found and type(data.get("output")) is not list:  # a plain sentence, or a list of them; no reply beside it
             return data
-    return None if "output" in data or "object" in data else reported(data)
+    return None if "output" in data or "object" in data else find_error(data)
 
 
 # ── items ────────────────────────────────────────────────────────────────────
