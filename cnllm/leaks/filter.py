@@ -236,7 +236,7 @@ class LeakFilter:
             text = joining_space(self._delivered, gap) + rest
         self._deliver(text)
 
-    # ── outside a block ──────────────────────────────────────────────────────
+    # ── outside a block ───────────────────────────────────────────────────────
 
     def _read_outside(self, text: str) -> str:
         """Read text outside of a block. Return the rest that is not read yet."""
@@ -282,7 +282,7 @@ class LeakFilter:
         self._tracker.read()
         return self._tracker.is_quoted and not self._tracker.is_quoted_by_line
 
-    # ── markers alone ────────────────────────────────────────────────────────
+    # ── markers alone ─────────────────────────────────────────────────────────
 
     def _lone_end(self, text: str, end: int, careful: bool) -> int | None:
         """Return the end of the lone markers from the one that ends at `end`; 0 if it is not alone, None if unknown.
@@ -346,7 +346,7 @@ class LeakFilter:
         self._queue.append(_Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
         self._drain()
 
-    # ── inside one ───────────────────────────────────────────────────────────
+    # ── inside one ────────────────────────────────────────────────────────────
 
     def _read_inside(self, text: str) -> str:
         """Read text inside a block. Return the rest behind the block."""

@@ -138,7 +138,7 @@ class QuoteTracker:
         self._end_paragraph()
         self._inline.expire()
 
-    # ── lines ────────────────────────────────────────────────────────────────
+    # ── lines ─────────────────────────────────────────────────────────────────
 
     def _read_part(self, text: str) -> None:
         """Read a part of a line."""

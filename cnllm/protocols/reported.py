@@ -1,18 +1,18 @@
-"""Recognise an error that stands bare in a body or a chunk, whatever the wire and whoever sends it."""
+"""Recognise an error object in a body or a chunk, whatever the wire and the sender."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["NUMBERS", "key_name", "has_error_status", "find_error"]
+__all__ = ["NUMBERS", "find_error", "has_error_status", "key_name"]
 
 NUMBERS = ("code", "status", "statuscode", "httpcode", "httpstatus", "errorcode", "errcode")
-"""Names (see `key_name`) of what may hold the status of an error, as a number."""
+"""Names (see `key_name`) of fields that may hold the status of an error, as a number."""
 _SENTENCES = ("message", "msg", "error", "errormsg", "errormessage", "detail", "title", "statusmsg", "description")
 
 
 def key_name(key: str) -> str:
-    """Return a key in lower case, without what joins its words: endpoints write them in every way."""
+    """Return a key in lower case, without the characters between its words: endpoints write keys in every way."""
     return key.replace("_", "").replace("-", "").lower()
 
 
@@ -29,8 +29,8 @@ def has_error_status(data: dict[str, Any]) -> bool:
 
 
 def find_error(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the object itself where it is an error: it names a status or says that it failed, and has a sentence."""
+    """Return the object itself if it is an error: it has a status or says that it failed, and has a message."""
     if data.get("object") != "error" and data.get("success") is not False and not has_error_status(data):
         return None
-    said = any(value and key_name(key) in _SENTENCES for key, value in data.items())
-    return data if said or data.get("errors") else None
+    has_message = any(value and key_name(key) in _SENTENCES for key, value in data.items())
+    return data if has_message or data.get("errors") else None

@@ -183,17 +183,17 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: RequestOptio
     streams = _streams(stream, bool(tools), flags, ledger)
     spoken_by = wire(model.protocol)
     wanted = dict(asked.params)
-    wanted.update({name: [wanted[name]] for name in spoken_by.lists if type(wanted.get(name)) is str})
+    wanted.update({name: [wanted[name]] for name in spoken_by.list_params if type(wanted.get(name)) is str})
     if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
         wanted["parallel_tool_calls"], parallel = parallel, None
         single = single and bool((flags.params or {})["parallel_tool_calls"])
-    body = spoken_by.write(
+    body = spoken_by.encode_body(
         EncodeInput(
             model=model.id,
             messages=fitted,
             tools=choices.adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
             choice=asked.choice if tools else None,
-            chosen=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
+            tool_name=None if asked.chosen is None else names.get(asked.chosen, asked.chosen),
             parallel=parallel,
             names=names,
             method=None if answer is None else answer.method,

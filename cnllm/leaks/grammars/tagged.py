@@ -236,9 +236,7 @@ def ends_inside_value(opener: str, block: str, words: tuple[str, ...]) -> bool:
     """
     prefix = opener_prefix(opener)
     try:
-        return all(
-            _is_open(block, find_tags(block, words, prefix, mixed=mixed), opener) for mixed in (False, True)
-        )
+        return all(_is_open(block, find_tags(block, words, prefix, mixed=mixed), opener) for mixed in (False, True))
     except NotACall:
         return False  # unreadable: the block may end at this closer
 
