@@ -49,7 +49,7 @@ class _Candidate(Struct, frozen=True):
     """A block that is a call, or markup to remove, unless it is quoted."""
 
     result: BlockResult
-    block_place: InlineBlock
+    place_in_text: InlineBlock
     prose: int  # pieces of prose before it
     is_quotation: bool  # the prompt contains it
     bare_calls: tuple[str, ...]  # tools without arguments: only a block on lines of its own calls them
@@ -167,24 +167,24 @@ class LeakFilter:
                 self._reject(raw, leak, "it is not complete")
         if self._queue:
             self._tracker.close()
-            self._drain(over=True)
+            self._drain(at_end=True)
 
-    def _pass_text(self, text: str, seen: str | None = None) -> None:
-        """Let text through, behind the undecided blocks. `seen`: the text for the Markdown reader, if another."""
+    def _pass_text(self, text: str, markdown: str | None = None) -> None:
+        """Let text through, behind the undecided blocks. `markdown`: the text for the Markdown reader, if another."""
         if not self._reads_markdown:
             self._deliver_text(text)
             return
         self._tracker.read()
-        self._tracker.feed(text if seen is None else seen)
+        self._tracker.feed(text if markdown is None else markdown)
         self._queue.append(text)
         self._drain()
 
-    def _drain(self, *, over: bool = False) -> None:
+    def _drain(self, *, at_end: bool = False) -> None:
         """Let through everything in the queue that is decided."""
         queue = self._queue
         while queue:
             item = queue[0]
-            result = self._decide(item, over) if isinstance(item, _Candidate) else item
+            result = self._decide(item, at_end) if isinstance(item, _Candidate) else item
             if result is None:
                 return
             queue.popleft()
@@ -194,16 +194,16 @@ class LeakFilter:
                 self._emit(result)
         self._tracker.skip()
 
-    def _decide(self, block: _Candidate, over: bool) -> BlockResult | None:
+    def _decide(self, block: _Candidate, at_end: bool) -> BlockResult | None:
         """Return the final result of a block; None while it is not known."""
-        result, line = block.result, block.block_place.line
-        if block.block_place.quoted is None:
+        result, line = block.result, block.place_in_text.line
+        if block.place_in_text.is_quoted is None:
             return None
-        if block.block_place.quoted:
+        if block.place_in_text.is_quoted:
             return msgspec.structs.replace(result, calls=[], problem="", remove=False)
         if block.is_quotation:
             continues = line.prose or self._tracker.prose != block.prose
-            if self._last and not continues and not over:
+            if self._last and not continues and not at_end:
                 return None
             if not self._last or continues:
                 problem = "the user's text or the result of a tool holds it"
@@ -212,7 +212,7 @@ class LeakFilter:
             problem = f"a call of {', '.join(block.bare_calls)} without arguments stands in the middle of a sentence"
             calls = [call for call in result.calls if call.arguments != {}]
             return msgspec.structs.replace(result, calls=calls, problem=problem, remove=bool(calls))
-        return result if over or line.over or not block.bare_calls else None
+        return result if at_end or line.is_complete or not block.bare_calls else None
 
     def _emit(self, result: BlockResult) -> None:
         """Deliver or report a block that is decided."""
@@ -379,6 +379,7 @@ class LeakFilter:
         return ""
 
     def _reset(self) -> None:
+        """Forget the open block."""
         self._leak, self._opener, self._block = None, "", []
 
     def _complete_block(self, raw: str, leak: Leak, opener: str) -> None:

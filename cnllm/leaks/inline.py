@@ -58,25 +58,25 @@ _DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?")
 
 
 class InlineLine:
-    """One line of the text. `over`: it has ended. `prose`: it holds something besides blocks and white space.
+    """One line of the text. `is_complete`: it has ended. `prose`: it holds something besides blocks and white space.
 
     `middle`: a block stands in the middle of a sentence, with prose behind it or an open sentence before it.
     """
 
-    __slots__ = ("blocks", "middle", "over", "prose")
+    __slots__ = ("blocks", "is_complete", "middle", "prose")
 
     def __init__(self) -> None:
-        self.prose = self.over = self.middle = self.blocks = False
+        self.prose = self.is_complete = self.middle = self.blocks = False
 
 
 class InlineBlock:
-    """A block in the text. `quoted` is None while it is not known."""
+    """A block in the text. `is_quoted` is None while it is not known."""
 
-    __slots__ = ("line", "quoted")
+    __slots__ = ("is_quoted", "line")
 
     def __init__(self, line: InlineLine) -> None:
         self.line = line
-        self.quoted: bool | None = None
+        self.is_quoted: bool | None = None
 
 
 class ParagraphTracker:
@@ -96,11 +96,11 @@ class ParagraphTracker:
         return bool(self._marks or self._elements)
 
     @property
-    def is_waiting(self) -> bool:
+    def has_undecided(self) -> bool:
         """Whether a block waits for a closing mark."""
         return bool(self._undecided)
 
-    def paragraph(self, text: str, blocks: list[InlineBlock], raw: bool) -> None:
+    def read_paragraph(self, text: str, blocks: list[InlineBlock], raw: bool) -> None:
         """Read a complete paragraph with the blocks in it. `raw`: it is HTML, in which no backtick counts."""
         if "&" in text:
             text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
@@ -115,37 +115,37 @@ class ParagraphTracker:
             if match["atom"]:
                 if at < len(self._undecided):
                     if (
-                        self._quotes(position)
+                        self._is_quoted_now(position)
                         or 0 <= row <= position
                         or (text[position - 1 : position] == "`" and not raw)
                     ):
-                        self._undecided[at].quoted = True
+                        self._undecided[at].is_quoted = True
                     at += 1
             elif match["ticks"]:
                 end = spans.get(position, start)
             elif match["comment"]:
                 end = max(text.find("-->", start), start) if start < last else start
             elif match["name"]:
-                self._element(match, text, at)
+                self._read_tag(match, text, at)
             elif match["mark"]:
-                self._mark(text, position, start, at)
+                self._read_mark(text, position, start, at)
             if end > start and (inside := text.count(ATOM, start, end)):
-                self._quote(at, at + inside)
+                self._set_quoted(at, at + inside)
                 at = min(at + inside, len(self._undecided))
             start = end
         self._count += len(text)
         self._elements = [element for element in self._elements if element[2]]
         self._marks.pop("'", None)
         self._marks = {mark: entry for mark, entry in self._marks.items() if self._count - entry[0] < FAR}
-        self._settle()
+        self._decide_blocks()
 
-    def _quotes(self, position: int) -> bool:
+    def _is_quoted_now(self, position: int) -> bool:
         """Whether a block is quoted whatever follows: in a quoting element, or right behind an opening mark."""
         if any(quotes_unclosed for _, _, quotes_unclosed in self._elements):
             return True
         return any(opening == self._count + position - 1 for opening, _ in self._marks.values())
 
-    def _element(self, match: re.Match[str], text: str, at: int) -> None:
+    def _read_tag(self, match: re.Match[str], text: str, at: int) -> None:
         """Open or close an HTML element."""
         name = match["name"].lower()
         if not match["close"]:
@@ -159,49 +159,47 @@ class ParagraphTracker:
         for number in range(len(self._elements) - 1, -1, -1):
             if self._elements[number][0] == name:
                 if not self._elements[number][2]:
-                    self._quote(self._elements[number][1], at)
+                    self._set_quoted(self._elements[number][1], at)
                 del self._elements[number:]
                 return
 
-    def _quote(self, first: int, end: int) -> None:
+    def _set_quoted(self, first: int, end: int) -> None:
         """Mark undecided blocks as quoted."""
         for block in self._undecided[first:end]:
-            block.quoted = True
+            block.is_quoted = True
 
-    def _mark(self, text: str, position: int, end: int, at: int) -> None:
+    def _read_mark(self, text: str, position: int, end: int, at: int) -> None:
         """Read a quotation mark, or several that count as one."""
         mark = text[position]
         before = text[position - 1] if position else "\n"
-        behind = text[end] if end < len(text) else "\n"
+        after = text[end] if end < len(text) else "\n"
         is_attached = not before.isspace() or before == "\n"
         for opening in self._marks:
             if opening in _PAIRS:
-                closes = (
-                    mark in _PAIRS[opening] and (is_attached or mark not in _PAIRS) and not _has_word_spaces(behind)
-                )
+                closes = mark in _PAIRS[opening] and (is_attached or mark not in _PAIRS) and not _has_word_spaces(after)
             else:
-                closes = mark in _AMBIGUOUS[opening] and is_attached and not _has_word_spaces(behind)
+                closes = mark in _AMBIGUOUS[opening] and is_attached and not _has_word_spaces(after)
             if closes:
-                self._quote(self._marks.pop(opening)[1], at)
+                self._set_quoted(self._marks.pop(opening)[1], at)
                 return
         if mark == "'" and _APOSTROPHE_WORD.match(text, end):
             return
-        if mark in _PAIRS or (mark in _AMBIGUOUS and _opens(before, behind)):
+        if mark in _PAIRS or (mark in _AMBIGUOUS and _is_opening(before, after)):
             self._marks[mark] = (self._count + end - 1, at)
 
-    def _settle(self) -> None:
+    def _decide_blocks(self) -> None:
         """Mark the blocks that no open mark can quote any more as not quoted."""
         earliest = min((first for _, first in self._marks.values()), default=len(self._undecided))
         for block in self._undecided[:earliest]:
-            if block.quoted is None:
-                block.quoted = False
+            if block.is_quoted is None:
+                block.is_quoted = False
         del self._undecided[:earliest]
         self._marks = {mark: (position, first - earliest) for mark, (position, first) in self._marks.items()}
 
-    def expire(self) -> None:
+    def decide_all(self) -> None:
         """Decide all blocks: no open mark will be closed."""
         self._marks.clear()
-        self._settle()
+        self._decide_blocks()
 
 
 def _has_word_spaces(char: str) -> bool:
@@ -209,11 +207,11 @@ def _has_word_spaces(char: str) -> bool:
     return char.isalnum() and char < "\u2e80"
 
 
-def _opens(before: str, behind: str) -> bool:
+def _is_opening(before: str, after: str) -> bool:
     """Whether a mark that may open or close stands in a place where a mark opens."""
-    if _has_word_spaces(before) or (before in "%)]}.!?" and behind != ATOM):
+    if _has_word_spaces(before) or (before in "%)]}.!?" and after != ATOM):
         return False
-    return behind == "\n" or not (behind.isspace() or behind in ".,;:!?)]}，。；：！？）")
+    return after == "\n" or not (after.isspace() or after in ".,;:!?)]}，。；：！？）")
 
 
 def _code_spans(text: str) -> dict[int, int]:

@@ -26,6 +26,7 @@ def lone_markers(rules: Sequence[Leak]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _markers(openers: tuple[str, ...], closers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the markers for `lone_markers`."""
     begins = {opener[0] for opener in openers}
     alone = [closer for closer in closers if len(closer) >= _LEAST and closer[0] in begins and "`" not in closer]
     return tuple(dict.fromkeys([*openers, *alone]))

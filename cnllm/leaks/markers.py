@@ -113,14 +113,17 @@ class Markers:
 
     @cached_property
     def _spellings(self) -> list[re.Pattern[str]]:
+        """Return the pattern of each marker in all its spellings."""
         return [re.compile(spelling_pattern(marker)) for marker in self.markers]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:
+        """Return the pattern of any of the markers."""
         return re.compile(_alternation(self.markers))
 
     @cached_property
     def _beginning(self) -> re.Pattern[str]:
+        """Return the pattern of a beginning of any marker at the end of a text."""
         return re.compile("|".join(_beginnings(marker) for marker in self.markers))
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:

@@ -2,7 +2,7 @@
 
 A quoted marker is only mentioned: in code, in a block quote, in quotation marks, in a table, in HTML that shows text
 as it is. The text is read at the first question, and each character once. Whether a block is quoted may depend on
-the text behind it: see `InlineBlock.quoted`.
+the text behind it: see `InlineBlock.is_quoted`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class QuoteTracker:
         block = InlineBlock(line)
         self._end = ATOM
         if self._quoted:
-            block.quoted = True
+            block.is_quoted = True
             return block
         is_undecided = self._suspect or self._inline.is_open
         self._write(ATOM if is_undecided else "x")
@@ -114,7 +114,7 @@ class QuoteTracker:
         if is_undecided:
             self._blocks.append(block)
         else:
-            block.quoted = False
+            block.is_quoted = False
         return block
 
     def feed(self, text: str) -> None:
@@ -132,11 +132,11 @@ class QuoteTracker:
 
     def close(self) -> None:
         """End the text."""
-        self.line.over = True
+        self.line.is_complete = True
         if self._tail is None and self._line:
             self._begin_line("".join(self._line), before_block=False)
         self._end_paragraph()
-        self._inline.expire()
+        self._inline.decide_all()
 
     # ── lines ─────────────────────────────────────────────────────────────────
 
@@ -174,7 +174,7 @@ class QuoteTracker:
         if not self._quoted:
             self._write("\n")
         self._line, self._tail = [], None
-        self.line.over = True
+        self.line.is_complete = True
         self.line = InlineLine()
 
     def _begin_line(self, line: str, *, before_block: bool) -> None:
@@ -199,22 +199,22 @@ class QuoteTracker:
 
     def _write(self, text: str) -> None:
         """Add text to the paragraph. Text too far behind an undecided block cannot quote it."""
-        if self._blocks or self._inline.is_waiting:
+        if self._blocks or self._inline.has_undecided:
             limit = FAR - self._distance
             self._distance += len(text)
             if len(text) > limit:
                 self._add(text[:limit])
                 self._end_paragraph()
-                self._inline.expire()
+                self._inline.decide_all()
                 text = text[limit:]
         self._add(text)
 
     def _skip_characters(self, length: int) -> None:
         """Skip characters that quote nothing outside of themselves."""
-        if self._inline.is_waiting:
+        if self._inline.has_undecided:
             self._distance += length
             if self._distance > FAR:
-                self._inline.expire()
+                self._inline.decide_all()
 
     def _add(self, text: str) -> None:
         """Append text to the paragraph."""
@@ -225,5 +225,5 @@ class QuoteTracker:
     def _end_paragraph(self) -> None:
         """Read the paragraph and begin a new one."""
         if self._paragraph or self._blocks:
-            self._inline.paragraph("".join(self._paragraph), self._blocks, self._raw)
+            self._inline.read_paragraph("".join(self._paragraph), self._blocks, self._raw)
         self._paragraph, self._blocks, self._suspect = [], [], False

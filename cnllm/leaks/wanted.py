@@ -38,9 +38,12 @@ class FallbackText(Struct, frozen=True):
     prompt: str | None
     script: str | None = None
 
-    def sentence(self, call: str, own: str) -> str:
-        """Return the sentence about a call ("" where it is unknown), in the language of the prompt or of `own`."""
-        name = self.script or script(own if self.prompt is None else self.prompt)
+    def sentence(self, call: str, reply_text: str) -> str:
+        """Return the sentence about a call, or "" where the call is unknown.
+
+        Its language is that of the prompt, or of `reply_text` if the prompt is not known.
+        """
+        name = self.script or script(reply_text if self.prompt is None else self.prompt)
         sentence = in_script(self.sentences, name)
         if CALL not in sentence:
             return sentence

@@ -19,17 +19,28 @@ class OfferedTool(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name."""
+
     @property
-    def description(self) -> str | None: ...
+    def description(self) -> str | None:
+        """Return the description, or None."""
+
     @property
-    def parameters(self) -> dict[str, Any] | None: ...
+    def parameters(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the parameters, or None."""
+
     @property
-    def strict(self) -> bool | None: ...
+    def strict(self) -> bool | None:
+        """Whether the arguments must follow the schema; None if nothing is set."""
+
     @property
-    def definition(self) -> dict[str, Any] | None: ...
+    def definition(self) -> dict[str, Any] | None:
+        """Return the definition of an endpoint's own kind of tool, or None."""
+
     @property
-    def extra(self) -> dict[str, Any] | None: ...
+    def extra(self) -> dict[str, Any] | None:
+        """Return the keys beside the function, or None."""
 
 
 class EncodeInput(Struct, frozen=True, kw_only=True):

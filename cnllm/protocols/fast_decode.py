@@ -39,6 +39,7 @@ def chat_chunk_decoder(
     decode = msgspec.json.Decoder(chunk).decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one chunk."""
         try:
             [choice] = decode(text).choices
         except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: no choice, several, or no UTF-8

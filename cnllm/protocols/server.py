@@ -43,6 +43,7 @@ def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origi
     seal_protocol, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
 
     def stamp(data: Any) -> Seal:
+        """Return a seal of the origin."""
         return Seal(seal_protocol, provider, id, data)
 
     request = _codec(protocol).read_request(body, path.partition("?")[0], stamp)

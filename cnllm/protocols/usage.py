@@ -46,18 +46,18 @@ def _plus(count: int | None, more: int | None) -> int | None:
     return count if count is None or more is None else count + more
 
 
-def merge_counts(known: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
+def merge_counts(counts: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
     """Merge counts that come in parts into the known ones; a zero never replaces a known count.
 
-    `known` changes and shares nothing with `new`, so that each part takes time in its own size.
+    `counts` changes and shares nothing with `new`, so that each part takes time in its own size.
     """
     for key, value in new.items():
-        previous = known.get(key)
+        previous = counts.get(key)
         if type(value) is dict and depth:
             if type(previous) is not dict:
                 if previous and not value:
                     continue
-                previous = known[key] = {}
+                previous = counts[key] = {}
             merge_counts(previous, value, depth - 1)
         elif value or not previous:
-            known[key] = value
+            counts[key] = value

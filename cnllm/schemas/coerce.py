@@ -113,13 +113,13 @@ _JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema, and all schemas behind its references, anyOf, oneOf and allOf, each once."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     queue = deque([(schema, 0)])
-    while queue and len(seen) < _MAX_ALTERNATIVES:
+    while queue and len(visited) < _MAX_ALTERNATIVES:
         alternative, depth = queue.popleft()
-        if not isinstance(alternative, Mapping) or id(alternative) in seen:
+        if not isinstance(alternative, Mapping) or id(alternative) in visited:
             continue
-        seen.add(id(alternative))
+        visited.add(id(alternative))
         yield alternative
         if depth < _MAX_DEPTH:
             if isinstance(alternative.get("$ref"), str):

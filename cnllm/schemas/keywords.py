@@ -37,6 +37,7 @@ def count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     counts_value = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        """Run the keyword and count its work."""
         work = validator.format_checker
         steps = least
         if counts_value and (type(value) is list or type(value) is dict):
@@ -72,10 +73,10 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
     """Validate `additionalProperties`."""
     if not validator.is_type(instance, "object"):
         return
-    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    declared, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     extras = []
     for name in instance:
-        if name not in known and all(pattern_found(validator, source, name) is False for source in patterns):
+        if name not in declared and all(pattern_found(validator, source, name) is False for source in patterns):
             extras.append(name)
     if validator.is_type(below, "object"):
         for name in extras:
@@ -106,13 +107,13 @@ def unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> 
     """Validate `uniqueItems`."""
     if not is_wanted or not validator.is_type(instance, "array"):
         return
-    seen: set[str] = set()
+    texts: set[str] = set()
     for item in instance:
         text = canonical(item, validator.format_checker)
-        if text in seen:
+        if text in texts:
             yield ValidationError(f"{instance!r} has non-unique elements")
             return
-        seen.add(text)
+        texts.add(text)
 
 
 def enum(validator: Any, values: Any, instance: Any, schema: Any) -> Errors:
@@ -168,10 +169,10 @@ def _is_multiple(number: Any, step: Any) -> bool:
 # ── schemas below ─────────────────────────────────────────────────────────────
 
 
-def properties(validator: Any, known: Any, instance: Any, schema: Any) -> Errors:
+def properties(validator: Any, declared: Any, instance: Any, schema: Any) -> Errors:
     """Validate `properties`."""
     if validator.is_type(instance, "object"):
-        for name, below in known.items():
+        for name, below in declared.items():
             if name in instance:
                 yield from errors_below(validator, instance[name], below, path=name, schema_path=name)
 

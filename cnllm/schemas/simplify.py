@@ -54,6 +54,7 @@ def inline_references(schema: Schema) -> Schema:
     recursive: set[str] = set()
 
     def walk(node: Any, inside: frozenset[str]) -> Any:
+        """Return a node with its references replaced."""
         nonlocal expansions_left, nodes_left
         if not isinstance(node, dict):
             return node
@@ -83,6 +84,7 @@ def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
     sizes = dict.fromkeys(defs, 0)
 
     def walk(node: Any, owner: str) -> Any:
+        """Count a node and its references."""
         if isinstance(node, dict):
             sizes[owner] += 1
             name = str(node.get("$ref", "")).removeprefix(_PREFIX)
@@ -170,21 +172,23 @@ def remove_nulls(value: Any, schema: Schema) -> Any:
         return node if isinstance(node, dict) else {}
 
     def target_of(node: Any) -> Any:
+        """Return the target of a schema that is an object; any other schema as it is."""
         return target(node) if isinstance(node, dict) else node
 
     def walk(value: Any, node: Any) -> Any:
+        """Return a value without the nulls at optional properties."""
         node = target(node)
         if isinstance(value, list) and isinstance(node.get("items"), dict):
             return [walk(item, node["items"]) for item in value]
         if isinstance(value, dict) and isinstance(node.get("properties"), dict):
-            known, required_names = node["properties"], set(node.get("required", ()))
+            properties, required_names = node["properties"], set(node.get("required", ()))
             return {
-                name: walk(inner, known[name]) if name in known else inner
+                name: walk(inner, properties[name]) if name in properties else inner
                 for name, inner in value.items()
                 if inner is not None
                 or name in required_names
-                or name not in known
-                or _allows_null(target_of(known[name]))
+                or name not in properties
+                or _allows_null(target_of(properties[name]))
             }
         alternatives = (*node.get("anyOf", ()), *node.get("oneOf", ()))
         branches = [
@@ -200,7 +204,7 @@ def _is_match(value: Any, branch: Schema) -> bool:
     """Whether this is the schema of a list or an object among several, judged by names and constants."""
     if isinstance(value, list):
         return isinstance(branch.get("items"), dict)
-    known = branch.get("properties")
-    if not isinstance(value, dict) or not isinstance(known, dict) or not value.keys() <= known.keys():
+    properties = branch.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, dict) or not value.keys() <= properties.keys():
         return False
-    return all("const" not in known[name] or known[name]["const"] == inner for name, inner in value.items())
+    return all("const" not in properties[name] or properties[name]["const"] == inner for name, inner in value.items())

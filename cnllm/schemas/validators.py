@@ -19,7 +19,10 @@ _NAMES = frozenset(("properties", "patternProperties", "$defs", "definitions", "
 @lru_cache(maxsize=16)
 def bounded_validator(kind: Any) -> Any:
     """Return the validator class of a dialect with counted work; its `format_checker` is a `WorkBudget`."""
-    keywords = {**kind.VALIDATORS, **{name: own for name, own in KEYWORDS.items() if name in kind.VALIDATORS}}
+    keywords = {
+        **kind.VALIDATORS,
+        **{name: replacement for name, replacement in KEYWORDS.items() if name in kind.VALIDATORS},
+    }
     if kind is not jsonschema.Draft3Validator:  # where `required` stands in each property
         keywords["properties"] = properties
     if kind is jsonschema.Draft202012Validator:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.leaks.grammars import NotACall, ParsedCall, ends_inside_value, read, may_begin
+from cnllm.leaks.grammars import NotACall, ParsedCall, ends_inside_value, may_begin, read
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 

@@ -109,11 +109,11 @@ def _read(format: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]
 
 def _parts(leak: Leak, format: str) -> tuple[str, ...]:
     """Return the words of a grammar: its own, or those of the rule if they can only be meant for this grammar."""
-    given = tuple(leak.parts or ())
+    rule_words = tuple(leak.parts or ())
     if format == "sections":
-        return given
+        return rule_words
     words = _WORDS.get(format, ())
-    return given if len(given) == len(words) and len(words) > 0 else words
+    return rule_words if len(rule_words) == len(words) and len(words) > 0 else words
 
 
 def _closer(leak: Leak, opener: str, text: str) -> str:

@@ -38,10 +38,10 @@ class _Tags:
         self.open_key = re.compile(rf"\s*<{key}>")
         self.close_key = re.compile(rf"</{key}>\s*<{value}>")
         self.values = re.compile(rf"<(/?){value}>")
-        self.over = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
+        self.value_end = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
         self.wrapper = re.compile(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = re.compile(rf"\s*</({_WORD})>")
-        self.closed = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
+        self.block_tail = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
         self.name = re.compile(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
         between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
         openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
@@ -118,7 +118,7 @@ def _value(text: str, start: int, tags: _Tags, is_balanced: bool) -> tuple[int, 
         if not tag[1]:
             depth += is_balanced
             continue
-        is_end = tags.over.match(text, tag.end()) is not None
+        is_end = tags.value_end.match(text, tag.end()) is not None
         if is_end and depth == 1:
             return *tag.span(), is_balanced
         first_end = first_end or (tag.span() if is_end else None)
@@ -154,7 +154,7 @@ def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: l
     for tag in tags.values.finditer(body):
         open_count, close_count = open_count + (not tag[1]), close_count + bool(tag[1])
         end = tag.end()
-    if open_count == 0 or tags.closed.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
+    if open_count == 0 or tags.block_tail.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
         return open_count > 0
     return open_count > close_count and body.count(opener) > sum(map(body.count, closers))
 

@@ -131,8 +131,8 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 def _call(call: ToolCall) -> dict[str, Any]:
     """Encode a call."""
     arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
-    beside = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **beside}
+    other_keys = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
 
 
 def _usage(usage: Usage) -> dict[str, Any] | None:

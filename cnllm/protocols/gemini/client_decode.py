@@ -178,23 +178,23 @@ def _merge_usage(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
 
     This wire leaves out a zero, so the rest of the total is the count of the answer.
     """
-    known: dict[str, Any] = sink.state.setdefault("usage", {})
+    counts: dict[str, Any] = sink.state.setdefault("usage", {})
     if sink.state.pop("derived", False):
-        del known["candidatesTokenCount"]
-    known.update({k: v for k, v in usage.items() if v or (v is not None and k not in known)})
-    if "candidatesTokenCount" in known:
-        return known
-    totals = [known.get(k) for k in ("totalTokenCount", "promptTokenCount")]
+        del counts["candidatesTokenCount"]
+    counts.update({k: v for k, v in usage.items() if v or (v is not None and k not in counts)})
+    if "candidatesTokenCount" in counts:
+        return counts
+    totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
     if not all(type(v) is int for v in totals):
-        return known
+        return counts
     prompt_and_thoughts = [
-        known.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+        counts.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
     ]
-    rest = known["totalTokenCount"] - sum(v for v in prompt_and_thoughts if type(v) is int)
+    rest = counts["totalTokenCount"] - sum(v for v in prompt_and_thoughts if type(v) is int)
     if rest >= 0:
-        known["candidatesTokenCount"] = rest
+        counts["candidatesTokenCount"] = rest
         sink.state["derived"] = True  # until the next counts come
-    return known
+    return counts
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
@@ -212,16 +212,22 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
 
 
 class _Part(Struct, forbid_unknown_fields=True, gc=False):
+    """A part with text only."""
+
     text: str = ""
     thought: bool | None = None
 
 
 class _Content(Struct, forbid_unknown_fields=True, gc=False):
+    """A content with such parts only."""
+
     parts: list[_Part]
     role: str | None = None
 
 
 class _Candidate(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
+    """A candidate with such a content."""
+
     content: _Content
     index: Literal[0] | None = None
     safety_ratings: Raw | None = None
@@ -247,6 +253,7 @@ def _build_fast_decoder(rare: tuple[str, ...]) -> Callable[[bytes], tuple[str, s
     decode = msgspec.json.Decoder(msgspec.defstruct("_Chunk", fields, rename=names, gc=False)).decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one chunk."""
         try:
             candidates: list[_Candidate] = decode(text).candidates  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

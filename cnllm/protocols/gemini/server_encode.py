@@ -114,8 +114,8 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "cachedContentTokenCount": usage.cached or None,
         "thoughtsTokenCount": usage.reasoning or None,
     }
-    known = {key: value for key, value in counts.items() if value is not None}
-    return {"usageMetadata": known} if known else {}
+    known_counts = {key: value for key, value in counts.items() if value is not None}
+    return {"usageMetadata": known_counts} if known_counts else {}
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:

@@ -82,9 +82,9 @@ def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is not dict:
         return []
-    known = sink.state.setdefault(_COUNTS, {})
-    merge_counts(known, usage)
-    return sink.add_usage(read_counts(known, flags))
+    counts = sink.state.setdefault(_COUNTS, {})
+    merge_counts(counts, usage)
+    return sink.add_usage(read_counts(counts, flags))
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────
@@ -308,12 +308,16 @@ def _fault(data: dict[str, Any], flags: Flags) -> Any:
 
 
 class _TextDelta(msgspec.Struct, gc=False):
+    """A delta of text or reasoning."""
+
     type: Literal["text_delta", "thinking_delta"]
     text: str | None = None
     thinking: str | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
+    """The event of such a delta."""
+
     type: Literal["content_block_delta"]
     delta: _TextDelta
     usage: None = None
@@ -331,6 +335,7 @@ def fast_decoder(flags: Flags) -> FastDecoder:
     decode = _decoder().decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one event."""
         try:
             delta = decode(text).delta
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -73,16 +73,16 @@ def _reason(finish: str, raw: str | None) -> str:
 
 def _block(part: Part) -> Block | None:
     """Encode a part as a block; None if it has none."""
-    own = _seal_data(part)
+    seal_data = _seal_data(part)
     match part:
         case Text():
-            return {"type": "text", "text": part.text, **own}
+            return {"type": "text", "text": part.text, **seal_data}
         case Reasoning():
-            if own.get("type") == "redacted_thinking":
-                return own
-            return {"type": "thinking", "thinking": part.text, "signature": "", **own}
+            if seal_data.get("type") == "redacted_thinking":
+                return seal_data
+            return {"type": "thinking", "thinking": part.text, "signature": "", **seal_data}
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **own}
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **seal_data}
         case Opaque() if isinstance(part.data, dict) and (part.seal is None or part.seal.protocol == _PROTOCOL):
             return part.data
     return None

@@ -1,8 +1,9 @@
 """Register the client side of OpenAI Responses."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.responses.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.responses.client_decode import decode_chunk
 from cnllm.protocols.responses.client_encode import encode_body, takes_medium
+from cnllm.protocols.responses.fast_decode import fast_decoder
 
 __all__ = ["WIRE"]
 
