@@ -12,47 +12,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from cnllm.leaks import grammars
+from cnllm.leaks.candidates import BlockResult, Candidate
 from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
-from cnllm.leaks.lone import is_bare, joining_space, lone_markers
+from cnllm.leaks.lone import LOOKAHEAD, is_bare, joining_space, lone_end, lone_markers
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.quoting import InlineBlock, QuoteTracker
+from cnllm.leaks.quoting import QuoteTracker
 from cnllm.registry.flags import Leak
 
 __all__ = ["BlockResult", "LeakFilter"]
 
 _PATIENCE = 256  # openers without a call, before the text is taken for a text about markers
 _WINDOW = 8192  # characters that are searched at once
-_LOOKAHEAD = 256  # characters behind an opener that decide whether a block begins
 _MAX_INNER_CLOSERS = 64  # closers inside a value, before the filter gives a block up
-
-
-class BlockResult(Struct, frozen=True):
-    """The result for one block: its text, its calls, and the reason why something in it is no call.
-
-    `remove`: the block is removed from the text. Without `raw` the result stands for the rest of the text, which is
-    not searched any more. `wanted` are the calls of a block that is removed and gives no call.
-    """
-
-    raw: str
-    calls: list[ParsedCall]
-    problem: str = ""
-    remove: bool = True
-    wanted: list[ParsedCall] = []
-
-
-class _Candidate(Struct, frozen=True):
-    """A block that is a call, or markup to remove, unless it is quoted."""
-
-    result: BlockResult
-    place_in_text: InlineBlock
-    prose: int  # pieces of prose before it
-    is_quotation: bool  # the prompt contains it
-    bare_calls: tuple[str, ...]  # tools without arguments: only a block on lines of its own calls them
 
 
 class LeakFilter:
@@ -109,7 +82,7 @@ class LeakFilter:
         self._last = last
         self._follows_tick = False  # a backtick stands before the block
         self._reads_markdown = False  # the Markdown is read: a block has begun
-        self._queue: deque[_Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
+        self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._markers = Markers.copy(tuple(self._rules))
@@ -184,7 +157,7 @@ class LeakFilter:
         queue = self._queue
         while queue:
             item = queue[0]
-            result = self._decide(item, at_end) if isinstance(item, _Candidate) else item
+            result = item.decide(self._tracker.prose, self._last, at_end) if isinstance(item, Candidate) else item
             if result is None:
                 return
             queue.popleft()
@@ -193,26 +166,6 @@ class LeakFilter:
             else:
                 self._emit(result)
         self._tracker.skip()
-
-    def _decide(self, block: _Candidate, at_end: bool) -> BlockResult | None:
-        """Return the final result of a block; None while it is not known."""
-        result, line = block.result, block.place_in_text.line
-        if block.place_in_text.is_quoted is None:
-            return None
-        if block.place_in_text.is_quoted:
-            return msgspec.structs.replace(result, calls=[], problem="", remove=False)
-        if block.is_quotation:
-            continues = line.prose or self._tracker.prose != block.prose
-            if self._last and not continues and not at_end:
-                return None
-            if not self._last or continues:
-                problem = "the user's text or the result of a tool holds it"
-                return msgspec.structs.replace(result, calls=[], problem=problem, remove=False)
-        if block.bare_calls and line.middle:
-            problem = f"a call of {', '.join(block.bare_calls)} without arguments stands in the middle of a sentence"
-            calls = [call for call in result.calls if call.arguments != {}]
-            return msgspec.structs.replace(result, calls=calls, problem=problem, remove=bool(calls))
-        return result if at_end or line.is_complete or not block.bare_calls else None
 
     def _emit(self, result: BlockResult) -> None:
         """Deliver or report a block that is decided."""
@@ -252,14 +205,17 @@ class LeakFilter:
             self._pass_text(text[:at])
         opener = text[at:end]
         leak = self._rules.get(self._lone_markers.markers[index])
-        begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + _LOOKAHEAD])
-        if begins is None and len(text) - end >= _LOOKAHEAD:
+        begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + LOOKAHEAD])
+        if begins is None and len(text) - end >= LOOKAHEAD:
             begins = False
         if begins is None:
             self._pending = text[at:]
             return ""
         if not begins and self._trims and "`" not in opener:
-            lone = self._lone_end(text, end, leak is not None and leak.then != "strip")
+            self._reads_markdown = True
+            self._tracker.read()
+            careful = leak is not None and leak.then != "strip"
+            lone = lone_end(text, end, careful, self._tracker, self._lone_markers, self._rules)
             if lone is None:
                 self._pending = text[at:]
                 return ""
@@ -283,38 +239,6 @@ class LeakFilter:
         return self._tracker.is_quoted and not self._tracker.is_quoted_by_line
 
     # ── markers alone ─────────────────────────────────────────────────────────
-
-    def _lone_end(self, text: str, end: int, careful: bool) -> int | None:
-        """Return the end of the lone markers from the one that ends at `end`; 0 if it is not alone, None if unknown.
-
-        A marker is alone if nothing else stands on its lines. With `careful` no text may follow it, either.
-        """
-        self._reads_markdown = True
-        self._tracker.read()
-        if self._tracker.follows_tick:
-            return 0
-        while True:
-            next_start = end
-            while next_start < len(text) and text[next_start] in " \t":
-                next_start += 1
-            if next_start - end >= _LOOKAHEAD:
-                return 0
-            match = self._lone_markers.find(text, next_start) if next_start < len(text) else None
-            if match is None or match[0] != next_start:
-                break
-            if (leak := self._rules.get(self._lone_markers.markers[match[2]])) is not None:
-                begins = grammars.may_begin(leak, text[next_start : match[1]], text[match[1] : match[1] + _LOOKAHEAD])
-                if begins is None and len(text) - match[1] < _LOOKAHEAD:
-                    return None
-                if begins:
-                    return 0 if self._tracker.line.prose else end
-            end = match[1]
-        rest = text[next_start:]
-        if self._lone_markers.pending_length(rest) == len(rest):  # nothing, or text that may become a marker
-            return None
-        if not self._tracker.line.prose and not careful:
-            return end if rest[0] == "\n" else 0
-        return None if rest.isspace() and len(rest) < _LOOKAHEAD else 0
 
     def _close_outside(self, pending: str, proven: bool) -> None:
         """Handle the text that is held back outside of a block at the end."""
@@ -343,7 +267,7 @@ class LeakFilter:
             self._pass_text(raw)
             return
         result = BlockResult(raw, [], "it is no whole call")
-        self._queue.append(_Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
         self._drain()
 
     # ── inside one ────────────────────────────────────────────────────────────
@@ -430,7 +354,7 @@ class LeakFilter:
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         bare_calls = tuple(call.name for call in calls if call.arguments == {})
         result = BlockResult(raw, calls, problem)
-        self._queue.append(_Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
         self._drain()
         return None
 
@@ -441,7 +365,7 @@ class LeakFilter:
         word = raw[len(opener) :].partition("<")[0].strip()
         bare_calls = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
         result = BlockResult(raw, [], problem, wanted=wanted)
-        self._queue.append(_Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
         self._drain()
 
     def _count_failure(self) -> None:
@@ -458,7 +382,7 @@ class LeakFilter:
         self._tracker.read()
         if leak.then == "strip" and not leak.strict:
             self._queue.append(
-                _Candidate(BlockResult(raw, [], problem), self._tracker.add_block(), self._tracker.prose, False, ())
+                Candidate(BlockResult(raw, [], problem), self._tracker.add_block(), self._tracker.prose, False, ())
             )
         else:
             self._tracker.feed("x")  # nothing in it counts as Markdown

@@ -7,12 +7,9 @@ events of a stream, and the reply as one object.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import find_error
 from cnllm.protocols.responses.items import (
@@ -24,7 +21,6 @@ from cnllm.protocols.responses.items import (
     write_text,
 )
 from cnllm.protocols.responses.records import (
-    ItemRecord,
     RecordMatcher,
     add_record,
     find_record,
@@ -36,8 +32,6 @@ from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
 __all__ = ["decode_chunk"]
-
-
 
 
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
@@ -159,23 +153,7 @@ def _item_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
     return out
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 # ── pieces ────────────────────────────────────────────────────────────────────
-
-
-
-
 
 
 def _index(data: dict[str, Any]) -> int:
@@ -213,8 +191,6 @@ def _text_done(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Even
     sink.refused = sink.refused or is_refusal
     record, index = find_record("message", data, sink), _index(data)
     return [] if index in record.parts else write_text(record, index, text, sink)
-
-
 
 
 def _reasoning_delta(data: dict[str, Any], flags: Flags, sink: EventSink, reasoning_field: str) -> list[Event]:
