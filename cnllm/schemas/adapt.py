@@ -99,7 +99,7 @@ def _target(root: Schema, ref: Any) -> Any:
 
 
 class _Inliner:
-    """Replaces references by their targets. A recursion ends in the bare type of the schema that would repeat."""
+    """A replacement of references by their targets. A recursion ends in the bare type of its schema."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -228,7 +228,7 @@ def _merge_branches(node: Schema, branches: list[Schema], *, all_apply: bool) ->
 def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_type: str | None) -> Any:
     """Return one schema and all below it, adapted.
 
-    `around` is the type of its value, if a schema above declares it.
+    `parent_type` is the type of its value, if a schema above declares it.
     """
     if type(node) is bool:
         return {"type": parent_type or "string"} if node and "typed" in rules else node

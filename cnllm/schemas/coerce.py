@@ -41,7 +41,7 @@ def coerce(text: str, schema: Any, root: Any) -> Any:
 
     If several types are allowed, the narrowest one that fits is used. If a string is among them, a value is
     converted only if it would be written back the same (`5`, not `007`). `null` is null wherever null is allowed. Of
-    an enum with more than `_WIDE` values only the first are compared, and a string may be among the others.
+    an enum with more than `_MAX_ALTERNATIVES` values only the first are compared, and a string may be among the others.
     """
     enum_values = list(_enum_values(schema, root))
     if text in enum_values:

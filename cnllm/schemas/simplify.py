@@ -44,14 +44,15 @@ def remove_titles(node: Any) -> Any:
 
 
 def inline_references(schema: Schema) -> Schema:
-    """Return a schema with its references replaced by their targets, except recursive ones.
+    """Return a schema with its references replaced by their targets.
 
-    Many endpoints do not support `$defs`, and models read a schema without jumps better.
+    Recursive references stay, and so do those beyond the limits. Many endpoints do not support `$defs`, and models
+    read a schema without jumps better.
     """
     defs: Schema = schema.get("$defs", {})
     expansions_left, nodes_left = _MAX_EXPANSIONS, _MAX_NODES
     references, sizes = _contents(defs)
-    recursive: set[str] = set()
+    remaining: set[str] = set()
 
     def walk(node: Any, inside: frozenset[str]) -> Any:
         """Return a node with its references replaced."""
@@ -62,7 +63,7 @@ def inline_references(schema: Schema) -> Schema:
         if name not in defs:
             return _map_children(node, lambda child: walk(child, inside))
         if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < sizes[name]:
-            recursive.add(name)
+            remaining.add(name)
             return node
         expansions_left -= 1
         nodes_left -= sizes[name]
@@ -72,7 +73,7 @@ def inline_references(schema: Schema) -> Schema:
     self_referring = {name for name in defs if name in _reachable(references, name)}
     out: Schema = walk({key: value for key, value in schema.items() if key != "$defs"}, frozenset())
     definitions: Schema = {}
-    while missing := sorted(recursive - definitions.keys()):
+    while missing := sorted(remaining - definitions.keys()):
         for name in missing:
             definitions[name] = _map_children(defs[name], lambda child: walk(child, frozenset()))
     return {**out, "$defs": {name: definitions[name] for name in sorted(definitions)}} if definitions else out

@@ -112,9 +112,9 @@ def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
     try:
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
-        error_list = getattr(error, "errors", None)
+        list_errors = getattr(error, "errors", None)
         raise InvalidAnswer(
-            _join_errors(map(_error_text, error_list())) if callable(error_list) else _short(str(error))
+            _join_errors(map(_error_text, list_errors())) if callable(list_errors) else _short(str(error))
         ) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
         raise UnusableSchema(

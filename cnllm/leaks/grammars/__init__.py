@@ -57,19 +57,19 @@ def ends_inside_value(leak: Leak, block: str) -> bool:
     match = Markers.copy(tuple(leak.open)).find(block)
     opener = block[: match[1]] if match and match[0] == 0 else ""
     body = block[len(opener) :]
-    for format in leak.format:
-        if _may_begin(leak, format, opener, body) is False:
+    for grammar in leak.format:
+        if _may_begin(leak, grammar, opener, body) is False:
             continue
-        parts = _parts(leak, format)
-        if format == "json":
+        parts = _parts(leak, grammar)
+        if grammar == "json":
             return objects.ends_inside_value(opener, body)
-        if format in tagged.WORDS:
+        if grammar in tagged.WORDS:
             return tagged.ends_inside_value(opener, block, parts)
-        if format == "arg-pairs":
+        if grammar == "arg-pairs":
             return pairs.ends_inside_value(opener, body, parts, leak.close)
         return (
             sections.ends_inside_value(block, parts)
-            if format == "sections"
+            if grammar == "sections"
             else elements.ends_inside_value(opener, body)
         )
     return False
@@ -80,39 +80,39 @@ def may_begin(leak: Leak, opener: str, body: str) -> bool | None:
 
     After 200 characters the answer is never None.
     """
-    answers = [_may_begin(leak, format, opener, body) for format in leak.format]
+    answers = [_may_begin(leak, grammar, opener, body) for grammar in leak.format]
     return True if True in answers else None if None in answers else False
 
 
-def _may_begin(leak: Leak, format: str, opener: str, body: str) -> bool | None:
+def _may_begin(leak: Leak, grammar: str, opener: str, body: str) -> bool | None:
     """Whether a text begins as one grammar does; None if more text is needed."""
-    parts = _parts(leak, format)
-    if format == "json":
+    parts = _parts(leak, grammar)
+    if grammar == "json":
         return objects.may_begin(body)
-    if format in tagged.WORDS:
+    if grammar in tagged.WORDS:
         return tagged.may_begin(opener, body, parts)
-    if format == "arg-pairs":
+    if grammar == "arg-pairs":
         return pairs.may_begin(body, parts)
-    return sections.may_begin(opener, body, parts) if format == "sections" else elements.may_begin(opener, body)
+    return sections.may_begin(opener, body, parts) if grammar == "sections" else elements.may_begin(opener, body)
 
 
-def _read(format: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
+def _read(grammar: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     """Read a block by one grammar."""
-    if format == "json":
+    if grammar == "json":
         return objects.read(block)
-    if format in tagged.WORDS:
-        return tagged.read(block, lenient=format == "function")
-    if format == "arg-pairs":
+    if grammar in tagged.WORDS:
+        return tagged.read(block, lenient=grammar == "function")
+    if grammar == "arg-pairs":
         return pairs.read(block)
-    return sections.read(block) if format == "sections" else elements.read(block)
+    return sections.read(block) if grammar == "sections" else elements.read(block)
 
 
-def _parts(leak: Leak, format: str) -> tuple[str, ...]:
+def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:
     """Return the words of a grammar: its own, or those of the rule if they can only be meant for this grammar."""
     rule_words = tuple(leak.parts or ())
-    if format == "sections":
+    if grammar == "sections":
         return rule_words
-    words = _WORDS.get(format, ())
+    words = _WORDS.get(grammar, ())
     return rule_words if len(rule_words) == len(words) and len(words) > 0 else words
 
 

@@ -1,4 +1,4 @@
-"""Share between the grammars: the block, its calls, names and values."""
+"""Define the block that a grammar reads and the calls that it returns, and read names and values."""
 
 from __future__ import annotations
 

@@ -136,10 +136,10 @@ def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> Parsed
     schema: Any = block.tools.get(name)
     arguments: dict[str, Any] = {}
     for key, value in pairs:
-        property = property_schema(schema, key, schema)
-        if property is None and ("<" in key or "\n" in key or not key):
+        parameter_schema = property_schema(schema, key, schema)
+        if parameter_schema is None and ("<" in key or "\n" in key or not key):
             raise NotACall("the text in the place of a key is no key")
-        arguments[key] = coerce(strip_own_lines(value), property, schema)
+        arguments[key] = coerce(strip_own_lines(value), parameter_schema, schema)
     return ParsedCall(name, arguments)
 
 

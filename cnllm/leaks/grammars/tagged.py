@@ -216,16 +216,16 @@ def _wrapped_arguments(tag: Tag, text: str, schema: Any) -> dict[str, Any] | Non
 def _typed_value(tag: Tag, text: str, schema: Any) -> Any:
     """Return the value of a parameter. Its tag may say that it is JSON; the schema takes precedence."""
     value = strip_own_lines(text)
-    property = property_schema(schema, tag.name, schema)
-    allowed = allowed_types(property, schema)
+    parameter_schema = property_schema(schema, tag.name, schema)
+    allowed = allowed_types(parameter_schema, schema)
     if tag.attributes.get("string") == "false" and (not allowed or value.strip()[:1] == '"'):
         try:
             decoded, end = decode_json(value.strip())
         except ValueError:
-            return coerce(value, property, schema)
+            return coerce(value, parameter_schema, schema)
         if not value.strip()[end:]:
             return decoded
-    return coerce(value, property, schema)
+    return coerce(value, parameter_schema, schema)
 
 
 def ends_inside_value(opener: str, block: str, words: tuple[str, ...]) -> bool:

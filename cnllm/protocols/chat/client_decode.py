@@ -90,16 +90,10 @@ def _answer(text: str, sink: EventSink) -> list[Event]:
     """Add content of a message, without the text that the older field has already given."""
     sink.state[_CONTENT] = True
     if REPEATABLE in sink.state:
-        legacy_text = "".join(sink.state.pop(REPEATABLE))
-        if len(legacy_text) > len(text) and legacy_text.startswith(text):
-            sink.state[REPEATABLE] = [legacy_text[len(text) :]]
-        text = (
-            text.removeprefix(legacy_text)
-            if len(text) >= len(legacy_text)
-            else ""
-            if legacy_text.startswith(text)
-            else text
-        )
+        legacy = "".join(sink.state.pop(REPEATABLE))
+        if len(legacy) > len(text) and legacy.startswith(text):
+            sink.state[REPEATABLE] = [legacy[len(text) :]]
+        text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if legacy.startswith(text) else text
     return sink.add_text(text) if text else []
 
 
@@ -108,7 +102,7 @@ _CONTENT = "content"
 
 
 def _delta(message: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, is_repeat: bool = False) -> list[Event]:
-    """Decode a delta or a message; `again`: a message beside a delta, which may repeat it."""
+    """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
     out: list[Event] = []
     reasoning = flags.reasoning
     reasoning_text = ""

@@ -174,7 +174,7 @@ def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[E
 
 
 def _merge_usage(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
-    """Return all counts so far. A later count replaces an earlier one; a later null or missing one does not.
+    """Return all counts so far. A later count replaces an earlier one; a later zero or null does not.
 
     This wire leaves out a zero, so the rest of the total is the count of the answer.
     """

@@ -92,7 +92,7 @@ def _system(data: Any, stamp: Stamp) -> list[Part]:
 
 
 class _Turns:
-    """Decodes the contents one after the other; `waiting` are the calls without a result so far, as (id, name)."""
+    """A decoder of contents in order; `waiting` are the calls without a result so far, as (id, name)."""
 
     def __init__(self, stamp: Stamp) -> None:
         self._stamp = stamp

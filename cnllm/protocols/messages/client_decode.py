@@ -254,9 +254,8 @@ def _close(sink: EventSink) -> list[Event]:
     if open_block.kind == _CALL and not any(open_block.pieces) and open_block.input not in (None, {}):
         out += sink.add_call_pieces([{"index": open_block.place, "function": {"arguments": open_block.input}}], False)
     if open_block.kind not in (_TEXT, _THOUGHT, _CALL):
-        sink.add_seal(
-            _stored_block(open_block)
-        )  # once, not with every piece: a program may come in thousands of pieces
+        # Once, not with every piece: a program may come in thousands of pieces.
+        sink.add_seal(_stored_block(open_block))
     return out + sink.end_block()
 
 
@@ -267,10 +266,10 @@ def _stored_block(open_block: _Block) -> dict[str, Any]:
         return whole
     raw = "".join(open_block.pieces)
     try:
-        input: Any = msgspec.json.decode(raw) if raw else whole.get("input")
+        call_input: Any = msgspec.json.decode(raw) if raw else whole.get("input")
     except (msgspec.DecodeError, RecursionError):
-        input = raw
-    return {**whole, "input": input}
+        call_input = raw
+    return {**whole, "input": call_input}
 
 
 def _other_keys(block: dict[str, Any], *own: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class OutputRecords:
 
 
 class RecordMatcher:
-    """Finds the records of the items of a whole reply: by id, else the next of the kind. Endpoints change ids."""
+    """A search for the records of a whole reply's items: by id, else the next of the kind. Endpoints change ids."""
 
     def __init__(self, state: OutputRecords) -> None:
         self.output_records = state
