@@ -20,7 +20,7 @@ def read_counts(data: dict[str, Any], flags: Flags) -> Usage:
     reasoning = _count(data, paths.reasoning)
     cached = _count(data, paths.cached)
     written = _count(data, paths.cache_write)
-    excluded = paths.apart or ()
+    excluded = paths.excluded_from_totals or ()
     output = _plus(_count(data, paths.output), reasoning if "reasoning" in excluded else None)
     input = _plus(_count(data, paths.input), cached if "cached" in excluded else None)
     input = _plus(input, written if "cache_write" in excluded else None)

@@ -376,7 +376,7 @@ class StreamParser:
         self._done = True
         self._said = said
         fold = self._fold
-        proof = (fold.flags.stream.proof if fold.flags.stream else None) or "finish"
+        proof = (fold.flags.stream.terminator if fold.flags.stream else None) or "finish"
         proven = fold.whole or (
             (fold.finished if proof == "finish" else said if proof == "done" else said or fold.finished)
             and not self._damaged
@@ -497,7 +497,7 @@ def _ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:
     """The ids of the reply's calls, which no call of the request has."""
     if plan is None:
         return None
-    return ReplyIds(flags.tools.ids if flags.tools else None, plan.messages, plan.content)
+    return ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)
 
 
 def _looks(head: bytes, *, over: bool = False) -> str | None:

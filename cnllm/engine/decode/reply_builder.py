@@ -624,7 +624,7 @@ class ReplyBuilder:
         """Note the ids of the wire that an earlier call has."""
         again = self._calls.ids.renamed
         said = f"{len(again)} call ids that came before, the first {again[0]!r}"
-        out += self.note("ids-repeated", "tools.ids", said, "made unique")
+        out += self.note("ids-repeated", "tools.call_id_pattern", said, "made unique")
 
     def _sort(self, index: int, call: CallBuilder, out: list[Event], *, broken: bool, cut_off: bool) -> None:
         raw = call.raw

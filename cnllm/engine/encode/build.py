@@ -412,8 +412,8 @@ def _patch(
             remove(body, path)
     reasoning = flags.reasoning
     patches = list(thought.patches)
-    if reasoning is not None and reasoning.keep is not None and _replays(fitted):
-        patches.append(reasoning.keep)
+    if reasoning is not None and reasoning.replay_patch is not None and _replays(fitted):
+        patches.append(reasoning.replay_patch)
     for patch in patches:
         merge_patch(body, patch.set or {})
         for path in patch.drop or ():

@@ -66,7 +66,7 @@ class _Ids:
         """The notes: one for each thing that was wrong, however often."""
         if self._odd:
             said = f"{len(self._odd)} call ids, the first in messages[{self._odd[0]}]"
-            ledger.note("ids-renamed", "tools.ids", said, "made to match the endpoint's pattern")
+            ledger.note("ids-renamed", "tools.call_id_pattern", said, "made to match the endpoint's pattern")
         if self._repeats:
             said = f"{len(self._repeats)} call ids that came before, the first in messages[{self._repeats[0]}]"
             ledger.note("ids-repeated", "messages", said, "made unique")

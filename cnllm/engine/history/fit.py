@@ -41,7 +41,7 @@ def fit(
         turns = _repaired(messages, model, flags, tools, ledger, pictured)
     if rules.system in ("first", "user"):
         turns = roles.gather_system(turns, rules.system, ledger)
-    if rules.runs == "join":
+    if rules.consecutive_roles == "join":
         turns = roles.join_neighbours(turns, ledger)
     beside = rules.system in spoken_by.separate_system and all(
         message.role in ("system", "developer") for _, message in turns
@@ -104,4 +104,4 @@ def _repaired(
         turns = [(0, Message("user", (Text("…"),)))]
     if pictured and not calling.result_media:
         turns = media.move_result_media(turns, ledger)
-    return call_ids.rename_ids(turns, calling.ids, ledger)
+    return call_ids.rename_ids(turns, calling.call_id_pattern, ledger)
