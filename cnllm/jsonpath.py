@@ -1,6 +1,6 @@
-"""Dotted paths into JSON-like data: read, set, take away, merge.
+"""Read, set, remove and merge values in JSON-like data by dotted paths.
 
-A number in a path indexes a list when reading; when writing, only tables are entered and made.
+A number in a path is the index of a list when reading. When writing, only objects are entered and created.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["get", "get_first", "merge_patch", "remove", "set_value"]
 
 
 def get(data: Any, path: str) -> Any:
-    """What stands at a path, or None."""
+    """Return the value at a path, or None."""
     if "." not in path and type(data) is dict:  # most paths
         return data.get(path)
     for key in path.split("."):
@@ -26,18 +26,18 @@ def get(data: Any, path: str) -> Any:
 
 
 def get_first(data: Any, paths: Iterable[str] | None) -> Any:
-    """What stands at the first of several paths that has something, or None."""
+    """Return the first value that is not None at one of several paths, or None."""
     for path in paths or ():
-        found = get(data, path)
-        if found is not None:
-            return found
+        value = get(data, path)
+        if value is not None:
+            return value
     return None
 
 
 def set_value(data: dict[str, Any], path: str, value: Any) -> None:
-    """Set a value at a path, making the tables on the way. A non-table on the way is replaced."""
-    *tables, last = path.split(".")
-    for key in tables:
+    """Set a value at a path and create the objects on the way. A value on the way that is no object is replaced."""
+    *parents, last = path.split(".")
+    for key in parents:
         inner = data.get(key)
         if type(inner) is not dict:
             inner = data[key] = {}
@@ -46,22 +46,23 @@ def set_value(data: dict[str, Any], path: str, value: Any) -> None:
 
 
 def remove(data: Any, path: str) -> Any:
-    """Take away what stands at a path and return it, or None; tables that this leaves empty go too."""
+    """Remove the value at a path and return it, or None. Objects that this leaves empty are removed, too."""
     head, _, rest = path.partition(".")
     if type(data) is not dict or head not in data:
         return None
     if not rest:
         return data.pop(head)
-    taken = remove(data[head], rest)
+    value = remove(data[head], rest)
     if data[head] == {}:
         del data[head]
-    return taken
+    return value
 
 
 def merge_patch(data: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Merge a patch into data, in place: tables merge, everything else replaces. The patch is not shared with it.
+    """Merge a patch into data, in place: objects are merged, every other value is replaced.
 
-    Tables inside the data are copied before they change, for they may be a caller's own.
+    The patch shares nothing with the data. Objects inside the data are copied before they change, because they may
+    belong to a caller.
     """
     for key, value in patch.items():
         if type(value) is dict:

@@ -1,9 +1,9 @@
-"""Finds what a model wrote as a tool call in a text that streams, and takes it out when it is certain.
+"""Find tool calls in a streamed text and remove the certain ones from it.
 
-Only what could still become a marker is held back, an open block, and behind a block what may show that it is quoted;
-text before a block goes past at once. The time is linear in the text: plain text and half-markers are passed over by
-compiled literals, a block is read once (twice when another begins inside it), and after `_PATIENCE` openers that led
-nowhere the rest is text.
+The filter holds back only three things: text that could still become a marker, an open block, and the text behind a
+block that may show that the block is quoted. Text before a block passes at once. The time is linear in the text:
+compiled literals skip plain text and half-markers, and a block is read once (twice when another one begins inside
+it). After `_PATIENCE` openers without a call the rest of the text passes unread.
 """
 
 from __future__ import annotations
@@ -12,81 +12,56 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from cnllm.leaks import grammars
+from cnllm.leaks.candidates import BlockResult, Candidate
 from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.grammars.base import is_plausible_name
-from cnllm.leaks.lone import is_bare, joining_space, lone_markers
+from cnllm.leaks.lone import LOOKAHEAD, is_bare, joining_space, lone_end, lone_markers
 from cnllm.leaks.markers import Markers
-from cnllm.leaks.quoting import InlineBlock, QuoteTracker
+from cnllm.leaks.quoting import QuoteTracker
 from cnllm.registry.flags import Leak
 
 __all__ = ["BlockResult", "LeakFilter"]
 
-_PATIENCE = 256  # openers that led nowhere, before markers are taken for what the text is about
-_WINDOW = 8192  # characters that are looked at together
-_SOON = 256  # characters behind an opener that must tell whether a block begins
-_TRIES = 64  # closers that stand inside a value, before a block is given up
-
-
-class BlockResult(Struct, frozen=True):
-    """A block: as written, what it comes to, and what of it is no call, with the reason. `taken`: out of the text.
-
-    Without `raw` it is the rest of the text, in which nothing is looked for any more. `wanted` are the calls in a block
-    that is taken out and comes to none.
-    """
-
-    raw: str
-    calls: list[ParsedCall]
-    problem: str = ""
-    taken: bool = True
-    wanted: list[ParsedCall] = []
-
-
-class _Candidate(Struct, frozen=True):
-    """A block that is a call, or markup to take out, unless it is quoted."""
-
-    found: BlockResult
-    atom: InlineBlock
-    prose: int  # how much prose came before it
-    quotation: bool  # the prompt holds it
-    alone: tuple[str, ...]  # tools that are called only by a block on lines of its own
+_PATIENCE = 256  # openers without a call, before the text is taken for a text about markers
+_WINDOW = 8192  # characters that are searched at once
+_MAX_INNER_CLOSERS = 64  # closers inside a value, before the filter gives a block up
 
 
 class LeakFilter:
-    """One channel of a reply (the answer, or the thinking). `said` is where its text gathers.
+    """The filter for one channel of a reply: the answer or the reasoning.
 
-    `tools`: the functions that were offered, name → JSON Schema of the parameters, or None where none were. `deliver`
-    takes text that is certain, `found` what was a block; with `trims` the white space behind a block goes with it.
-    `holds` tells whether the prompt holds a block, which is a quotation then; with `last` it is a call all the same
-    where it stands alone on its lines at the end of the text.
+    `delivered`: the pieces of text that it let through. `tools`: the functions that were offered, name → JSON Schema
+    of the parameters, or None where none were. `deliver` takes text that is certain, `report` takes the result of a
+    block. With `trims` the white space behind a block is removed with it. `quotes` tells whether the prompt contains
+    a block, which is a quotation then. With `last` such a block is a call all the same if it stands alone on its
+    lines at the end of the text.
 
-    In the answer (`trims`) a call of a tool that was not offered is taken out, and a marker that stands alone.
+    In the answer (`trims`) the filter also removes calls of tools that were not offered, and markers that stand
+    alone.
     """
 
     __slots__ = (
         "_block",
         "_closers",
-        "_dead",
         "_deliver",
-        "_found",
+        "_delivered",
+        "_failures",
+        "_follows_tick",
         "_gap",
-        "_held",
-        "_holds",
         "_last",
         "_leak",
+        "_lone_markers",
         "_markers",
         "_opener",
-        "_place",
+        "_pending",
         "_queue",
-        "_reads",
+        "_quotes",
+        "_reads_markdown",
+        "_report",
         "_rules",
-        "_said",
-        "_strays",
-        "_ticked",
         "_tools",
+        "_tracker",
         "_tries",
         "_trims",
     )
@@ -95,31 +70,31 @@ class LeakFilter:
         self,
         rules: Sequence[Leak],
         tools: Mapping[str, Any] | None,
-        said: list[str],
+        delivered: list[str],
         deliver: Callable[[str], None],
-        found: Callable[[BlockResult], None],
+        report: Callable[[BlockResult], None],
         *,
         trims: bool,
-        holds: Callable[[str, Sequence[ParsedCall]], bool] | None = None,
+        quotes: Callable[[str, Sequence[ParsedCall]], bool] | None = None,
         last: bool = False,
     ) -> None:
-        self._holds = holds
+        self._quotes = quotes
         self._last = last
-        self._ticked = False  # a tick stands before the block
-        self._reads = False  # the place is followed: a block has begun
-        self._queue: deque[_Candidate | BlockResult | str] = deque()  # what waits: a block, and the text behind it
+        self._follows_tick = False  # a backtick stands before the block
+        self._reads_markdown = False  # the Markdown is read: a block has begun
+        self._queue: deque[Candidate | BlockResult | str] = deque()  # undecided blocks, and the text behind them
         self._trims = trims
         self._rules = {opener: rule for rule in reversed(rules) for opener in rule.open}
         self._markers = Markers.copy(tuple(self._rules))
-        self._strays = Markers.copy(lone_markers(rules)) if trims else self._markers
+        self._lone_markers = Markers.copy(lone_markers(rules)) if trims else self._markers
         self._tools = tools
         self._deliver = deliver
-        self._found = found
-        self._place = QuoteTracker(said)
-        self._said = said
-        self._held = ""
-        self._gap: str | None = None  # white space behind a block that was taken out
-        self._dead = 0
+        self._report = report
+        self._tracker = QuoteTracker(delivered)
+        self._delivered = delivered
+        self._pending = ""
+        self._gap: str | None = None  # white space behind a block that was removed
+        self._failures = 0
         self._leak: Leak | None = None
         self._opener = ""
         self._closers = self._markers
@@ -128,99 +103,82 @@ class LeakFilter:
 
     @property
     def is_idle(self) -> bool:
-        """Is nothing held back, so that text in which no marker may begin can go past?"""
-        return not self._held and self._leak is None and self._gap is None and not self._queue
+        """Whether nothing is held back, so that text without a marker can skip the filter."""
+        return not self._pending and self._leak is None and self._gap is None and not self._queue
 
     def before_pack(self, start: int) -> None:
-        """The pieces of the text from `start` on are about to become one."""
-        self._place.before_pack(start)
+        """Prepare for joining the pieces of the text from `start` on into one."""
+        self._tracker.before_pack(start)
 
     def feed(self, text: str) -> None:
-        """More of the channel's text."""
-        for at in range(0, len(text), _WINDOW):  # what is left of a text is copied at each marker
-            rest, self._held = self._held + text[at : at + _WINDOW], ""
+        """Read more text of the channel."""
+        for start in range(0, len(text), _WINDOW):  # the rest of the text is copied at each marker
+            rest, self._pending = self._pending + text[start : start + _WINDOW], ""
             while rest:
-                rest = self._outside(rest) if self._leak is None else self._inside(rest)
+                rest = self._read_outside(rest) if self._leak is None else self._read_inside(rest)
 
     def release(self) -> None:
-        """Let the beginning of a marker through, because the part of the reply that it belongs to is over."""
-        if self._leak is None and self._held and self._strays.find(self._held) is None:
-            held, self._held = self._held, ""
-            self._pass(held)
+        """Let the beginning of a marker through when the part of the reply that contains it ends."""
+        if self._leak is None and self._pending and self._lone_markers.find(self._pending) is None:
+            pending, self._pending = self._pending, ""
+            self._pass_text(pending)
 
     def close(self, *, proven: bool = True) -> None:
-        """The channel is over: what was held back is text, an open block was cut off. `proven`: and that was all."""
-        held, self._held = self._held, ""
+        """End the channel: pass the text that was held back, and report an open block as incomplete.
+
+        `proven`: the reply is known to be complete.
+        """
+        pending, self._pending = self._pending, ""
         if self._leak is None:
-            self._rest(held, proven)
+            self._close_outside(pending, proven)
         else:
-            raw, leak, opener = "".join([*self._block, held]), self._leak, self._opener
+            raw, leak, opener = "".join([*self._block, pending]), self._leak, self._opener
             self._reset()
             if self._trims and is_bare(raw, opener, leak) and (proven or leak.then == "strip"):
-                self._alone(raw)
+                self._strip_lone(raw)
             else:
-                self._unusable(raw, leak, "it is not complete")
+                self._reject(raw, leak, "it is not complete")
         if self._queue:
-            self._place.close()
-            self._settle(over=True)
+            self._tracker.close()
+            self._drain(at_end=True)
 
-    def _pass(self, text: str, seen: str | None = None) -> None:
-        """Let text through, behind what waits. `seen`: what it is for the place, where it is something else."""
-        if not self._reads:
-            self._let(text)
+    def _pass_text(self, text: str, markdown: str | None = None) -> None:
+        """Let text through, behind the undecided blocks. `markdown`: the text for the Markdown reader, if another."""
+        if not self._reads_markdown:
+            self._deliver_text(text)
             return
-        self._place.read()
-        self._place.feed(text if seen is None else seen)
+        self._tracker.read()
+        self._tracker.feed(text if markdown is None else markdown)
         self._queue.append(text)
-        self._settle()
+        self._drain()
 
-    def _settle(self, *, over: bool = False) -> None:
-        """Let go what waits, as far as it is decided."""
+    def _drain(self, *, at_end: bool = False) -> None:
+        """Let through everything in the queue that is decided."""
         queue = self._queue
         while queue:
-            first = queue[0]
-            found = self._decided(first, over) if isinstance(first, _Candidate) else first
-            if found is None:
+            item = queue[0]
+            result = item.decide(self._tracker.prose, self._last, at_end) if isinstance(item, Candidate) else item
+            if result is None:
                 return
             queue.popleft()
-            if isinstance(found, str):
-                self._let(found)
+            if isinstance(result, str):
+                self._deliver_text(result)
             else:
-                self._emit(found)
-        self._place.skip()
+                self._emit(result)
+        self._tracker.skip()
 
-    def _decided(self, block: _Candidate, over: bool) -> BlockResult | None:
-        """What becomes of a block; None while that is not known."""
-        found, line = block.found, block.atom.line
-        if block.atom.quoted is None:
-            return None
-        if block.atom.quoted:
-            return msgspec.structs.replace(found, calls=[], problem="", taken=False)
-        if block.quotation:
-            more = line.prose or self._place.prose != block.prose
-            if self._last and not more and not over:
-                return None
-            if not self._last or more:
-                problem = "the user's text or the result of a tool holds it"
-                return msgspec.structs.replace(found, calls=[], problem=problem, taken=False)
-        if block.alone and line.middle:
-            problem = f"a call of {', '.join(block.alone)} without arguments stands in the middle of a sentence"
-            calls = [call for call in found.calls if call.arguments != {}]
-            return msgspec.structs.replace(found, calls=calls, problem=problem, taken=bool(calls))
-        return found if over or line.over or not block.alone else None
-
-    def _emit(self, found: BlockResult) -> None:
-        """Hand on a block that is decided."""
-        if found.taken:
+    def _emit(self, result: BlockResult) -> None:
+        """Deliver or report a block that is decided."""
+        if result.remove:
             self._gap = "" if self._trims else None
-            self._found(found)
+            self._report(result)
             return
-        if found.problem:
-            self._found(found)
-        self._let(found.raw)
+        if result.problem:
+            self._report(result)
+        self._deliver_text(result.raw)
 
-    def _let(self, text: str) -> None:
-        """Let text through. White space that stood around a block counts once."""
+    def _deliver_text(self, text: str) -> None:
+        """Deliver text. White space on both sides of a block counts once."""
         if self._gap is not None:
             rest = text.lstrip()
             gap = self._gap + text[: len(text) - len(rest)]
@@ -228,232 +186,210 @@ class LeakFilter:
                 self._gap = gap
                 return
             self._gap = None
-            text = joining_space(self._said, gap) + rest
+            text = joining_space(self._delivered, gap) + rest
         self._deliver(text)
 
-    # ── outside a block ──────────────────────────────────────────────────────
+    # ── outside a block ───────────────────────────────────────────────────────
 
-    def _outside(self, text: str) -> str:
-        """Take what is certain off the front; return what is left to look at."""
-        found = self._strays.find(text) if self._dead < _PATIENCE else None
-        keep = self._strays.pending_length(text) if self._dead < _PATIENCE else 0
-        if found is None or len(text) - keep <= found[0]:  # none, or one that could become another still
-            if len(text) > keep:
-                self._pass(text[: len(text) - keep])
-            self._held = text[len(text) - keep :]
+    def _read_outside(self, text: str) -> str:
+        """Read text outside of a block. Return the rest that is not read yet."""
+        match = self._lone_markers.find(text) if self._failures < _PATIENCE else None
+        pending = self._lone_markers.pending_length(text) if self._failures < _PATIENCE else 0
+        if match is None or len(text) - pending <= match[0]:  # no marker, or one that could still become a longer one
+            if len(text) > pending:
+                self._pass_text(text[: len(text) - pending])
+            self._pending = text[len(text) - pending :]
             return ""
-        at, end, which = found
+        at, end, index = match
         if at:
-            self._pass(text[:at])
+            self._pass_text(text[:at])
         opener = text[at:end]
-        leak = self._rules.get(self._strays.markers[which])
-        begins = leak is not None and grammars.viable(leak, opener, text[end : end + _SOON])
-        if begins is None and len(text) - end >= _SOON:
+        leak = self._rules.get(self._lone_markers.markers[index])
+        begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + LOOKAHEAD])
+        if begins is None and len(text) - end >= LOOKAHEAD:
             begins = False
         if begins is None:
-            self._held = text[at:]
+            self._pending = text[at:]
             return ""
         if not begins and self._trims and "`" not in opener:
-            lone = self._lone(text, end, leak is not None and leak.then != "strip")
+            self._reads_markdown = True
+            self._tracker.read()
+            careful = leak is not None and leak.then != "strip"
+            lone = lone_end(text, end, careful, self._tracker, self._lone_markers, self._rules)
             if lone is None:
-                self._held = text[at:]
+                self._pending = text[at:]
                 return ""
             if lone:
-                self._alone(text[at:lone])
+                self._strip_lone(text[at:lone])
                 return text[lone:]
-        if leak is None or not begins or self._quoted():
+        if leak is None or not begins or self._is_quoted():
             if not begins and leak is not None:
-                self._nowhere()
-            self._pass(opener)
+                self._count_failure()
+            self._pass_text(opener)
             return text[end:]
         self._leak, self._opener, self._block, self._tries = leak, opener, [opener], 0
         self._closers = Markers.copy(tuple(leak.close))
-        self._ticked = self._place.follows_tick and "`" not in opener
+        self._follows_tick = self._tracker.follows_tick and "`" not in opener
         return text[end:]
 
-    def _quoted(self) -> bool:
-        """Whether the block that stands here is part of code or of a block quote, which go on with it."""
-        self._reads = True
-        self._place.read()
-        return self._place.is_quoted and not self._place.is_quoted_by_line
+    def _is_quoted(self) -> bool:
+        """Whether the block at this place belongs to code or to a block quote that continues behind it."""
+        self._reads_markdown = True
+        self._tracker.read()
+        return self._tracker.is_quoted and not self._tracker.is_quoted_by_line
 
-    # ── markers alone ────────────────────────────────────────────────────────
+    # ── markers alone ─────────────────────────────────────────────────────────
 
-    def _lone(self, text: str, end: int, careful: bool) -> int | None:
-        """Where markers that stand alone end, if the one that ends at `end` does: 0 if not, None while nobody knows.
-
-        Alone is alone on its lines; where it is `careful`, with no text behind it.
-        """
-        self._reads = True
-        self._place.read()
-        if self._place.follows_tick:
-            return 0
-        while True:
-            over = end
-            while over < len(text) and text[over] in " \t":
-                over += 1
-            if over - end >= _SOON:
-                return 0
-            found = self._strays.find(text, over) if over < len(text) else None
-            if found is None or found[0] != over:
-                break
-            if (leak := self._rules.get(self._strays.markers[found[2]])) is not None:
-                begins = grammars.viable(leak, text[over : found[1]], text[found[1] : found[1] + _SOON])
-                if begins is None and len(text) - found[1] < _SOON:
-                    return None
-                if begins:
-                    return 0 if self._place.line.prose else end
-            end = found[1]
-        rest = text[over:]
-        if self._strays.pending_length(rest) == len(rest):  # nothing, or what may become a marker
-            return None
-        if not self._place.line.prose and not careful:
-            return end if rest[0] == "\n" else 0
-        return None if rest.isspace() and len(rest) < _SOON else 0
-
-    def _rest(self, held: str, proven: bool) -> None:
-        """The last that was held back outside of a block."""
-        found = self._strays.find(held) if self._trims and self._dead < _PATIENCE else None
-        leak = None if found is None else self._rules.get(self._strays.markers[found[2]])
+    def _close_outside(self, pending: str, proven: bool) -> None:
+        """Handle the text that is held back outside of a block at the end."""
+        match = self._lone_markers.find(pending) if self._trims and self._failures < _PATIENCE else None
+        leak = None if match is None else self._rules.get(self._lone_markers.markers[match[2]])
         certain = proven or (leak is not None and leak.then == "strip")
-        if found is None or found[0] or not certain:
-            if held:
-                self._pass(held)
+        if match is None or match[0] or not certain:
+            if pending:
+                self._pass_text(pending)
             return
-        opener = held[: found[1]]
-        self._reads = True
-        self._place.read()
-        if leak is None and self._place.line.prose:
-            self._pass(held)
-        elif leak is None or is_bare(held, opener, leak):
-            self._alone(held)
-        elif leak.then == "strip" and not self._quoted():
-            self._unusable(held, leak, "it is not complete")
+        opener = pending[: match[1]]
+        self._reads_markdown = True
+        self._tracker.read()
+        if leak is None and self._tracker.line.prose:
+            self._pass_text(pending)
+        elif leak is None or is_bare(pending, opener, leak):
+            self._strip_lone(pending)
+        elif leak.then == "strip" and not self._is_quoted():
+            self._reject(pending, leak, "it is not complete")
         else:
-            self._pass(held)
+            self._pass_text(pending)
 
-    def _alone(self, raw: str) -> None:
-        """Take markers out that begin and end nothing, unless they are quoted."""
-        if self._place.follows_tick or self._quoted():
-            self._pass(raw)
+    def _strip_lone(self, raw: str) -> None:
+        """Remove markers that begin and end nothing, unless they are quoted."""
+        if self._tracker.follows_tick or self._is_quoted():
+            self._pass_text(raw)
             return
-        found = BlockResult(raw, [], "it is no whole call")
-        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, False, ()))
-        self._settle()
+        result = BlockResult(raw, [], "it is no whole call")
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
+        self._drain()
 
-    # ── inside one ───────────────────────────────────────────────────────────
+    # ── inside one ────────────────────────────────────────────────────────────
 
-    def _inside(self, text: str) -> str:
+    def _read_inside(self, text: str) -> str:
+        """Read text inside a block. Return the rest behind the block."""
         assert self._leak is not None
-        at = 0
-        if self._ticked and (tick := text.find("`")) >= 0:
-            found = self._closers.find(text)
-            if found is None or tick < found[0]:  # a span of code ends in it: it is talk about how a call begins
+        start = 0
+        if self._follows_tick and (tick := text.find("`")) >= 0:
+            match = self._closers.find(text)
+            if match is None or tick < match[0]:  # a code span ends in it: the text describes how a call begins
                 raw = "".join([*self._block, text[:tick]])
                 self._reset()
-                self._pass(raw)
+                self._pass_text(raw)
                 return text[tick:]
-        while found := self._closers.find(text, at):
-            if self._tries < _TRIES and grammars.inside(self._leak, "".join([*self._block, text[: found[0]]])):
+        while match := self._closers.find(text, start):
+            if self._tries < _MAX_INNER_CLOSERS and grammars.ends_inside_value(
+                self._leak, "".join([*self._block, text[: match[0]]])
+            ):
                 self._tries += 1
-                at = found[1]
+                start = match[1]
                 continue
-            if len(text) == found[1] and self._closers.pending_length(text) > len(text) - found[0]:
-                break  # it could be a longer one
-            raw = "".join([*self._block, text[: found[1]]])
+            if len(text) == match[1] and self._closers.pending_length(text) > len(text) - match[0]:
+                break  # it could become a longer marker
+            raw = "".join([*self._block, text[: match[1]]])
             leak, opener = self._leak, self._opener
             self._reset()
-            self._complete(raw, leak, opener)
-            return text[found[1] :]
-        keep = self._closers.pending_length(text[at:])
-        self._block.append(text[: len(text) - keep])
-        self._held = text[len(text) - keep :]
+            self._complete_block(raw, leak, opener)
+            return text[match[1] :]
+        pending = self._closers.pending_length(text[start:])
+        self._block.append(text[: len(text) - pending])
+        self._pending = text[len(text) - pending :]
         return ""
 
     def _reset(self) -> None:
+        """Forget the open block."""
         self._leak, self._opener, self._block = None, "", []
 
-    def _complete(self, raw: str, leak: Leak, opener: str) -> None:
-        """A block from opener to closer: a call, markup to take out, or text."""
-        problem = self._take(raw, leak, opener)
+    def _complete_block(self, raw: str, leak: Leak, opener: str) -> None:
+        """Handle a block from opener to closer: a call, markup to remove, or text."""
+        problem = self._accept(raw, leak, opener)
         if problem is None:
             return
         start = self._markers.last_start(raw)
-        if start > 0 and (found := self._markers.find(raw, start)):  # the opener was talk, the call begins later
-            inner = self._rules[self._markers.markers[found[2]]]
-            if raw[found[0] :].endswith(tuple(inner.close)):
-                self._pass(raw[: found[0]])
-                raw, leak = raw[found[0] :], inner
-                if self._quoted():
-                    self._pass(raw)
+        if start > 0 and (match := self._markers.find(raw, start)):  # the opener was text, the call begins later
+            inner = self._rules[self._markers.markers[match[2]]]
+            if raw[match[0] :].endswith(tuple(inner.close)):
+                self._pass_text(raw[: match[0]])
+                raw, leak = raw[match[0] :], inner
+                if self._is_quoted():
+                    self._pass_text(raw)
                     return
-                problem = self._take(raw, inner, raw[: found[1] - found[0]])
+                problem = self._accept(raw, inner, raw[: match[1] - match[0]])
         if problem is not None:
-            self._unusable(raw, leak, problem)
+            self._reject(raw, leak, problem)
 
-    def _take(self, raw: str, leak: Leak, opener: str) -> str | None:
-        """Take a block out of the text if it is certain; else why it is not."""
+    def _accept(self, raw: str, leak: Leak, opener: str) -> str | None:
+        """Remove a block from the text if it is certain; else return the reason."""
         try:
-            calls, rest = grammars.read(leak, opener, raw, self._tools or {})
+            calls, others = grammars.read(leak, opener, raw, self._tools or {})
         except grammars.NotOffered as error:
             if self._trims:
-                self._strip(raw, opener, error.calls, str(error) if self._tools is not None else "")
+                self._strip_block(raw, opener, error.calls, str(error) if self._tools is not None else "")
                 return None
             return str(error)
         except grammars.NotACall as error:
             return str(error)
-        problem = "; ".join(f"no call: {piece}" for piece in rest)
+        problem = "; ".join(f"no call: {piece}" for piece in others)
         if self._tools is None or leak.then != "recover":
-            self._strip(raw, opener, calls, problem)
+            self._strip_block(raw, opener, calls, problem)
             return None
-        quotation = self._holds is not None and self._holds(raw, calls)
-        wanted = calls
+        is_quotation = self._quotes is not None and self._quotes(raw, calls)
+        read_calls = calls
         unknown = [call.name for call in calls if call.name not in self._tools]
-        lacking = [call.name for call in calls if call.arguments == {} and _required(self._tools.get(call.name))]
+        lacking = [call.name for call in calls if call.arguments == {} and _has_required(self._tools.get(call.name))]
         calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
-        unnamed = f"no tool is called {', '.join(unknown)}" if unknown else ""
-        bare = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
+        unknown_problem = f"no tool is called {', '.join(unknown)}" if unknown else ""
+        missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
         if not calls:
             if unknown and not lacking and self._trims:
-                self._strip(raw, opener, wanted, unnamed)
+                self._strip_block(raw, opener, read_calls, unknown_problem)
                 return None
-            return bare or unnamed or "no call is in it"
-        problem = "; ".join(filter(None, [problem, unnamed, bare]))
-        alone = tuple(call.name for call in calls if call.arguments == {})
-        found = BlockResult(raw, calls, problem)
-        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, quotation, alone))
-        self._settle()
+            return missing_problem or unknown_problem or "no call is in it"
+        problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
+        bare_calls = tuple(call.name for call in calls if call.arguments == {})
+        result = BlockResult(raw, calls, problem)
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
+        self._drain()
         return None
 
-    def _strip(self, raw: str, opener: str, wanted: list[ParsedCall], problem: str) -> None:
-        """Take a block out of the text that comes to no call, unless it is quoted."""
-        quotation = self._holds is not None and self._holds(raw, wanted)
-        # A word between two markers may be talk about them.
+    def _strip_block(self, raw: str, opener: str, wanted: list[ParsedCall], problem: str) -> None:
+        """Remove a block that gives no call from the text, unless it is quoted."""
+        is_quotation = self._quotes is not None and self._quotes(raw, wanted)
+        # A word between two markers may be a text about them.
         word = raw[len(opener) :].partition("<")[0].strip()
-        alone = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
-        found = BlockResult(raw, [], problem, wanted=wanted)
-        self._queue.append(_Candidate(found, self._place.add_block(), self._place.prose, quotation, alone))
-        self._settle()
+        bare_calls = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
+        result = BlockResult(raw, [], problem, wanted=wanted)
+        self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
+        self._drain()
 
-    def _nowhere(self) -> None:
-        """An opener led nowhere; after many, none is looked for."""
-        self._dead += 1
-        if self._dead == _PATIENCE:
-            self._found(BlockResult("", [], f"{_PATIENCE} markers began no call, no more is looked for", taken=False))
+    def _count_failure(self) -> None:
+        """Count an opener without a call; after `_PATIENCE` of them the filter stops searching."""
+        self._failures += 1
+        if self._failures == _PATIENCE:
+            self._report(
+                BlockResult("", [], f"{_PATIENCE} markers began no call, the rest is not searched", remove=False)
+            )
 
-    def _unusable(self, raw: str, leak: Leak, problem: str) -> None:
-        self._nowhere()
-        self._place.read()
+    def _reject(self, raw: str, leak: Leak, problem: str) -> None:
+        """Remove or pass a block that cannot be read, and report the reason."""
+        self._count_failure()
+        self._tracker.read()
         if leak.then == "strip" and not leak.strict:
             self._queue.append(
-                _Candidate(BlockResult(raw, [], problem), self._place.add_block(), self._place.prose, False, ())
+                Candidate(BlockResult(raw, [], problem), self._tracker.add_block(), self._tracker.prose, False, ())
             )
         else:
-            self._place.feed("x")  # nothing in it counts as Markdown
-            self._queue += (BlockResult(raw, [], problem, taken=False),)
-        self._settle()
+            self._tracker.feed("x")  # nothing in it counts as Markdown
+            self._queue += (BlockResult(raw, [], problem, remove=False),)
+        self._drain()
 
 
-def _required(schema: Any) -> bool:
-    """Whether a tool has a parameter that must be given."""
+def _has_required(schema: Any) -> bool:
+    """Whether a tool has a required parameter."""
     return isinstance(schema, Mapping) and bool(schema.get("required"))

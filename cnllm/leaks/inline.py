@@ -1,7 +1,7 @@
-"""What quotes within and around paragraphs: spans of code, quotation marks, elements of HTML, tables.
+"""Find quotations within and around paragraphs: code spans, quotation marks, HTML elements, tables.
 
-A block of markup stands in the text as one character, an atom, so that nothing in it counts. Whether an atom is quoted
-may be known only later, with the mark that closes; each paragraph is read once, when it is complete.
+A block of markup stands in the text as one character, the placeholder, so that nothing in it counts. Whether a block
+is quoted may be known only at the closing mark. Each paragraph is read once, when it is complete.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ ATOM = "\ufffc"  # the object replacement character
 _DEEPEST = 64  # elements
 FAR = 2048  # characters over which a quotation may reach
 
-_FIRM = frozenset(
+_QUOTES_UNCLOSED = frozenset(
     {"pre", "script", "style", "textarea", "xmp", "listing", "blockquote", "table", "code", "samp", "div"}
     | {"figure", "details"}
 )
-"""Elements that quote without being closed, where their tag begins a line."""
-_WITHIN = frozenset(
+"""Elements that quote even if they are not closed, where their tag begins a line."""
+_QUOTES_CLOSED = frozenset(
     {"q", "kbd", "tt", "var", "cite", "td", "th", "caption", "section", "article", "aside", "summary", "example"}
     | {"quote", "quotation", "document", "tool_result", "tool_response"}
 )
-_NAMES = "|".join(sorted(_FIRM | _WITHIN, key=len, reverse=True))
+_NAMES = "|".join(sorted(_QUOTES_UNCLOSED | _QUOTES_CLOSED, key=len, reverse=True))
 # The mark that opens → those that close it.
 _PAIRS = {
     "“": "”",
@@ -40,10 +40,10 @@ _PAIRS = {
     "｢": "｣",
     "〝": "〞〟",
 }
-# Marks that open only where their place says so: these may close a quotation as well.
-_EITHER = {'"': '"', "'": "'", "＂": "＂", "”": "”", "»": "«", "›": "‹"}
-_CLOSERS = {closer for closers in (*_PAIRS.values(), *_EITHER.values()) for closer in closers}
-_MARKS = re.escape("".join({*_PAIRS, *_EITHER, *_CLOSERS}))
+# Marks that open a quotation only in some places: they may close one as well.
+_AMBIGUOUS = {'"': '"', "'": "'", "＂": "＂", "”": "”", "»": "«", "›": "‹"}
+_CLOSERS = {closer for closers in (*_PAIRS.values(), *_AMBIGUOUS.values()) for closer in closers}
+_MARKS = re.escape("".join({*_PAIRS, *_AMBIGUOUS, *_CLOSERS}))
 _TOKEN = re.compile(
     rf"\\[`<\\]|(?P<ticks>`+)|(?P<comment><!--)|<(?P<close>/?)(?P<name>{_NAMES})(?:\s[^<>]{{0,256}})?(?<!/)>"
     rf"|(?P<mark>\"+|'+|[{_MARKS}])|(?P<atom>{ATOM})",
@@ -53,171 +53,179 @@ SUSPECT = re.compile(rf"[`<|&\\{_MARKS}]")
 _ENTITY = re.compile(
     r"&(?:quot|apos|[lr][sd]quo|[sb]d?quo|[lr]s?aquo|#0*(?:34|39|8216|8217|8220|8221)|#[xX]0*(?:22|27|201[89cdCD]));"
 )
-_CLIPPED = re.compile(r"(?:\d0s|tis|twas|em|til|cause)\b", re.IGNORECASE)  # words that an apostrophe begins
+_APOSTROPHE_WORD = re.compile(r"(?:\d0s|tis|twas|em|til|cause)\b", re.IGNORECASE)  # words that an apostrophe begins
 _DELIMITER = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?")
 
 
 class InlineLine:
-    """One line of the text: whether it is over, whether anything but blocks and white space stands on it (`prose`).
+    """One line of the text. `is_complete`: it has ended. `prose`: it holds something besides blocks and white space.
 
-    In the `middle` of a sentence stands a block that has prose behind it, or an open sentence before it.
+    `middle`: a block stands in the middle of a sentence, with prose behind it or an open sentence before it.
     """
 
-    __slots__ = ("blocks", "middle", "over", "prose")
+    __slots__ = ("blocks", "is_complete", "middle", "prose")
 
     def __init__(self) -> None:
-        self.prose = self.over = self.middle = self.blocks = False
+        self.prose = self.is_complete = self.middle = self.blocks = False
 
 
 class InlineBlock:
-    """A block in the text. `quoted` is None while that is not known."""
+    """A block in the text. `is_quoted` is None while it is not known."""
 
-    __slots__ = ("line", "quoted")
+    __slots__ = ("is_quoted", "line")
 
     def __init__(self, line: InlineLine) -> None:
         self.line = line
-        self.quoted: bool | None = None
+        self.is_quoted: bool | None = None
 
 
 class ParagraphTracker:
-    """Follows the paragraphs of a text."""
+    """A reader of paragraphs that decides which blocks in them are quoted."""
 
-    __slots__ = ("_count", "_elements", "_marks", "_waiting")
+    __slots__ = ("_count", "_elements", "_marks", "_undecided")
 
     def __init__(self) -> None:
         self._count = 0  # characters so far
-        self._marks: dict[str, tuple[int, int]] = {}  # open mark → (where, number of atoms that wait before it)
-        self._elements: list[tuple[str, int, bool]] = []  # (name, number of atoms before it, does it quote unclosed?)
-        self._waiting: list[InlineBlock] = []  # atoms that an open mark may quote still
+        self._marks: dict[str, tuple[int, int]] = {}  # open mark → (position, number of undecided blocks before it)
+        self._elements: list[tuple[str, int, bool]] = []  # (name, undecided blocks before it, quotes unclosed)
+        self._undecided: list[InlineBlock] = []  # blocks that an open mark may still quote
 
     @property
     def is_open(self) -> bool:
-        """Whether something is open that reaches over paragraphs."""
+        """Whether a quotation is open that reaches over paragraphs."""
         return bool(self._marks or self._elements)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether an atom waits for a mark."""
-        return bool(self._waiting)
+    def has_undecided(self) -> bool:
+        """Whether a block waits for a closing mark."""
+        return bool(self._undecided)
 
-    def paragraph(self, text: str, atoms: list[InlineBlock], raw: bool) -> None:
-        """Read a paragraph that is complete, with the atoms in it. `raw`: it is HTML, in which no tick counts."""
+    def read_paragraph(self, text: str, blocks: list[InlineBlock], raw: bool) -> None:
+        """Read a complete paragraph with the blocks in it. `raw`: it is HTML, in which no backtick counts."""
         if "&" in text:
-            text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
-        row = _table(text) if "|" in text and "-" in text else -1
-        spans = {} if raw else _spans(text)
-        at = len(self._waiting)  # the next atom
-        self._waiting += atoms
+            text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+        row = _table_start(text) if "|" in text and "-" in text else -1
+        spans = {} if raw else _code_spans(text)
+        at = len(self._undecided)  # the next block
+        self._undecided += blocks
         start, last = 0, text.rfind("-->")
-        while (found := _TOKEN.search(text, start)) is not None:
-            place, start = found.span()
+        while (match := _TOKEN.search(text, start)) is not None:
+            position, start = match.span()
             end = start
-            if found["atom"]:
-                if at < len(self._waiting):
-                    if self._quotes(place) or 0 <= row <= place or (text[place - 1 : place] == "`" and not raw):
-                        self._waiting[at].quoted = True
+            if match["atom"]:
+                if at < len(self._undecided):
+                    if (
+                        self._is_quoted_now(position)
+                        or 0 <= row <= position
+                        or (text[position - 1 : position] == "`" and not raw)
+                    ):
+                        self._undecided[at].is_quoted = True
                     at += 1
-            elif found["ticks"]:
-                end = spans.get(place, start)
-            elif found["comment"]:
+            elif match["ticks"]:
+                end = spans.get(position, start)
+            elif match["comment"]:
                 end = max(text.find("-->", start), start) if start < last else start
-            elif found["name"]:
-                self._element(found, text, at)
-            elif found["mark"]:
-                self._mark(text, place, start, at)
+            elif match["name"]:
+                self._read_tag(match, text, at)
+            elif match["mark"]:
+                self._read_mark(text, position, start, at)
             if end > start and (inside := text.count(ATOM, start, end)):
-                self._quote(at, at + inside)
-                at = min(at + inside, len(self._waiting))
+                self._set_quoted(at, at + inside)
+                at = min(at + inside, len(self._undecided))
             start = end
         self._count += len(text)
-        self._elements = [said for said in self._elements if said[2]]
+        self._elements = [element for element in self._elements if element[2]]
         self._marks.pop("'", None)
-        self._marks = {mark: said for mark, said in self._marks.items() if self._count - said[0] < FAR}
-        self._settle()
+        self._marks = {mark: entry for mark, entry in self._marks.items() if self._count - entry[0] < FAR}
+        self._decide_blocks()
 
-    def _quotes(self, place: int) -> bool:
-        """Whether an atom is quoted whatever follows: in an element that quotes, or right behind a mark that opens."""
-        if any(firm for _, _, firm in self._elements):
+    def _is_quoted_now(self, position: int) -> bool:
+        """Whether a block is quoted whatever follows: in a quoting element, or right behind an opening mark."""
+        if any(quotes_unclosed for _, _, quotes_unclosed in self._elements):
             return True
-        return any(where == self._count + place - 1 for where, _ in self._marks.values())
+        return any(opening == self._count + position - 1 for opening, _ in self._marks.values())
 
-    def _element(self, found: re.Match[str], text: str, at: int) -> None:
-        name = found["name"].lower()
-        if not found["close"]:
+    def _read_tag(self, match: re.Match[str], text: str, at: int) -> None:
+        """Open or close an HTML element."""
+        name = match["name"].lower()
+        if not match["close"]:
             if len(self._elements) < _DEEPEST:
-                before = "\n" + text[max(0, found.start() - 8) : found.start()]
-                firm = name in _FIRM and not before[before.rindex("\n") :].strip()
-                self._elements.append((name, at, firm and (len(before) < 9 or before.count("\n") > 1)))
+                line_start = "\n" + text[max(0, match.start() - 8) : match.start()]
+                quotes_unclosed = name in _QUOTES_UNCLOSED and not line_start[line_start.rindex("\n") :].strip()
+                self._elements.append(
+                    (name, at, quotes_unclosed and (len(line_start) < 9 or line_start.count("\n") > 1))
+                )
             return
         for number in range(len(self._elements) - 1, -1, -1):
             if self._elements[number][0] == name:
                 if not self._elements[number][2]:
-                    self._quote(self._elements[number][1], at)
+                    self._set_quoted(self._elements[number][1], at)
                 del self._elements[number:]
                 return
 
-    def _quote(self, first: int, end: int) -> None:
-        for atom in self._waiting[first:end]:
-            atom.quoted = True
+    def _set_quoted(self, first: int, end: int) -> None:
+        """Mark undecided blocks as quoted."""
+        for block in self._undecided[first:end]:
+            block.is_quoted = True
 
-    def _mark(self, text: str, place: int, end: int, at: int) -> None:
-        """Read a quotation mark, or several that stand for one."""
-        mark = text[place]
-        before = text[place - 1] if place else "\n"
-        behind = text[end] if end < len(text) else "\n"
-        tight = not before.isspace() or before == "\n"
+    def _read_mark(self, text: str, position: int, end: int, at: int) -> None:
+        """Read a quotation mark, or several that count as one."""
+        mark = text[position]
+        before = text[position - 1] if position else "\n"
+        after = text[end] if end < len(text) else "\n"
+        is_attached = not before.isspace() or before == "\n"
         for opening in self._marks:
             if opening in _PAIRS:
-                closes = mark in _PAIRS[opening] and (tight or mark not in _PAIRS) and not _western(behind)
+                closes = mark in _PAIRS[opening] and (is_attached or mark not in _PAIRS) and not _has_word_spaces(after)
             else:
-                closes = mark in _EITHER[opening] and tight and not _western(behind)
+                closes = mark in _AMBIGUOUS[opening] and is_attached and not _has_word_spaces(after)
             if closes:
-                self._quote(self._marks.pop(opening)[1], at)
+                self._set_quoted(self._marks.pop(opening)[1], at)
                 return
-        if mark == "'" and _CLIPPED.match(text, end):
+        if mark == "'" and _APOSTROPHE_WORD.match(text, end):
             return
-        if mark in _PAIRS or (mark in _EITHER and _opens(before, behind)):
+        if mark in _PAIRS or (mark in _AMBIGUOUS and _is_opening(before, after)):
             self._marks[mark] = (self._count + end - 1, at)
 
-    def _settle(self) -> None:
-        """Settle the atoms that no open mark may quote any more."""
-        earliest = min((first for _, first in self._marks.values()), default=len(self._waiting))
-        for atom in self._waiting[:earliest]:
-            if atom.quoted is None:
-                atom.quoted = False
-        del self._waiting[:earliest]
-        self._marks = {mark: (where, first - earliest) for mark, (where, first) in self._marks.items()}
+    def _decide_blocks(self) -> None:
+        """Mark the blocks that no open mark can quote any more as not quoted."""
+        earliest = min((first for _, first in self._marks.values()), default=len(self._undecided))
+        for block in self._undecided[:earliest]:
+            if block.is_quoted is None:
+                block.is_quoted = False
+        del self._undecided[:earliest]
+        self._marks = {mark: (position, first - earliest) for mark, (position, first) in self._marks.items()}
 
-    def expire(self) -> None:
-        """Settle all: nothing that is open will be closed."""
+    def decide_all(self) -> None:
+        """Decide all blocks: no open mark will be closed."""
         self._marks.clear()
-        self._settle()
+        self._decide_blocks()
 
 
-def _western(char: str) -> bool:
-    """Whether this is a letter or digit of a script that has spaces between words."""
+def _has_word_spaces(char: str) -> bool:
+    """Whether a character is a letter or digit of a script that puts spaces between words."""
     return char.isalnum() and char < "\u2e80"
 
 
-def _opens(before: str, behind: str) -> bool:
-    """Whether a mark that may open or close stands where one opens."""
-    if _western(before) or (before in "%)]}.!?" and behind != ATOM):
+def _is_opening(before: str, after: str) -> bool:
+    """Whether a mark that may open or close stands in a place where a mark opens."""
+    if _has_word_spaces(before) or (before in "%)]}.!?" and after != ATOM):
         return False
-    return behind == "\n" or not (behind.isspace() or behind in ".,;:!?)]}，。；：！？）")
+    return after == "\n" or not (after.isspace() or after in ".,;:!?)]}，。；：！？）")
 
 
-def _spans(text: str) -> dict[int, int]:
-    """Spans of code: where the ticks that open stand → where the span ends."""
+def _code_spans(text: str) -> dict[int, int]:
+    """Return the code spans: position of the opening backticks → end of the span."""
     if "`" not in text:
         return {}
-    runs = [(found.start(), found.end()) for found in re.finditer(r"`+", text)]
-    later: dict[int, int] = {}  # length of a run → the next run of this length
-    behind: dict[int, int] = {}  # number of a run → the next run of the same length
+    runs = [(match.start(), match.end()) for match in re.finditer(r"`+", text)]
+    next_by_length: dict[int, int] = {}  # length of a run → the next run of this length
+    next_run: dict[int, int] = {}  # number of a run → the next run of the same length
     for number in range(len(runs) - 1, -1, -1):
         length = runs[number][1] - runs[number][0]
-        if length in later:
-            behind[number] = later[length]
-        later[length] = number
+        if length in next_by_length:
+            next_run[number] = next_by_length[length]
+        next_by_length[length] = number
     out: dict[int, int] = {}
     number = 0
     while number < len(runs):
@@ -225,15 +233,15 @@ def _spans(text: str) -> dict[int, int]:
         slashes = 0
         while slashes < start and text[start - slashes - 1] == "\\":
             slashes += 1
-        if slashes % 2 == 0 and number in behind:
-            out[start] = runs[behind[number]][1]
-            number = behind[number]
+        if slashes % 2 == 0 and number in next_run:
+            out[start] = runs[next_run[number]][1]
+            number = next_run[number]
         number += 1
     return out
 
 
-def _table(text: str) -> int:
-    """Where the first line of a table in a paragraph begins, or -1."""
+def _table_start(text: str) -> int:
+    """Return the start of the first table in a paragraph, or -1."""
     start = before = 0
     for line in text.split("\n"):
         if start and "-" in line and "|" in line and _DELIMITER.fullmatch(line.strip()):

@@ -1,9 +1,9 @@
-"""Markers as text: where one stands, and whether the end of a text could still become one.
+"""Find markers in a text, and tell whether the end of a text could still become one.
 
-A marker is a literal of the registry. Models sample the bars in them loosely (`｜`, `｜｜`, `‖`, `|`, with spaces or a
-line break beside them, `▁` or `_` between words), so a bar in a marker stands for all of these. What is built is an
-alternation of escaped literals: nothing in the registry is a pattern, every repetition is bounded, and matching takes
-time linear in the text.
+A marker is a literal of the registry. Models write the bars in them loosely (`｜`, `｜｜`, `‖`, `|`, with spaces or a
+line break beside them, `▁` or `_` between words), so a bar in a marker stands for all of these. The pattern is an
+alternation of escaped literals: nothing in the registry is a pattern, every repetition is bounded, and matching
+takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BARS = "｜|‖"
 _BAR = rf"\s{{0,2}}[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}}"
 _BAR_SO_FAR = rf"\s{{0,2}}(?:[{re.escape(BARS)}][{re.escape(BARS)}\s]{{0,8}})?"
 _JOINT = "[▁_ ]"
-_LONG = 256  # characters, from which on looking for plain words first is quicker
+_LONG = 256  # characters: in longer texts a search for plain words first is quicker
 
 
 def _elements(marker: str) -> list[tuple[str, str]]:
-    """(pattern, pattern of any beginning of it) of each piece of a marker."""
+    """Return (pattern, pattern of any beginning of it) for each piece of a marker."""
     barred = any(char in BARS for char in marker)
     out: list[tuple[str, str]] = []
     for place, char in enumerate(marker):
@@ -42,12 +42,12 @@ def _elements(marker: str) -> list[tuple[str, str]]:
 
 
 def spelling_pattern(marker: str) -> str:
-    """The pattern of a marker in all its spellings."""
+    """Return the pattern of a marker in all its spellings."""
     return "".join(pattern for pattern, _ in _elements(marker))
 
 
 def _beginnings(marker: str) -> str:
-    """The pattern of every beginning of a marker, short of the whole, up to the end of the text."""
+    """Return the pattern of every incomplete beginning of a marker at the end of the text."""
     out = ""
     for _, so_far in reversed(_elements(marker)[:-1]):
         out = f"{so_far}(?:{out})?" if out else so_far
@@ -55,19 +55,19 @@ def _beginnings(marker: str) -> str:
 
 
 def _core(marker: str) -> str:
-    """What no spelling of a marker is without."""
+    """Return the longest part that every spelling of a marker contains."""
     barred = any(char in BARS for char in marker)
     return max(re.split(rf"[{re.escape(BARS)}▁_ ]", marker), key=len) if barred else marker
 
 
 def _needle(marker: str) -> str:
-    """A character that no spelling of a marker is without: of those that are no letters, the last."""
+    """Return a character that every spelling of a marker contains: the last that is no letter, if there is one."""
     fixed = [char for char in marker if char not in BARS and char not in "▁_ "]
     return next((char for char in reversed(fixed) if not char.isalnum()), fixed[-1])
 
 
 def _any_of(markers: list[list[str]]) -> str:
-    """Any of some markers, each as its elements. What they have in common is tried once."""
+    """Return a pattern for any of some markers, each given as its elements. Common beginnings are tried once."""
     heads: dict[str, list[list[str]]] = {}
     for marker in markers:
         heads.setdefault(marker[0] if marker else "", []).append(marker[1:])
@@ -76,7 +76,7 @@ def _any_of(markers: list[list[str]]) -> str:
 
 
 def _alternation(markers: tuple[str, ...]) -> str:
-    """Any of the markers. The characters they begin with stand first, so that plain text is passed over quickly."""
+    """Return a pattern for any of the markers. It begins with their first characters, to skip plain text quickly."""
     elements = [[pattern for pattern, _ in _elements(marker)] for marker in markers]
     first = {marker[0] for marker in elements}
     if len(first) == 1 or not all(len(head) <= 2 for head in first):
@@ -85,10 +85,10 @@ def _alternation(markers: tuple[str, ...]) -> str:
 
 
 class Markers:
-    """Some markers at once. Immutable; the same markers share one (`Markers.of`).
+    """Several markers as one search. Immutable; equal tuples of markers share one object (`Markers.copy`).
 
-    Compiling them takes as long as a short call, and most replies hold nothing with which a marker begins: the patterns
-    of whole markers and of their beginnings are compiled when a text first asks for them.
+    Compilation takes as long as a short call, and most replies contain no character that begins a marker. So the
+    patterns of whole markers and of their beginnings are compiled at the first text that needs them.
     """
 
     def __init__(self, markers: tuple[str, ...]) -> None:
@@ -100,7 +100,7 @@ class Markers:
         starts = {pattern for marker in markers for pattern in [_elements(marker)[0][0]]}
         plain = all(len(start) == 1 or (len(start) == 2 and start[0] == "\\") for start in starts)
         self._first = re.compile(f"[{''.join(sorted(starts))}]" if plain else "|".join(sorted(starts)))
-        # Where no marker has its first character a second time, only the last one in a text can begin one at its end.
+        # If no marker repeats its first character, only the last one in a text can begin a marker at its end.
         once = all(marker[0] not in BARS and marker[0] not in marker[1:] for marker in markers)
         self._heads = "".join(sorted({marker[0] for marker in markers})) if once else ""
         self.longest = max(len(marker) + 14 * sum(char in BARS for char in marker) for marker in markers)
@@ -108,49 +108,52 @@ class Markers:
     @staticmethod
     @lru_cache(maxsize=256)
     def copy(markers: tuple[str, ...]) -> Markers:
-        """The same for the same markers."""
+        """Return the shared object for these markers."""
         return Markers(markers)
 
     @cached_property
-    def _each(self) -> list[re.Pattern[str]]:
+    def _spellings(self) -> list[re.Pattern[str]]:
+        """Return the pattern of each marker in all its spellings."""
         return [re.compile(spelling_pattern(marker)) for marker in self.markers]
 
     @cached_property
     def _any(self) -> re.Pattern[str]:
+        """Return the pattern of any of the markers."""
         return re.compile(_alternation(self.markers))
 
     @cached_property
     def _beginning(self) -> re.Pattern[str]:
+        """Return the pattern of a beginning of any marker at the end of a text."""
         return re.compile("|".join(_beginnings(marker) for marker in self.markers))
 
     def find(self, text: str, start: int = 0) -> tuple[int, int, int] | None:
-        """(start, end, which) of the first marker at or after `start`; of several there, the longest."""
+        """Return (start, end, index) of the first marker at or after `start`; of several there, the longest."""
         if len(text) - start > _LONG and not self._may_hold(text, start):
             return None
         if "_any" not in self.__dict__ and self._first.search(text, start) is None:
-            return None  # not worth compiling what finds more than a first character
-        found = self._any.search(text, start)
-        if found is None:
+            return None  # the compilation of the full patterns can wait
+        match = self._any.search(text, start)
+        if match is None:
             return None
-        at = found.start()
-        ends = [each.match(text, at) for each in self._each]
-        end, which = max((match.end(), -place) for place, match in enumerate(ends) if match is not None)
-        return at, end, -which
+        at = match.start()
+        ends = [each.match(text, at) for each in self._spellings]
+        end, index = max((end_match.end(), -place) for place, end_match in enumerate(ends) if end_match is not None)
+        return at, end, -index
 
     def _may_hold(self, text: str, start: int) -> bool:
-        """Is there all in a text that one of the markers is never without?"""
+        """Whether a text contains every part that one of the markers needs."""
         for needle, cores in self._needles.items():
             if text.find(needle, start) >= 0 and any(text.find(core, start) >= 0 for core in cores):
                 return True
         return False
 
     def pending_length(self, text: str) -> int:
-        """How many characters at the end of `text` could be the beginning of a marker: what must be held back."""
+        """Return how many characters at the end of `text` may begin a marker and must be held back."""
         start = max(0, len(text) - self.longest)
         if self._heads:
             candidates = sorted(at for head in self._heads if (at := text.rfind(head, start)) >= 0)
         else:
-            candidates = [found.start() for found in self._first.finditer(text, start)]
+            candidates = [match.start() for match in self._first.finditer(text, start)]
         for at in candidates:
             if self._beginning.match(text, at):
                 return len(text) - at
@@ -158,14 +161,14 @@ class Markers:
 
     @property
     def may_begin(self) -> Callable[[str], object]:
-        """What tells, quickly, whether there is a character in a text with which a marker may begin: a hint."""
+        """Return a quick test whether a text contains a character that begins a marker. It is only a hint."""
         return self._first.search
 
     def last_start(self, text: str) -> int:
-        """Where the last marker of a text begins, or -1."""
+        """Return the start of the last marker of a text, or -1."""
         best = -1
-        for core, each in zip(self._cores, self._each, strict=True):
+        for core, spelling in zip(self._cores, self._spellings, strict=True):
             at = text.rfind(core)
-            if at >= 0 and (found := each.search(text, max(0, at - self.longest))):
-                best = max(best, found.start())
+            if at >= 0 and (match := spelling.search(text, max(0, at - self.longest))):
+                best = max(best, match.start())
         return best

@@ -1,7 +1,8 @@
-"""The markup of calls that the prompt holds: what a model writes of it is a quotation.
+"""Find the markup of calls in the prompt: a model that writes it again quotes it.
 
-Two texts are the same here if they differ in white space, quotation marks, bars, HTML entities and the escapes of JSON
-alone; and two calls, if their names and arguments are equal. The prompt is read when the first block is compared.
+Two texts are equal for this purpose if they differ only in white space, quotation marks, bars, HTML entities and
+JSON escapes. Two calls are equal if their names and arguments are. The prompt is read when the first block is
+compared.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from cnllm.registry.flags import Leak
 
 __all__ = ["PromptTexts"]
 
-_NEAR = 2  # openers before a closer, and closers behind an opener, between which a block is looked for
+_NEAR = 2  # openers before a closer, and closers behind an opener, that may enclose a block
 _TRIES = 64  # closers that stand inside the values of one block
-_UNESCAPES = 3  # how often text may have been escaped
+_UNESCAPES = 3  # how many times a text may be escaped
 _ENTITY = re.compile(r"&(?:#|[A-Za-z])")
 _SLASHES = re.compile(r"\\+")
 _UNICODE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _SPACE_ESCAPE = re.compile(r"\\[nrtbf]")
-_DROPPED = re.compile(r"[\s\\\"'`“”‘’„‚‟‛«»‹›「」『』《》〈〉｢｣〝〞＂＇*｜|‖▁_\u200b-\u200f\u2060\ufeff]+")
+_IGNORED = re.compile(r"[\s\\\"'`“”‘’„‚‟‛«»‹›「」『』《》〈〉｢｣〝〞＂＇*｜|‖▁_\u200b-\u200f\u2060\ufeff]+")
 _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MULTILINE)
 
 _COMMON = (
@@ -36,11 +37,11 @@ _COMMON = (
     Leak(["<function="], ["</function>"], ["function"]),
     Leak(["<invoke "], ["</invoke>"], ["invoke"]),
 )
-"""What stands in a prompt may have been written for any model."""
+"""Rules of common markup: the markup in a prompt may be that of any model."""
 
 
 class PromptTexts:
-    """What the user and the results of tools said, to compare blocks with. `texts` gives it when it is asked for."""
+    """The texts of the user and of tool results, to compare blocks with. `texts` returns them on the first use."""
 
     __slots__ = ("_blocks", "_calls", "_rules", "_texts", "_tools", "_words")
 
@@ -56,17 +57,17 @@ class PromptTexts:
         self._words = {max(re.split("[^A-Za-z]+", opener), key=len) for opener in openers}
 
     def contains(self, block: str, calls: Sequence[ParsedCall]) -> bool:
-        """Whether the prompt holds this block, or a block with the same calls."""
+        """Whether the prompt contains this block, or a block with the same calls."""
         if self._blocks is None:
             self._blocks = set()
             for text in self._texts():
                 self._read(text)
-        if calls and self._calls and all(_key(call) in self._calls for call in calls):
+        if calls and self._calls and all(_call_key(call) in self._calls for call in calls):
             return True
         return bool(self._blocks) and normalize_quoted(block) in self._blocks
 
     def _read(self, text: str) -> None:
-        """Gather the blocks of one text, in each of the forms that it may stand in."""
+        """Collect the blocks of one text, in each form that it may have."""
         assert self._blocks is not None
         if "\\u" not in text and "&#" not in text and not any(word in text for word in self._words):
             return
@@ -74,30 +75,30 @@ class PromptTexts:
         openers = Markers.copy(tuple(dict.fromkeys(opener for rule in self._rules for opener in rule.open)))
         rules = {opener: rule for rule in reversed(self._rules) for opener in rule.open}
         for form in forms:
-            for rule, opener, block in _found(form, openers, rules):
+            for rule, opener, block in _find_blocks(form, openers, rules):
                 try:
                     calls, _ = grammars.read(rule, opener, block, self._tools)
                 except grammars.NotACall:
                     continue
-                self._calls.update(map(_key, calls))
-        for without in {normalize_quoted(text), normalize_quoted(_PREFIX.sub("", _decoded(text)))}:
+                self._calls.update(map(_call_key, calls))
+        for normal in {normalize_quoted(text), normalize_quoted(_PREFIX.sub("", _decode_entities(text)))}:
             for rule in self._rules:
                 self._blocks.update(
                     _segments(
-                        without, [normalize_quoted(o) for o in rule.open], [normalize_quoted(c) for c in rule.close]
+                        normal, [normalize_quoted(o) for o in rule.open], [normalize_quoted(c) for c in rule.close]
                     )
                 )
 
 
 def normalize_quoted(text: str) -> str:
-    """A text without all that quoting changes."""
-    text = _SLASHES.sub(r"\\", _decoded(text))
-    text = _UNICODE.sub(lambda found: chr(int(found[1], 16)), text)
-    return _DROPPED.sub("", _SPACE_ESCAPE.sub("", text))
+    """Return a text without everything that quoting may change."""
+    text = _SLASHES.sub(r"\\", _decode_entities(text))
+    text = _UNICODE.sub(lambda match: chr(int(match[1], 16)), text)
+    return _IGNORED.sub("", _SPACE_ESCAPE.sub("", text))
 
 
-def _decoded(text: str) -> str:
-    """A text without HTML entities."""
+def _decode_entities(text: str) -> str:
+    """Return a text without HTML entities."""
     for _ in range(_UNESCAPES):
         if _ENTITY.search(text) is None:
             break
@@ -106,66 +107,66 @@ def _decoded(text: str) -> str:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """A text as it is, and without what may have been put around or into it."""
+    """Yield a text as it is, and without the prefixes and escapes that may have been added."""
     yield text
-    text = _decoded(text)
+    text = _decode_entities(text)
     yield text
     yield _PREFIX.sub("", text)
     for _ in range(_UNESCAPES):
         if "\\" not in text:
             return
-        text = _unescaped(text)
+        text = _unescape_json(text)
         yield text
         yield _PREFIX.sub("", text)
 
 
 _JSON_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtbf\"\\/'])")
-_MEANS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
 
-def _unescaped(text: str) -> str:
-    """A text as if it had been a string of JSON."""
+def _unescape_json(text: str) -> str:
+    """Return a text with its JSON string escapes decoded."""
     return _JSON_ESCAPE.sub(
-        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _MEANS.get(found[1], found[1]), text
+        lambda match: chr(int(match[1][1:], 16)) if len(match[1]) > 1 else _ESCAPES.get(match[1], match[1]), text
     )
 
 
-def _found(text: str, openers: Markers, rules: Mapping[str, Leak]) -> Iterator[tuple[Leak, str, str]]:
-    """(rule, opener, block) of each block of a text, wherever it stands."""
-    at = 0
-    unclosed: set[int] = set()  # rules of which no closer follows
-    while (opening := openers.find(text, at)) is not None:
-        start, at, which = opening
-        rule, opener = rules[openers.markers[which]], text[start:at]
-        if not grammars.viable(rule, opener, text[at : at + 256]):
+def _find_blocks(text: str, openers: Markers, rules: Mapping[str, Leak]) -> Iterator[tuple[Leak, str, str]]:
+    """Yield (rule, opener, block) for each block of a text, wherever it stands."""
+    position = 0
+    unclosed: set[int] = set()  # rules without a closer in the rest of the text
+    while (opening := openers.find(text, position)) is not None:
+        start, position, index = opening
+        rule, opener = rules[openers.markers[index]], text[start:position]
+        if not grammars.may_begin(rule, opener, text[position : position + 256]):
             continue
         closers = Markers.copy(tuple(rule.close))
-        closing = None if id(rule) in unclosed else closers.find(text, at)
+        closing = None if id(rule) in unclosed else closers.find(text, position)
         if closing is None:
             unclosed.add(id(rule))
         for _ in range(_TRIES):
-            if closing is None or not grammars.inside(rule, text[start : closing[0]]):
+            if closing is None or not grammars.ends_inside_value(rule, text[start : closing[0]]):
                 break
             closing = closers.find(text, closing[1])
         if closing is not None:
             yield rule, opener, text[start : closing[1]]
-            at = closing[1]
+            position = closing[1]
 
 
 def _segments(text: str, openers: Sequence[str], closers: Sequence[str]) -> Iterator[str]:
-    """What stands between an opener and a closer near it, both included."""
-    begins = sorted({found.start() for one in openers if one for found in re.finditer(re.escape(one), text)})
-    ends = sorted({found.end() for one in closers if one for found in re.finditer(re.escape(one), text)})
-    behind = 0  # the first end behind a begin
+    """Yield the text from an opener to a closer near it, both included."""
+    begins = sorted({match.start() for marker in openers if marker for match in re.finditer(re.escape(marker), text)})
+    ends = sorted({match.end() for marker in closers if marker for match in re.finditer(re.escape(marker), text)})
+    first_end = 0  # the first end behind a begin
     for number, begin in enumerate(begins):
-        while behind < len(ends) and ends[behind] <= begin:
-            behind += 1
-        for end in ends[behind : behind + _NEAR]:
-            after = number + _NEAR
-            if after >= len(begins) or begins[after] > end:
+        while first_end < len(ends) and ends[first_end] <= begin:
+            first_end += 1
+        for end in ends[first_end : first_end + _NEAR]:
+            next_begin = number + _NEAR
+            if next_begin >= len(begins) or begins[next_begin] > end:
                 yield text[begin:end]
 
 
-def _key(call: ParsedCall) -> bytes:
-    """What two calls that say the same have in common."""
+def _call_key(call: ParsedCall) -> bytes:
+    """Return a value that is the same for two equal calls."""
     return msgspec.json.encode([call.name, call.raw if call.arguments is None else call.arguments], order="sorted")

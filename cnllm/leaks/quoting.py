@@ -1,8 +1,8 @@
-"""Where in a text one is: whether what stands there is quoted, by a reading of the text as Markdown.
+"""Tell whether a position in a text is quoted, by reading the text as Markdown.
 
-A marker that is quoted is talked about: in code, in a block quote, in quotation marks, in a table, in HTML that shows
-text as it is. The text is read when somebody asks first, and each character once. What has been said before a block
-may need what is said after it: see `InlineBlock.quoted`.
+A quoted marker is only mentioned: in code, in a block quote, in quotation marks, in a table, in HTML that shows text
+as it is. The text is read at the first question, and each character once. Whether a block is quoted may depend on
+the text behind it: see `InlineBlock.is_quoted`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _TAIL = 32  # characters in which the end of raw HTML may begin
 
 
 class QuoteTracker:
-    """Follows a text that grows: `said`, to which others append pieces, and what is fed beside it."""
+    """A reader of a growing text: the list `pieces`, to which others append, and the text that is fed besides."""
 
     __slots__ = (
-        "_atoms",
-        "_behind",
+        "_blocks",
+        "_distance",
         "_end",
+        "_fence_line",
         "_inline",
         "_last",
         "_line",
         "_offset",
         "_paragraph",
-        "_piece",
+        "_piece_index",
+        "_pieces",
         "_quoted",
+        "_quoted_by_line",
         "_raw",
-        "_said",
-        "_shelf",
-        "_shown",
         "_structure",
         "_suspect",
         "_tail",
@@ -41,107 +41,107 @@ class QuoteTracker:
         "prose",
     )
 
-    def __init__(self, said: list[str]) -> None:
-        self._said = said
-        self._piece = self._offset = 0
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+        self._piece_index = self._offset = 0
         self._structure = MarkdownStructure()
         self._inline = ParagraphTracker()
-        self._line: list[str] = []  # the line so far, until its place among the blocks is known
-        self._tail: str | None = None  # the last that came of it since, None before
+        self._line: list[str] = []  # the line so far, until its kind is known
+        self._tail: str | None = None  # the last piece of the line after that, None before
         self._quoted = False  # the line is code or in a block quote
-        self._shelf: list[str] = []  # a line that may be no fence
-        self._shown = False  # because of this line alone
+        self._fence_line: list[str] = []  # pieces of a line that may be no fence
+        self._quoted_by_line = False  # quoted because of this line alone
         self._raw = False
         self._paragraph: list[str] = []
         self._suspect = False  # something in the paragraph may quote
-        self._atoms: list[InlineBlock] = []
-        self._behind = 0  # characters since the last atom of the paragraph
+        self._blocks: list[InlineBlock] = []
+        self._distance = 0  # characters since the last block of the paragraph
         self._end = ""  # the last character
         self._last = ""  # character of the line that is no white space
         self.line = InlineLine()
-        self.prose = 0  # how often something else than white space and atoms came
+        self.prose = 0  # pieces that are neither white space nor blocks
 
     def before_pack(self, start: int) -> None:
-        """The pieces from `start` on are about to become one."""
-        if self._piece > start:
-            self._offset += sum(len(piece) for piece in self._said[start : self._piece])
-            self._piece = start
+        """Prepare for joining the pieces from `start` on into one."""
+        if self._piece_index > start:
+            self._offset += sum(len(piece) for piece in self._pieces[start : self._piece_index])
+            self._piece_index = start
 
     def read(self) -> None:
-        """Read what was said past this."""
-        if self._said:
-            new = "".join(self._said[self._piece :])[self._offset :]
+        """Read the new pieces."""
+        if self._pieces:
+            new = "".join(self._pieces[self._piece_index :])[self._offset :]
             self.skip()
             if new:
                 self.feed(new)
 
     def skip(self) -> None:
-        """What was said so far has been fed."""
-        if self._said:
-            self._piece, self._offset = len(self._said) - 1, len(self._said[-1])
+        """Mark all pieces as read."""
+        if self._pieces:
+            self._piece_index, self._offset = len(self._pieces) - 1, len(self._pieces[-1])
 
     @property
     def is_quoted(self) -> bool:
-        """Whether what comes next is quoted by the block that it stands in. It must not be white space."""
+        """Whether the next text is quoted by the block that it stands in. It must not be white space."""
         if self._tail is None:
-            self._begin("".join(self._line) + ATOM, atom=True)
+            self._begin_line("".join(self._line) + ATOM, before_block=True)
             self._tail = ""
         return self._quoted or (self._raw and self._structure.in_raw)
 
     @property
     def is_quoted_by_line(self) -> bool:
-        """Whether what comes next is quoted because of this line alone, so that a block goes past its end."""
-        return self._quoted and self._shown
+        """Whether the next text is quoted by this line alone, so that a block of markup may go beyond its end."""
+        return self._quoted and self._quoted_by_line
 
     @property
     def follows_tick(self) -> bool:
-        """Whether a tick stands right before what comes next."""
+        """Whether a backtick stands right before the next text."""
         return self._end == "`"
 
     def add_block(self) -> InlineBlock:
-        """A block stands here, where nothing quotes it so far."""
+        """Add a block of markup at this position, which nothing quotes so far."""
         line = self.line
         line.blocks = True
         line.middle = line.middle or (line.prose and self._last not in _ENDS)
-        atom = InlineBlock(line)
+        block = InlineBlock(line)
         self._end = ATOM
         if self._quoted:
-            atom.quoted = True
-            return atom
-        held = self._suspect or self._inline.is_open
-        self._write(ATOM if held else "x")
-        self._behind = 0
-        if held:
-            self._atoms.append(atom)
+            block.is_quoted = True
+            return block
+        is_undecided = self._suspect or self._inline.is_open
+        self._write(ATOM if is_undecided else "x")
+        self._distance = 0
+        if is_undecided:
+            self._blocks.append(block)
         else:
-            atom.quoted = False
-        return atom
+            block.is_quoted = False
+        return block
 
     def feed(self, text: str) -> None:
-        """More of the text."""
+        """Read more of the text."""
         if not text:
             return
         text = text.replace(ATOM, "x")
         self._end = text[-1]
         at = 0
         while (end := text.find("\n", at)) >= 0:
-            self._part(text[at:end])
-            self._newline()
+            self._read_part(text[at:end])
+            self._end_line()
             at = end + 1
-        self._part(text[at:])
+        self._read_part(text[at:])
 
     def close(self) -> None:
-        """The text is over."""
-        self.line.over = True
+        """End the text."""
+        self.line.is_complete = True
         if self._tail is None and self._line:
-            self._begin("".join(self._line), atom=False)
+            self._begin_line("".join(self._line), before_block=False)
         self._end_paragraph()
-        self._inline.expire()
+        self._inline.decide_all()
 
-    # ── lines ────────────────────────────────────────────────────────────────
+    # ── lines ─────────────────────────────────────────────────────────────────
 
-    def _part(self, text: str) -> None:
-        """A part of a line."""
+    def _read_part(self, text: str) -> None:
+        """Read a part of a line."""
         if not text:
             return
         if not text.isspace():
@@ -159,68 +159,71 @@ class QuoteTracker:
             self._write(text)
             return
         if self._structure.begins_fence:
-            self._shelf.append(text)
-            if "`" in text:  # what looked like the beginning of a fence is a span of code
+            self._fence_line.append(text)
+            if "`" in text:  # not the beginning of a fence, but a code span
                 self._structure.cancel_fence()
                 self._quoted = False
-                self._write("".join(self._shelf))
+                self._write("".join(self._fence_line))
                 return
-        self._pass(len(text))
+        self._skip_characters(len(text))
 
-    def _newline(self) -> None:
+    def _end_line(self) -> None:
+        """End the line."""
         if self._tail is None:
-            self._begin("".join(self._line), atom=False)
+            self._begin_line("".join(self._line), before_block=False)
         if not self._quoted:
             self._write("\n")
         self._line, self._tail = [], None
-        self.line.over = True
+        self.line.is_complete = True
         self.line = InlineLine()
 
-    def _begin(self, line: str, *, atom: bool) -> None:
-        """Find the place of a line among the blocks. With `atom` it ends with one that is about to come."""
+    def _begin_line(self, line: str, *, before_block: bool) -> None:
+        """Find the kind of a line. With `before_block` it ends with a block of markup that follows."""
         was_raw = self._raw
         kind, content, begins = self._structure.read(line)
         self._raw = kind == "raw"
         if begins or kind in ("blank", "code") or was_raw != self._raw:
             self._end_paragraph()
-        prefix = content.removesuffix(ATOM) if atom else content
-        # A block that is indented like code is shown, although a paragraph before it makes it none by the letter.
-        indented = atom and not prefix.strip() and len(prefix) > 3
+        prefix = content.removesuffix(ATOM) if before_block else content
+        # A block that is indented like code counts as code, even behind a paragraph, where CommonMark says it is none.
+        indented = before_block and not prefix.strip() and len(prefix) > 3
         cell = prefix.lstrip().startswith("|")
-        within = kind == "code" or (kind != "blank" and self._structure.in_quote)
-        self._shown = atom and not self._structure.in_fence and not self._structure.in_quote
-        self._quoted = within or indented or cell
-        self._shelf = [prefix]
+        is_code_or_quote = kind == "code" or (kind != "blank" and self._structure.in_quote)
+        self._quoted_by_line = before_block and not self._structure.in_fence and not self._structure.in_quote
+        self._quoted = is_code_or_quote or indented or cell
+        self._fence_line = [prefix]
         if self._quoted:
-            self._pass(len(line))
+            self._skip_characters(len(line))
         elif kind != "blank":
             self._write(prefix)
 
     def _write(self, text: str) -> None:
-        """More of the paragraph. What is too far behind a block that waits cannot quote it."""
-        if self._atoms or self._inline.is_waiting:
-            room = FAR - self._behind
-            self._behind += len(text)
-            if len(text) > room:
-                self._add(text[:room])
+        """Add text to the paragraph. Text too far behind an undecided block cannot quote it."""
+        if self._blocks or self._inline.has_undecided:
+            limit = FAR - self._distance
+            self._distance += len(text)
+            if len(text) > limit:
+                self._add(text[:limit])
                 self._end_paragraph()
-                self._inline.expire()
-                text = text[room:]
+                self._inline.decide_all()
+                text = text[limit:]
         self._add(text)
 
-    def _pass(self, length: int) -> None:
-        """So many characters that quote nothing outside of them."""
-        if self._inline.is_waiting:
-            self._behind += length
-            if self._behind > FAR:
-                self._inline.expire()
+    def _skip_characters(self, length: int) -> None:
+        """Skip characters that quote nothing outside of themselves."""
+        if self._inline.has_undecided:
+            self._distance += length
+            if self._distance > FAR:
+                self._inline.decide_all()
 
     def _add(self, text: str) -> None:
+        """Append text to the paragraph."""
         self._paragraph.append(text)
         if not self._suspect and SUSPECT.search(text):
             self._suspect = True
 
     def _end_paragraph(self) -> None:
-        if self._paragraph or self._atoms:
-            self._inline.paragraph("".join(self._paragraph), self._atoms, self._raw)
-        self._paragraph, self._atoms, self._suspect = [], [], False
+        """Read the paragraph and begin a new one."""
+        if self._paragraph or self._blocks:
+            self._inline.read_paragraph("".join(self._paragraph), self._blocks, self._raw)
+        self._paragraph, self._blocks, self._suspect = [], [], False

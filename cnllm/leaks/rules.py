@@ -1,4 +1,4 @@
-"""Rules of several layers as one set: each marker begins the blocks of one rule only."""
+"""Unite the rules of several layers: each marker then begins the blocks of one rule only."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ __all__ = ["unite_rules"]
 
 
 def unite_rules(rules: Sequence[Leak]) -> list[Leak]:
-    """Rules of which no two share an opener. The first that has one keeps it, and learns the others' grammars."""
+    """Return rules of which no two share an opener.
+
+    The first rule with an opener keeps it and adds the formats of the others.
+    """
     out: list[Leak] = []
     owner: dict[str, int] = {}
     for rule in rules:
         free = [opener for opener in rule.open if opener not in owner]
-        for place in {owner[opener] for opener in rule.open if opener in owner}:
-            first = out[place]
+        for index in {owner[opener] for opener in rule.open if opener in owner}:
+            first = out[index]
             if set(first.close) >= set(rule.close) and first.parts in (None, rule.parts):
-                more = [one for one in rule.format if one not in first.format and one != "sections"]
-                out[place] = msgspec.structs.replace(first, format=[*first.format, *more])
+                formats = [format for format in rule.format if format not in first.format and format != "sections"]
+                out[index] = msgspec.structs.replace(first, format=[*first.format, *formats])
         if free:
             owner.update(dict.fromkeys(free, len(out)))
             out.append(rule if len(free) == len(rule.open) else msgspec.structs.replace(rule, open=free))

@@ -1,4 +1,4 @@
-"""In which script a text is written, so that a sentence can be said in a language of its reader."""
+"""Tell the script of a text, to choose a sentence in a language of its reader."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LANGUAGES = {
     "ja": "kana",
     "ko": "hangul",
 }
-_ENOUGH = 2000  # characters that are looked at
+_MAX_CHARACTERS = 2000  # characters of a text that are read
 
 
 def script(text: str) -> str:
-    """kana, hangul, han, cyrillic, arabic, or other."""
-    text = text[:_ENOUGH]
+    """Return the script of a text: kana, hangul, han, cyrillic, arabic, or other."""
+    text = text[:_MAX_CHARACTERS]
     for name, first, last in _SCRIPTS:
         if any(first <= char <= last for char in text):
             return name
@@ -34,17 +34,17 @@ def script(text: str) -> str:
 
 
 def language_script(tag: str) -> str:
-    """The script of a language tag (`zh`, `ja-JP`), or of a script's own name."""
+    """Return the script of a language tag (`zh`, `ja-JP`), or of a script's own name."""
     name = tag.strip().lower().replace("_", "-").partition("-")[0]
-    known = {one for one, _, _ in _SCRIPTS}
-    return name if name in known else _LANGUAGES.get(name, "other")
+    scripts = {script_name for script_name, _, _ in _SCRIPTS}
+    return name if name in scripts else _LANGUAGES.get(name, "other")
 
 
 def fallback(sentences: Mapping[str, str], prompt: str | None) -> str:
-    """The sentence for the script of a prompt, or for any other; may be empty."""
+    """Return the sentence for the script of a prompt, or for any other; may be empty."""
     return in_script(sentences, script(prompt or ""))
 
 
 def in_script(sentences: Mapping[str, str], name: str) -> str:
-    """The sentence for a script, or for any other; may be empty."""
+    """Return the sentence for a script, or for any other; may be empty."""
     return sentences.get(name, sentences.get("other", ""))

@@ -1,6 +1,6 @@
-"""The blocks of Markdown, line by line: which line is code, which stands in a block quote, which is prose.
+"""Read the blocks of Markdown line by line: which line is code, which stands in a block quote, which is prose.
 
-It follows CommonMark's way with containers (block quotes and list items) and leaves (fences, indented code, raw HTML,
+It follows CommonMark for containers (block quotes and list items) and leaves (fences, indented code, raw HTML,
 paragraphs), as far as quoting needs it. Each line is read once, and the state is small.
 """
 
@@ -26,55 +26,55 @@ _RAW_ENDS = tuple(
 
 
 class MarkdownStructure:
-    """Where in the blocks of a document the next line begins.
+    """The open blocks of a document before its next line.
 
     A container is 0 for a block quote, or the columns by which the content of a list item is indented.
     """
 
-    __slots__ = ("_containers", "_fence", "_opened", "_paragraph", "_raw")
+    __slots__ = ("_containers", "_fence", "_opens_fence", "_paragraph", "_raw")
 
     def __init__(self) -> None:
         self._containers: list[int] = []
         self._fence = ""
-        self._opened = False  # by the line that was read last
+        self._opens_fence = False  # the last line opened the fence
         self._raw: re.Pattern[str] | None = None
         self._paragraph = False
 
     @property
     def in_quote(self) -> bool:
-        """Whether the line that was read last stands in a block quote."""
+        """Whether the last line stands in a block quote."""
         return 0 in self._containers
 
     @property
     def in_fence(self) -> bool:
-        """Whether a fence of code goes on behind the line that was read last."""
+        """Whether a code fence continues behind the last line."""
         return bool(self._fence)
 
     @property
     def in_raw(self) -> bool:
-        """Whether raw HTML goes on behind the line that was read last."""
+        """Whether raw HTML continues behind the last line."""
         return self._raw is not None
 
     def end_raw(self, text: str) -> None:
-        """End raw HTML if its end stands in this text, the rest of the line that was read last."""
+        """End raw HTML if its end stands in this text, the rest of the last line."""
         if self._raw is not None and self._raw.search(text):
             self._raw = None
 
     @property
     def begins_fence(self) -> bool:
-        """Whether the line that was read last begins a fence of ticks, unless another tick follows on it."""
-        return self._opened and self._fence[:1] == "`"
+        """Whether the last line begins a fence of backticks, unless another backtick follows on it."""
+        return self._opens_fence and self._fence[:1] == "`"
 
     def cancel_fence(self) -> None:
-        """Another tick follows on the line: it begins no fence, but a paragraph."""
-        self._fence, self._opened, self._paragraph = "", False, True
+        """Turn the fence into a paragraph, because another backtick follows on its line."""
+        self._fence, self._opens_fence, self._paragraph = "", False, True
 
     def read(self, line: str) -> tuple[Kind, str, bool]:
-        """(kind, content, does a paragraph begin here?) of the next line, which has no line break."""
-        self._opened = False
+        """Return (kind, content, begins a paragraph) of the next line, which has no line break."""
+        self._opens_fence = False
         if "\t" in line:
             line = line.expandtabs(4)
-        rest, matched = self._matched(line)
+        rest, matched = self._match_containers(line)
         whole = matched == len(self._containers)
         if self._raw is not None:
             if whole:
@@ -88,14 +88,14 @@ class MarkdownStructure:
             self._fence = ""
         return self._open(rest, matched)
 
-    def _matched(self, line: str) -> tuple[str, int]:
-        """(the rest of a line, how many of the open containers go on in it)."""
+    def _match_containers(self, line: str) -> tuple[str, int]:
+        """Return (the rest of a line, the number of open containers that continue in it)."""
         for number, container in enumerate(self._containers):
             if container == 0:
-                found = _QUOTE.match(line)
-                if found is None:
+                match = _QUOTE.match(line)
+                if match is None:
                     return line, number
-                line = line[found.end() :]
+                line = line[match.end() :]
             elif not line.strip():
                 line = ""
             elif line.startswith(" " * container):
@@ -105,6 +105,7 @@ class MarkdownStructure:
         return line, len(self._containers)
 
     def _close_fence(self, line: str) -> None:
+        """Close the fence if a line ends it."""
         bare = line.strip()
         if len(line) - len(line.lstrip()) < 4 and bare.startswith(self._fence) and not bare.strip(self._fence[0]):
             self._fence = ""
@@ -112,32 +113,34 @@ class MarkdownStructure:
     def _open(self, rest: str, matched: int) -> tuple[Kind, str, bool]:
         """Read a line that may begin new blocks."""
         continues = self._paragraph
-        known = self._containers[:matched]
+        continued = self._containers[:matched]
         new: list[int] = []
-        while len(known) + len(new) < _DEEPEST:
-            if (found := _QUOTE.match(rest)) is not None:
+        while len(continued) + len(new) < _DEEPEST:
+            if (match := _QUOTE.match(rest)) is not None:
                 new.append(0)
-                rest = rest[found.end() :]
-            elif (item := self._item(rest, continues and not new and matched == len(self._containers))) is not None:
+                rest = rest[match.end() :]
+            elif (
+                item := self._item_indent(rest, continues and not new and matched == len(self._containers))
+            ) is not None:
                 new.append(item)
                 rest = rest[item:]
             else:
                 break
         bare = rest.strip()
         if not bare:
-            self._containers = known + new
+            self._containers = continued + new
             self._paragraph = False
             return "blank", "", False
         fence = _FENCE.match(rest)
         raw = _RAW.match(rest)
-        alone = fence is not None or raw is not None or _HEADING.match(rest) or _RULE.match(rest)
+        is_own_block = fence is not None or raw is not None or _HEADING.match(rest) or _RULE.match(rest)
         deep = rest.startswith("    ")
-        if new or alone or not continues:
-            self._containers = known + new
+        if new or is_own_block or not continues:
+            self._containers = continued + new
             continues = False
-        # else a line that goes on with the paragraph, perhaps lazily: its containers stay open
+        # else the line continues the paragraph, perhaps lazily: its containers stay open
         if fence is not None:
-            self._paragraph, self._fence, self._opened = False, fence[1] or fence[2], True
+            self._paragraph, self._fence, self._opens_fence = False, fence[1] or fence[2], True
             return "code", rest, False
         if raw is not None:
             self._paragraph, self._raw = False, _RAW_ENDS[(raw.lastindex or 1) - 1]
@@ -146,16 +149,16 @@ class MarkdownStructure:
         if deep and not continues:
             self._paragraph = False
             return "code", rest, False
-        self._paragraph = not alone
+        self._paragraph = not is_own_block
         return "prose", rest, not continues
 
-    def _item(self, line: str, continues: bool) -> int | None:
-        """By how many columns the content of a list item is indented; None where none begins."""
-        found = _ITEM.match(line)
-        if found is None or _RULE.match(line):
+    def _item_indent(self, line: str, continues: bool) -> int | None:
+        """Return the columns by which the content of a list item is indented; None where none begins."""
+        match = _ITEM.match(line)
+        if match is None or _RULE.match(line):
             return None
-        content = line[found.end() :]
-        if continues and (not content.strip() or found[1] not in (None, "1")):
+        content = line[match.end() :]
+        if continues and (not content.strip() or match[1] not in (None, "1")):
             return None
         spaces = len(content) - len(content.lstrip(" "))
-        return found.end() + (spaces if 0 < spaces < 5 and content.strip() else 1)
+        return match.end() + (spaces if 0 < spaces < 5 and content.strip() else 1)

@@ -1,4 +1,4 @@
-"""What a model wanted to do with a call that nobody can make, in a few safe words, and a sentence that says so."""
+"""Describe the call that a model wanted to make in a few safe words, and write a sentence about it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["CALL", "FallbackText", "short_name", "wanted_name"]
 
 CALL = "{call}"
 _UNNAMED = "-unnamed"
-_LONGEST = 40  # characters of what was wanted
-_LOOKED_AT = 4096  # characters in which it is looked for
+_MAX_LENGTH = 40  # characters of a name
+_MAX_SEARCH = 4096  # characters of markup that are searched
 _COMMANDS = ("cmd", "command")
 _UNSAFE = re.compile(r"[<>`\"'“”‘’「」『』{}\[\]|｜‖*\\#!]+")
-_SETTING = re.compile(r"\w+=")
-# In markup that does not read as a call, what stands where a name does.
-_NAMED = re.compile(
+_ASSIGNMENT = re.compile(r"\w+=")
+# The text in the place of a name, in markup that is not read as a call.
+_NAME_IN_MARKUP = re.compile(
     r"\"name\"\s{0,8}:\s{0,8}\"([\w.:/@-]{1,128})\""
     r"|<[^<>]{0,40}\b(?:invoke|function)\s{1,8}name\s{0,2}=\s{0,2}[\"']?([\w.:/@-]{1,128})"
     r"|<function=([\w.:/@-]{1,128})|\bfunctions\.([\w./@-]{1,128})"
@@ -29,18 +29,21 @@ _NAMED = re.compile(
 
 
 class FallbackText(Struct, frozen=True):
-    """The sentences of a registry, by script. They may hold {call}; SCRIPT-unnamed is for markup that names nothing.
+    """The sentences of a registry, by script. They may hold {call}; SCRIPT-unnamed is for markup without a name.
 
-    `prompt` is the text whose language counts, None where it is not known; `script` is a script that was asked for.
+    `prompt` is the text whose language counts, None where it is not known; `script` is a script that a caller sets.
     """
 
     sentences: Mapping[str, str]
     prompt: str | None
     script: str | None = None
 
-    def sentence(self, call: str, own: str) -> str:
-        """The sentence about a call ("" where nobody can tell which), in the language of the prompt or of `own`."""
-        name = self.script or script(own if self.prompt is None else self.prompt)
+    def sentence(self, call: str, reply_text: str) -> str:
+        """Return the sentence about a call, or "" where the call is unknown.
+
+        Its language is that of the prompt, or of `reply_text` if the prompt is not known.
+        """
+        name = self.script or script(reply_text if self.prompt is None else self.prompt)
         sentence = in_script(self.sentences, name)
         if CALL not in sentence:
             return sentence
@@ -50,28 +53,28 @@ class FallbackText(Struct, frozen=True):
 
 
 def wanted_name(calls: Sequence[ParsedCall], raw: str) -> str:
-    """What the first of some calls is about: the command to run, else the tool. Without calls, the name in `raw`."""
+    """Return the command that the first call runs, else its tool. Without calls, return the name in `raw`."""
     for call in calls:
-        if said := _command(call.arguments) or short_name(call.name):
-            return said
-    found = _NAMED.search(raw[:_LOOKED_AT])
-    return short_name(next(filter(None, found.groups()), "")) if found else ""
+        if name := _command_name(call.arguments) or short_name(call.name):
+            return name
+    match = _NAME_IN_MARKUP.search(raw[:_MAX_SEARCH])
+    return short_name(next(filter(None, match.groups()), "")) if match else ""
 
 
-def _command(arguments: dict[str, Any] | None) -> str:
-    """The program that a command line runs."""
+def _command_name(arguments: dict[str, Any] | None) -> str:
+    """Return the program that a command line runs."""
     for key in _COMMANDS:
-        said = (arguments or {}).get(key)
-        if type(said) is list and said:
-            said = said[0]
-        if type(said) is str:
-            words = [word for word in said[:_LOOKED_AT].split() if not _SETTING.match(word)]
+        value = (arguments or {}).get(key)
+        if type(value) is list and value:
+            value = value[0]
+        if type(value) is str:
+            words = [word for word in value[:_MAX_SEARCH].split() if not _ASSIGNMENT.match(word)]
             return short_name(words[0]) if words else ""
     return ""
 
 
 def short_name(text: str) -> str:
-    """A text as a few characters of one line that are no markup."""
-    text = "".join(char if char.isprintable() else " " for char in text[:_LOOKED_AT])
+    """Return a text as a few characters of one line without markup."""
+    text = "".join(char if char.isprintable() else " " for char in text[:_MAX_SEARCH])
     text = " ".join(_UNSAFE.sub(" ", text).split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1].rstrip() + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1].rstrip() + "…"

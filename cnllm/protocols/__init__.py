@@ -1,7 +1,7 @@
-"""The wire protocols, one folder each, found by the protocol's name.
+"""Get a wire protocol by its name. Each protocol is one folder.
 
-`wire` is the side that asks an endpoint, `speaks` the side that answers a client, for a gateway and the simulator. The
-two share the types and no code, so that neither can hide an error of the other.
+`wire` returns the side that calls an endpoint. `server_codec` returns the side that answers a client, for a gateway
+and the simulator. The two sides share the types and no code, so that neither can hide an error of the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "PROTOCOLS",
     "EncodeInput",
     "EventSink",
-    "Quick",
+    "FastDecoder",
     "ServerCodec",
     "ServerStream",
     "Stamp",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Stamp = Callable[[Any], Seal]
-"""What an endpoint wants back unchanged → the seal of a part."""
+"""Returns the seal of a part for data that the endpoint wants back unchanged."""
 
 _MODULES = {
     "openai-chat": "chat",
@@ -45,31 +45,31 @@ _MODULES = {
 }
 
 PROTOCOLS = tuple(_MODULES)
-"""The names of those that are spoken here."""
+"""The names of the supported protocols."""
 
 
 class ServerStream(Protocol):
-    """Writes one stream. Each frame is (event name or None, data as JSON or the bytes that stand for it)."""
+    """An encoder of one stream. Each frame is (event name or None, data as JSON or as bytes)."""
 
     def begin(self) -> list[tuple[str | None, Any]]:
-        """What comes before the first event."""
+        """Return the frames before the first event."""
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
-        """What one event comes to; `Finished` is the last and brings what ends a stream."""
+        """Return the frames of one event; `Finished` is the last and ends the stream."""
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
-        """A failure in the middle."""
+        """Return the frames of a failure in the middle."""
 
 
 class ServerCodec(Struct, frozen=True):
-    """One protocol as a server speaks it.
+    """The server side of one protocol.
 
-    `read_request(body, path, stamp)`: `path` is the URL's, where that says the model or whether to stream; raises
-    `ValueError` naming the place where a body is not shaped as the protocol demands. `write_reply(reply, request)` is a
-    whole body, `write_error(status, message, code)` that of a refusal, `stream(id, model, request)` writes a stream;
-    `request` is the body that is answered, of which some protocols repeat a part. `bearer`: whatever header an endpoint
-    names, clients of this protocol may send the key as a bearer's token as well. `result_names`: a tool result has a
-    place for the tool's name.
+    `read_request(body, path, stamp)`: `path` is the URL's path, on protocols where it names the model or asks for a
+    stream; raises `ValueError` with the place where a body does not have the protocol's form. `write_reply(reply,
+    request)` returns a whole body, `write_error(status, message, code)` the body of an error, `stream(id, model,
+    request)` an encoder of a stream; `request` is the body that is answered, of which some protocols repeat a part.
+    `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
+    `result_names`: a tool result has a field for the tool's name.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -81,58 +81,57 @@ class ServerCodec(Struct, frozen=True):
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:
-    """One frame of a stream as a server-sent event."""
-    said = data if type(data) is bytes else msgspec.json.encode(data)
+    """Return one frame of a stream as a server-sent event."""
+    payload = data if type(data) is bytes else msgspec.json.encode(data)
     head = b"" if name is None else b"event: " + name.encode() + b"\n"
-    return head + b"data: " + said + b"\n\n"
+    return head + b"data: " + payload + b"\n\n"
 
 
 @cache
 def server_codec(protocol: str) -> ServerCodec:
-    """The protocol that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
+    """Return the server side of a protocol. Raises `RegistryError` for an unknown protocol."""
     name = _MODULES.get(protocol)
     if name is None:
-        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
-    found: ServerCodec = import_module(f"cnllm.protocols.{name}.server").SPOKEN
-    return found
+        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
+    codec: ServerCodec = import_module(f"cnllm.protocols.{name}.server").CODEC
+    return codec
 
 
-Quick = Callable[[bytes], tuple[str, str | None] | None]
-"""Reads the one kind of chunk that makes up nearly all of a stream: (text, field of the thinking or None for the
-answer), or None for a chunk that anything else is in."""
+FastDecoder = Callable[[bytes], tuple[str, str | None] | None]
+"""Decodes the most common chunk: (text, field of the reasoning or None for the answer), or None for any other."""
 
 
 class Wire(Struct, frozen=True):
-    """One wire protocol.
+    """The client side of one protocol.
 
-    `write(ask, flags)` makes the body but for parameters and patches, which are data; its turns stand under the key
-    `turns`. `chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body. `quick(flags)` is the fast way for
-    its commonest chunk. `ordered`: parts come one after the other and go back in the order in which they came.
-    `arrays`: a stream may come as one JSON array of chunks. `lists`: parameters that are lists, where one will do, too.
-    `takes(media, flags)` says whether a medium can be written at all, `parts` are the wire's own types of content parts
-    that may name a file which the endpoint keeps.
-    `tells_length`: the word for the end of a whole reply says that no limit was reached.
-    `apart`: with these places of a system message it stands beside the turns, and is none of them.
+    `encode_body(request, flags)` returns the body without parameters and patches, which are data; its messages stand
+    under the key `turns`. `decode_chunk(data, flags, sink, whole=)` reads one decoded chunk, or one body.
+    `fast_decoder(flags)` returns the fast decoder of the most common chunk. `ordered`: parts come one after the
+    other and go back in the same order. `json_arrays`: a stream may come as one JSON array of chunks. `list_params`:
+    parameters that are lists even for one value. `takes_medium(media, flags)` tells whether a medium can be written
+    at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
+    `reports_length`: the finish reason of a whole reply shows that no limit was reached. `separate_system`: values
+    of the flag for system messages with which the system message stands beside the messages, and is none of them.
     """
 
-    write: Callable[[EncodeInput, Flags], dict[str, Any]]
-    chunk: Callable[..., list[Event]]
+    encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
+    decode_chunk: Callable[..., list[Event]]
     turns: str
-    quick: Callable[[Flags], Quick] | None = None
+    fast_decoder: Callable[[Flags], FastDecoder] | None = None
     ordered: bool = True
-    arrays: bool = False
-    lists: tuple[str, ...] = ()
-    apart: tuple[str | None, ...] = ()
-    takes: Callable[[Media, Flags], bool] = lambda media, flags: True
-    parts: frozenset[str] = frozenset()
-    tells_length: bool = True
+    json_arrays: bool = False
+    list_params: tuple[str, ...] = ()
+    separate_system: tuple[str | None, ...] = ()
+    takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
+    file_parts: frozenset[str] = frozenset()
+    reports_length: bool = True
 
 
 @cache
 def wire(protocol: str) -> Wire:
-    """The wire that goes by this name. Raises `RegistryError` for one that nobody here speaks."""
+    """Return the client side of a protocol. Raises `RegistryError` for an unknown protocol."""
     name = _MODULES.get(protocol)
     if name is None:
-        raise RegistryError(f"nobody here speaks {protocol}", hint=f"protocol is one of {', '.join(sorted(_MODULES))}")
-    found: Wire = import_module(f"cnllm.protocols.{name}.client").WIRE
-    return found
+        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
+    client: Wire = import_module(f"cnllm.protocols.{name}.client").WIRE
+    return client

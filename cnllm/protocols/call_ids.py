@@ -1,4 +1,4 @@
-"""Ids of calls: each once in a conversation, and of the endpoint's pattern."""
+"""Make ids of calls that are unique in a conversation and match the endpoint's pattern."""
 
 from __future__ import annotations
 
@@ -8,57 +8,61 @@ from cnllm.types import Message, ToolCall, ToolResult
 
 __all__ = ["ReplyIds", "UniqueIds"]
 
-_TRIES = 100  # a pattern that leaves room for no more ids than this cannot be met
+_MAX_ATTEMPTS = 100  # attempts to make an id that matches a pattern and is unused
 
 
 class UniqueIds:
-    """Ids of a pattern, each given once. Without a pattern, or with one that cannot be matched, any id fits."""
+    """Ids of a pattern, each used once. Without a pattern, or with an unusable one, any id matches."""
 
-    __slots__ = ("_given", "_pattern", "_tries")
+    __slots__ = ("_attempts", "_pattern", "_used")
 
     def __init__(self, pattern: str | None) -> None:
         self._pattern = pattern or None
-        self._given: set[str] = set()
-        self._tries: dict[str, int] = {}
+        self._used: set[str] = set()
+        self._attempts: dict[str, int] = {}
 
-    def near(self, name: str, differs: bool) -> str | None:
-        """Return a new id made from this one, which it is not where it `differs`; None where the pattern has none."""
-        for attempt in range(self._tries.get(name, 0), self._tries.get(name, 0) + _TRIES):
-            made = self._made(name, attempt, differs)
-            if made is not None and made not in self._given:
-                self._tries[name] = attempt + 1
-                self._given.add(made)
-                return made
+    def derive(self, name: str, differs: bool) -> str | None:
+        """Return an unused id made from this one; None if the pattern leaves none.
+
+        With `differs` the new id must not be this one.
+        """
+        for attempt in range(self._attempts.get(name, 0), self._attempts.get(name, 0) + _MAX_ATTEMPTS):
+            id = self._candidate(name, attempt, differs)
+            if id is not None and id not in self._used:
+                self._attempts[name] = attempt + 1
+                self._used.add(id)
+                return id
         return None
 
-    def take(self, ids: Iterable[str]) -> None:
-        """Mark ids as given."""
-        self._given.update(ids)
+    def reserve(self, ids: Iterable[str]) -> None:
+        """Mark ids as used."""
+        self._used.update(ids)
 
-    def free(self, id: str) -> bool:
-        """Whether no call has this id; from now on one has."""
-        if id in self._given:
+    def claim(self, id: str) -> bool:
+        """Whether an id was unused; it is used from now on."""
+        if id in self._used:
             return False
-        self._given.add(id)
+        self._used.add(id)
         return True
 
-    def _made(self, name: str, attempt: int, fits: bool) -> str | None:
-        """The candidate of an attempt: near to the old id where the pattern lets it be."""
-        near = f"{name}_{attempt + 2}" if fits or attempt else name
-        if self.fits(near):
-            return near
-        return _id_for(name if not (attempt or fits) else near, self.fits)
+    def _candidate(self, name: str, attempt: int, differs: bool) -> str | None:
+        """Return the candidate of an attempt: close to the old id, if the pattern allows that."""
+        candidate = f"{name}_{attempt + 2}" if differs or attempt else name
+        if self.matches(candidate):
+            return candidate
+        return _id_for(name if not (attempt or differs) else candidate, self.matches)
 
-    def fits(self, id: str) -> bool:
-        """Whether an id is of the pattern."""
-        return self._pattern is None or _fits(self._pattern, id)
+    def matches(self, id: str) -> bool:
+        """Whether an id matches the pattern."""
+        return self._pattern is None or _matches_pattern(self._pattern, id)
 
 
 class ReplyIds:
-    """The ids of one reply's calls: those of the wire where they are new in the conversation, new ones otherwise.
+    """The ids of one reply's calls: the endpoint's ids if they are new in the conversation, else new ones.
 
-    `pattern` is the endpoint's for ids, `history` what was said before, `seed` the request's bytes. An id is made from
-    the request, the reply's own id and the call, so that the same bytes give the same ids, and no other reply does.
+    `pattern` is the endpoint's pattern for ids, `history` the messages before, `seed` the bytes of the request. An
+    id is made from the request, the reply's own id and the call, so that equal bytes give equal ids, and no other
+    reply does.
     """
 
     __slots__ = ("_history", "_ids", "_pattern", "_seed", "renamed", "reply")
@@ -72,40 +76,42 @@ class ReplyIds:
         self.renamed: list[str] = []
 
     def id(self, wanted: str, index: int, text: str) -> str:
-        """Return the id of a call: the one `wanted` if it is free. `text` is what is known of the call."""
+        """Return the id of a call: `wanted` if it is unused. `text` is the known text of the call."""
         ids = self._ids or self._begin()
-        if wanted and ids.free(wanted):
+        if wanted and ids.claim(wanted):
             return wanted
         if wanted:
             self.renamed.append(wanted)
         name = wanted or f"call_{self._digest(index, text)}"
-        return ids.near(name, bool(wanted)) or self._outside(ids, name)
+        return ids.derive(name, bool(wanted)) or self._any_unused(ids, name)
 
-    def _outside(self, ids: UniqueIds, name: str) -> str:
-        """Return an id that does not fit the pattern, as no more do; the next request makes it fit or says why not."""
-        while not ids.free(made := f"{name}_{len(self.renamed)}_{self._digest(len(self.renamed), name)}"):
+    def _any_unused(self, ids: UniqueIds, name: str) -> str:
+        """Return an id that does not match the pattern, because no more do. The next request repairs or reports it."""
+        while not ids.claim(id := f"{name}_{len(self.renamed)}_{self._digest(len(self.renamed), name)}"):
             self.renamed.append(name)
-        return made
+        return id
 
     def _begin(self) -> UniqueIds:
+        """Collect the ids of the history."""
         self._ids = ids = UniqueIds(self._pattern)
         parts = [part for turn in self._history for part in turn.parts]
-        ids.take([part.id for part in parts if type(part) is ToolCall or type(part) is ToolResult])
+        ids.reserve([part.id for part in parts if type(part) is ToolCall or type(part) is ToolResult])
         return ids
 
     def _digest(self, index: int, text: str) -> str:
-        import hashlib  # it brings OpenSSL along
+        """Return digits made from the request, the reply and a call."""
+        import hashlib  # imports OpenSSL, so only when needed
 
         if len(self._seed) > 32:
             self._seed = hashlib.sha256(self._seed).digest()
-        told = f"{self.reply}\0{index}\0{text}".encode("utf-8", "replace")
-        number = int.from_bytes(hashlib.sha256(self._seed + told).digest()[:8], "big")
-        return f"{number:020}"  # digits alone: a wire without ids knows by them that it gave none
+        facts = f"{self.reply}\0{index}\0{text}".encode("utf-8", "replace")
+        number = int.from_bytes(hashlib.sha256(self._seed + facts).digest()[:8], "big")
+        return f"{number:020}"  # digits alone: a wire without ids recognises by them an id that it did not give
 
 
 def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
-    """Characters made from the old id, as many and of such a kind as the pattern asks for."""
-    import hashlib  # it brings OpenSSL along
+    """Return an id made from the old one, with the length and the characters that the pattern requires; or None."""
+    import hashlib  # imports OpenSSL, so only when needed
 
     digest = int.from_bytes(hashlib.sha256(old.encode("utf-8", "replace")).digest(), "big")
     lower, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
@@ -121,7 +127,8 @@ def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
     return None
 
 
-def _fits(pattern: str, id: str) -> bool:
+def _matches_pattern(pattern: str, id: str) -> bool:
+    """Whether an id matches a pattern."""
     from cnllm.schemas import whole_matcher  # a request without calls needs none
 
     matches = whole_matcher(pattern)

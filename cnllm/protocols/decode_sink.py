@@ -1,4 +1,4 @@
-"""What a wire tells as it reads: the neutral happenings, which the engine folds into events and a reply."""
+"""Declare the callbacks of a decoder. The engine builds events and a reply from them."""
 
 from __future__ import annotations
 
@@ -9,74 +9,75 @@ from cnllm.types import Event, Usage
 __all__ = ["REPEATABLE", "EventSink"]
 
 REPEATABLE = "repeatable"
-"""The key of `EventSink.state` that holds text which may come once more; while it does, every chunk is read in full."""
+"""The key in `EventSink.state` for text that may be repeated. While it is set, every chunk is decoded in full."""
 
 
 class EventSink(Protocol):
-    """Each method takes one happening and returns the events it causes."""
+    """The receiver of a decoder's callbacks. Each method returns the events that it causes."""
 
     id: str | None
     model: str | None
     created: float | None
-    """When the reply was made, in seconds since 1970."""
+    """The time of the reply, in seconds since 1970."""
     raw_finish: str | None
     finished: bool
     answered: bool
     refused: bool
     fault: Any
     source: str | None
-    """The field in which thinking comes; the same in another field is taken for the same thinking."""
+    """The field of the reasoning. The same text in another field counts as the same reasoning."""
     state: dict[str, Any]
-    """What the wire has to remember from one chunk to the next."""
+    """The decoder's own state between two chunks."""
 
     @property
     def has_text(self) -> bool:
-        """Has any text come?"""
+        """Whether any text was added."""
 
     @property
     def has_calls(self) -> bool:
-        """Has any call come?"""
+        """Whether any call was added."""
 
     @property
     def part_count(self) -> int:
-        """On an ordered wire: how many parts have begun."""
+        """Return the number of parts that began, on an ordered wire."""
 
     def add_text(self, text: str) -> list[Event]:
-        """More of the answer, as the wire has it."""
+        """Add text of the answer, as the wire has it."""
 
     def add_reasoning(self, text: str, field: str) -> list[Event]:
-        """More thinking, and the field it came in."""
+        """Add text of the reasoning, and the field that it came in."""
 
     def add_details(self, items: list[Any]) -> None:
-        """Structured thinking, to be kept as received."""
+        """Add structured reasoning, to be stored as received."""
 
     def add_opaque(self, data: Any) -> list[Event]:
-        """A block nobody here understands."""
+        """Add a block of an unknown type."""
 
     def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
-        """On an ordered wire: a part begins. Unsaid, one begins whenever the kind of what comes changes."""
+        """Begin a part, on an ordered wire. Without this call a part begins at each change of kind."""
 
     def add_seal(self, data: Any, part: int | None = None) -> None:
-        """On an ordered wire: what a part goes back with (a call: keys beside it; a block nobody understands: itself).
+        """Add the data that goes back with a part, on an ordered wire.
 
-        It is the part that began last, or one by its number, counted from 0 as they began. A function is called when
-        the part is made: it gives the data, or None where there is nothing.
+        For a call the data are keys beside it, for a block of an unknown type the block itself. The part is the last
+        one, or the one of a number, counted from 0 in the order of their beginnings. A function is called when the
+        part is made: it returns the data, or None if there is nothing.
         """
 
     def add_media(self, type: str, *, data: str | None = None, url: str | None = None) -> list[Event]:
-        """On an ordered wire: a picture or a sound of the answer, whole."""
+        """Add a whole picture or sound of the answer, on an ordered wire."""
 
     def annotate(self, data: dict[str, Any]) -> None:
-        """What came beside the answer and is about it; it stays with the last text and goes nowhere."""
+        """Add data about the answer. It stays with the last text and is never sent back."""
 
     def note(self, code: str, flag: str, said: str, did: str) -> list[Event]:
-        """Something that the caller is told."""
+        """Add a note for the caller."""
 
     def end_block(self) -> list[Event]:
-        """On an ordered wire: the part that began last is over."""
+        """End the last part, on an ordered wire."""
 
     def add_call_pieces(self, items: Any, whole: bool) -> list[Event]:
-        """Pieces of tool calls, or whole ones."""
+        """Add pieces of tool calls, or whole calls."""
 
     def add_usage(self, usage: Usage) -> list[Event]:
-        """Usage came."""
+        """Add token counts."""

@@ -1,4 +1,4 @@
-"""Requests in and replies out of every protocol: what a server between clients and models needs."""
+"""Decode requests and encode replies of every protocol: the parts of a server between clients and models."""
 
 from __future__ import annotations
 
@@ -30,99 +30,103 @@ __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
 
 def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origin: Model | None = None) -> Request:
-    """A request body → the messages and options it means.
+    """Return the messages and options of a request body.
 
-    `path` is the URL's path, which on one protocol names the model and says whether to stream. `origin` is the model
-    that wrote the assistant's turns: what it wants back (signatures, encrypted reasoning) is sealed as its own and goes
-    back to it alone; without one it goes nowhere. Raises `ValueError` naming the place that is not as it must be.
+    `path` is the URL's path, which on one protocol names the model and whether to stream. `origin` is the model that
+    wrote the assistant's messages: data that it wants back (signatures, encrypted reasoning) is sealed as its own
+    and goes back to it alone; without an origin it goes nowhere. Raises `ValueError` with the place that is wrong.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
     checks.require_text("path", path)
     if origin is not None:
         checks.require_type("origin", origin, Model, "a cnllm.Model or None")
-    protocol_of, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
+    seal_protocol, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
 
     def stamp(data: Any) -> Seal:
-        return Seal(protocol_of, provider, id, data)
+        """Return a seal of the origin."""
+        return Seal(seal_protocol, provider, id, data)
 
-    read = _spoken(protocol).read_request(body, path.partition("?")[0], stamp)
+    request = _codec(protocol).read_request(body, path.partition("?")[0], stamp)
     if origin is None:
-        return read
-    return msgspec.structs.replace(read, messages=[_by(message, origin.name) for message in read.messages])
+        return request
+    return msgspec.structs.replace(
+        request, messages=[_with_origin(message, origin.name) for message in request.messages]
+    )
 
 
-def _by(message: Message, name: str) -> Message:
+def _with_origin(message: Message, name: str) -> Message:
+    """Return an assistant's message with its origin."""
     return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
 
 
 def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A reply → the body of a whole answer in that protocol. `request`: the body it answers, which some repeat.
+    """Return the body of a whole reply in a protocol.
 
-    An excluded call is left out, as whoever reads the body would execute it; the reply's notes still name it.
+    `request` is the body that it answers, which some protocols repeat. An excluded call is left out, because a
+    reader of the body would execute it; the reply's notes still name it.
     """
-    spoken = _spoken(protocol)
+    codec = _codec(protocol)
     checks.require_type("reply", reply, Reply, "a cnllm.Reply")
-    return spoken.write_reply(_executable(reply), _request(request))
+    return codec.write_reply(_executable(reply), _checked_request(request))
 
 
 def _executable(reply: Reply) -> Reply:
-    """The reply without its excluded calls."""
+    """Return the reply without its excluded calls."""
     parts = reply.message.parts
     if not any(type(part) is ToolCall and part.excluded for part in (*parts, *reply.tool_calls, *reply.incomplete)):
         return reply
     calls = [call for call in reply.tool_calls if not call.excluded]
-    kept = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
+    parts_left = tuple(part for part in parts if type(part) is not ToolCall or not part.excluded)
     none_left = reply.finish == "tool_calls" and not calls
     return msgspec.structs.replace(
         reply,
         tool_calls=calls,
         incomplete=[call for call in reply.incomplete if not call.excluded],
-        message=msgspec.structs.replace(reply.message, parts=kept),
+        message=msgspec.structs.replace(reply.message, parts=parts_left),
         finish="stop" if none_left else reply.finish,
         raw_finish=None if none_left else reply.raw_finish,
     )
 
 
 def encode_error(protocol: str, status: int, message: str, code: str | None = None) -> dict[str, Any]:
-    """A failure → the body of a refusal in that protocol."""
-    spoken = _spoken(protocol)
-    return spoken.write_error(*_error(status, message, code))
+    """Return the body of an error in a protocol."""
+    codec = _codec(protocol)
+    return codec.write_error(*_checked_error(status, message, code))
 
 
 class StreamWriter:
-    """Writes a stream of that protocol: `begin`, then each event, to `Finished`; every call gives the bytes to send.
+    """An encoder of a stream: `begin`, then `feed` with each event up to `Finished`; each returns bytes to send.
 
-    An excluded call is left out, as whoever reads the stream would execute it.
-
-    `request`: the body that is answered, which some protocols repeat.
+    An excluded call is left out, because a reader of the stream would execute it. `request` is the body that is
+    answered, which some protocols repeat.
     """
 
     def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
-        spoken = _spoken(protocol)
+        codec = _codec(protocol)
         checks.require_text("id", id)
         checks.require_text("model", model)
-        self._writes = spoken.stream(id, model, _request(request))
+        self._encoder = codec.stream(id, model, _checked_request(request))
         self._excluded: set[int] = set()
-        self._places: dict[int, int] = {}  # of the calls that are written, by the index that the reply gives them
+        self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
 
     def begin(self) -> bytes:
-        """What comes before the first event."""
-        return _framed(self._writes.begin())
+        """Return the bytes before the first event."""
+        return _encode_frames(self._encoder.begin())
 
     def feed(self, event: Event) -> bytes:
-        """One event. What has no place in the protocol (notes, excluded calls) is no bytes."""
+        """Return the bytes of one event. Events without a place in the protocol (notes, excluded calls) give none."""
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
-            kept = self._kept(event)
-            return b"" if kept is None else _framed(self._writes.event(kept))
+            visible = self._visible_event(event)
+            return b"" if visible is None else _encode_frames(self._encoder.event(visible))
         except checks.FAILURES as error:
-            if (named := struct_fault("event", event)) is not None:
-                raise named from error
+            if (shape_error := struct_fault("event", event)) is not None:
+                raise shape_error from error
             raise
 
-    def _kept(self, event: Event) -> Event | None:
-        """The event as the reader gets it; None for one of an excluded call."""
+    def _visible_event(self, event: Event) -> Event | None:
+        """Return the event for the reader; None for one of an excluded call."""
         match event:
             case ToolCallStart(index=index) | ToolCallDelta(index=index) | ToolCallEnd(index=index):
                 if (type(event) is ToolCallStart and event.excluded) or (
@@ -131,28 +135,30 @@ class StreamWriter:
                     self._excluded.add(index)
                 if index in self._excluded:
                     return None
-                place = self._places.setdefault(index, len(self._places))
-                return event if place == index else msgspec.structs.replace(event, index=place)
-            case Finished(finish="tool_calls") if self._excluded and not self._places:
+                index_out = self._indexes.setdefault(index, len(self._indexes))
+                return event if index_out == index else msgspec.structs.replace(event, index=index_out)
+            case Finished(finish="tool_calls") if self._excluded and not self._indexes:
                 return Finished("stop", None)
         return event
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
-        """A failure after the stream began; nothing may follow."""
-        return _framed(self._writes.error(*_error(status, message, code)))
+        """Return the bytes of a failure after the stream began; nothing may follow."""
+        return _encode_frames(self._encoder.error(*_checked_error(status, message, code)))
 
 
-def _request(request: dict[str, Any] | None) -> dict[str, Any] | None:
+def _checked_request(request: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a copy of a request body. Raises `TypeError` for anything else."""
     return None if request is None else checks.as_dict("request", request, "the body of a request (a dict) or None")
 
 
-def _spoken(protocol: str) -> ServerCodec:
+def _codec(protocol: str) -> ServerCodec:
+    """Return the server side of a protocol. Raises `TypeError` or `RegistryError`."""
     checks.require_text("protocol", protocol)
     return server_codec(str.__str__(protocol))
 
 
-def _error(status: int, message: str, code: str | None) -> tuple[int, str, str | None]:
-    """Return what an error holds, as JSON can. Raises `TypeError` for anything else."""
+def _checked_error(status: int, message: str, code: str | None) -> tuple[int, str, str | None]:
+    """Return the fields of an error with valid Unicode. Raises `TypeError` for anything else."""
     checks.require_type("status", status, int, "the status of an HTTP response (a number)")
     checks.require_text("message", message)
     if code is not None:
@@ -161,5 +167,6 @@ def _error(status: int, message: str, code: str | None) -> tuple[int, str, str |
     return int(status), replace_surrogates(str.__str__(message)), code
 
 
-def _framed(frames: list[tuple[str | None, Any]]) -> bytes:
+def _encode_frames(frames: list[tuple[str | None, Any]]) -> bytes:
+    """Return frames as bytes."""
     return b"".join(sse_frame(name, data) for name, data in frames)

@@ -1,4 +1,4 @@
-"""JSON Schemas applied with a bound on the work, whatever a model or a schema writes; and patterns in linear time."""
+"""Apply JSON Schemas with a bound on the work, and match patterns in linear time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what stands in a module that is imported when it is first used: patterns need no jsonschema."""
+    """Import a name from its module at first use: patterns do not need jsonschema."""
     for module, names in _MODULES.items():
         if name in names:
             globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)

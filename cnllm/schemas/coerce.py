@@ -1,8 +1,8 @@
-"""Values that were written as text: what each stands for by its JSON Schema.
+"""Convert values that a model wrote as text to the types of a JSON Schema.
 
-A model that writes a call as tags writes every value as plain text; only the tool's schema says that `5` is a number
-and `007` a postcode. What is not declared stays text, exactly as written, and so does what is not of its declared type:
-whether arguments fit is judged later, where every call's are.
+A model that writes a call as tags writes every value as plain text; only the tool's schema tells that `5` is a
+number and `007` a postcode. A value without a declared type stays text, exactly as written, and so does a value that
+does not fit its type: arguments are validated later, together with those of all other calls.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 
 __all__ = ["allowed_types", "coerce", "decode_json", "item_schema", "property_schema"]
 
-_DEEP = 32  # how far references and alternatives are followed
-_WIDE = 256  # how many alternatives are looked at, and how many values of an enum
-_LOOSE = {
+_MAX_DEPTH = 32  # levels of references and alternatives
+_MAX_ALTERNATIVES = 256  # alternatives that are read, and values of an enum
+_TYPE_ALIASES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum", "date", "datetime"), "string"),
     **dict.fromkeys(("int", "int32", "int64", "long", "short", "uint", "uint32", "uint64", "unsigned"), "integer"),
     **dict.fromkeys(("float", "double", "decimal", "num", "float32", "float64"), "number"),
@@ -37,51 +37,58 @@ _CANONICAL = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{0,15}[1-9])?")
 
 
 def coerce(text: str, schema: Any, root: Any) -> Any:
-    """The value a text stands for; `root` is the whole schema, in which references are looked up.
+    """Return the value of a text; `root` is the whole schema, in which references are resolved.
 
-    Where several types are allowed the narrowest that fits is taken, but where a string is among them, only if it
-    would be written back the same (`5`, not `007`). `null` is null wherever null is allowed. Of an enum with more than
-    `_WIDE` values the first alone are looked at, and a string may be among the others.
+    If several types are allowed, the narrowest one that fits is used. If a string is among them, a value is
+    converted only if it would be written back the same (`5`, not `007`). `null` is null wherever null is allowed. Of
+    an enum with more than `_MAX_ALTERNATIVES` values only the first are compared, and a string may be among the others.
     """
-    listed = list(_listed(schema, root))
-    if text in listed:
+    enum_values = list(_enum_values(schema, root))
+    if text in enum_values:
         return text
     allowed = allowed_types(schema, root)
     for kind in _KINDS:
         if kind in allowed:
-            fits, value = _as(kind, text, "string" in allowed)
-            if fits and (not listed or any(_equal(value, one) for one in listed)):
+            fits, value = _read_as(kind, text, "string" in allowed)
+            if fits and (not enum_values or any(_equal(value, enum_value) for enum_value in enum_values)):
                 return value
     return text
 
 
 def allowed_types(schema: Any, root: Any) -> frozenset[str]:
-    """The JSON types a schema allows. None at all: it does not say."""
-    found: set[str] = set()
-    for one in _alternatives(schema, root):
-        found |= _said(one)
-    return frozenset(found)
+    """Return the JSON types that a schema allows; an empty set if it declares none."""
+    types: set[str] = set()
+    for alternative in _alternatives(schema, root):
+        types |= _declared_types(alternative)
+    return frozenset(types)
 
 
 def property_schema(schema: Any, key: str, root: Any) -> Any:
-    """What a schema says of one property; None where it does not know it."""
-    other = None
-    for one in _alternatives(schema, root):
-        properties = one.get("properties")
+    """Return the schema of one property; None if it is unknown."""
+    additional = None
+    for alternative in _alternatives(schema, root):
+        properties = alternative.get("properties")
         if isinstance(properties, Mapping) and key in properties:
             return properties[key]
-        if other is None and isinstance(one.get("additionalProperties"), Mapping):
-            other = one["additionalProperties"]
-    return other
+        if additional is None and isinstance(alternative.get("additionalProperties"), Mapping):
+            additional = alternative["additionalProperties"]
+    return additional
 
 
 def item_schema(schema: Any, root: Any) -> Any:
-    """What a schema says of the items of an array."""
-    return next((one["items"] for one in _alternatives(schema, root) if isinstance(one.get("items"), Mapping)), None)
+    """Return the schema of the items of an array, or None."""
+    return next(
+        (
+            alternative["items"]
+            for alternative in _alternatives(schema, root)
+            if isinstance(alternative.get("items"), Mapping)
+        ),
+        None,
+    )
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """(value, where it ends) of the JSON at `start`. Raises ValueError.
+    """Return (value, end) of the JSON at `start`. Raises `ValueError`.
 
     Line breaks inside strings are allowed: models write them so.
     """
@@ -96,122 +103,141 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
     return value, end
 
 
-def _constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
+    """Refuse a constant that JSON does not have, such as NaN."""
     raise ValueError(f"{name} is not JSON")
 
 
-_JSON = json.JSONDecoder(strict=False, parse_constant=_constant)
+_JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 
 def _alternatives(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
-    """A schema, and all that its references, anyOf, oneOf and allOf lead to, each once."""
-    seen: set[int] = set()
-    waiting = deque([(schema, 0)])
-    while waiting and len(seen) < _WIDE:
-        one, depth = waiting.popleft()
-        if not isinstance(one, Mapping) or id(one) in seen:
+    """Yield a schema, and all schemas behind its references, anyOf, oneOf and allOf, each once."""
+    visited: set[int] = set()
+    queue = deque([(schema, 0)])
+    while queue and len(visited) < _MAX_ALTERNATIVES:
+        alternative, depth = queue.popleft()
+        if not isinstance(alternative, Mapping) or id(alternative) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        if depth < _DEEP:
-            if isinstance(one.get("$ref"), str):
-                waiting.append((_at(one["$ref"], root), depth + 1))
-            for word in ("allOf", "anyOf", "oneOf"):
-                branches = one.get(word)
+        visited.add(id(alternative))
+        yield alternative
+        if depth < _MAX_DEPTH:
+            if isinstance(alternative.get("$ref"), str):
+                queue.append((_resolve(alternative["$ref"], root), depth + 1))
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                branches = alternative.get(keyword)
                 if isinstance(branches, list):
-                    waiting += [(branch, depth + 1) for branch in branches[:_WIDE]]
+                    queue += [(branch, depth + 1) for branch in branches[:_MAX_ALTERNATIVES]]
 
 
-def _at(ref: str, root: Any) -> Any:
-    """What a local reference points at."""
+def _resolve(ref: str, root: Any) -> Any:
+    """Return the target of a local reference, or None."""
     if not ref.startswith("#"):
         return None
-    here = root
+    node = root
     for part in ref[1:].split("/")[1:]:
         part = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, Mapping):
-            here = here.get(part)
-        elif isinstance(here, list) and part.isdecimal() and int(part) < len(here):
-            here = here[int(part)]
+        if isinstance(node, Mapping):
+            node = node.get(part)
+        elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+            node = node[int(part)]
         else:
             return None
-    return here
+    return node
 
 
-def _said(one: Mapping[str, Any]) -> set[str]:
-    """The types that one schema names itself."""
-    told = one.get("type")
-    names = [name for name in (told[:_WIDE] if isinstance(told, list) else [told]) if isinstance(name, str)]
-    found = {_LOOSE.get(name.lower(), name.lower()) for name in names} & set(_KINDS)
-    if one.get("nullable") is True:
-        found.add("null")
-    if not found:
-        values = _values(one)
-        found = {_kind(value) for value in values[:_WIDE]} | ({"string"} if len(values) > _WIDE else set())
-        if not values and isinstance(one.get("properties"), Mapping):
-            found = {"object"}
-        elif not values and isinstance(one.get("items"), Mapping):
-            found = {"array"}
-    return found
+def _declared_types(schema: Mapping[str, Any]) -> set[str]:
+    """Return the types that one schema declares itself."""
+    declared = schema.get("type")
+    names = [
+        name
+        for name in (declared[:_MAX_ALTERNATIVES] if isinstance(declared, list) else [declared])
+        if isinstance(name, str)
+    ]
+    types = {_TYPE_ALIASES.get(name.lower(), name.lower()) for name in names} & set(_KINDS)
+    if schema.get("nullable") is True:
+        types.add("null")
+    if not types:
+        values = _values(schema)
+        types = {_kind(value) for value in values[:_MAX_ALTERNATIVES]} | (
+            {"string"} if len(values) > _MAX_ALTERNATIVES else set()
+        )
+        if not values and isinstance(schema.get("properties"), Mapping):
+            types = {"object"}
+        elif not values and isinstance(schema.get("items"), Mapping):
+            types = {"array"}
+    return types
 
 
-def _values(one: Mapping[str, Any]) -> list[Any]:
-    listed = one.get("enum")
-    return listed[: _WIDE + 1] if isinstance(listed, list) else [one["const"]] if "const" in one else []
+def _values(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the values of the enum or const of a schema."""
+    members = schema.get("enum")
+    return (
+        members[: _MAX_ALTERNATIVES + 1]
+        if isinstance(members, list)
+        else [schema["const"]]
+        if "const" in schema
+        else []
+    )
 
 
-def _listed(schema: Any, root: Any) -> Iterator[Any]:
-    """The values of an enum or const, where the schema allows nothing but such."""
-    every: list[Any] = []
-    for one in _alternatives(schema, root):
-        values = _values(one)
-        if not values and _said(one) - {"null"} and not any(word in one for word in ("anyOf", "oneOf", "allOf")):
+def _enum_values(schema: Any, root: Any) -> Iterator[Any]:
+    """Yield the values of enum and const, if the schema allows no others."""
+    collected: list[Any] = []
+    for alternative in _alternatives(schema, root):
+        values = _values(alternative)
+        if (
+            not values
+            and _declared_types(alternative) - {"null"}
+            and not any(keyword in alternative for keyword in ("anyOf", "oneOf", "allOf"))
+        ):
             return
-        every += values
-        if len(every) > _WIDE:  # which others there are is not looked at
+        collected += values
+        if len(collected) > _MAX_ALTERNATIVES:  # further values are not read
             return
-    yield from every
+    yield from collected
 
 
 def _kind(value: Any) -> str:
+    """Return the JSON type of a value."""
     if value is None:
         return "null"
     by_type = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
     return by_type.get(type(value), "object")
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Equal as JSON is: true is not 1."""
-    return bool(one == other) and (type(one) is bool) == (type(other) is bool)
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two values are equal in JSON: true is not 1."""
+    return bool(first == second) and (type(first) is bool) == (type(second) is bool)
 
 
-def _as(kind: str, text: str, or_string: bool) -> tuple[bool, Any]:
-    """(does it fit?, value) of a text read as one JSON type."""
-    bare = text.strip()
+def _read_as(kind: str, text: str, allows_string: bool) -> tuple[bool, Any]:
+    """Return (whether it fits, value) of a text read as one JSON type."""
+    stripped = text.strip()
     if kind == "string":
         return True, text
     if kind == "null":
-        return bare == "null", None
-    if or_string and text != bare:
+        return stripped == "null", None
+    if allows_string and text != stripped:
         return False, None
     if kind == "boolean":
-        word = bare if or_string else bare.lower()
+        word = stripped if allows_string else stripped.lower()
         return word in ("true", "false"), word == "true"
     if kind in ("object", "array"):
-        return _compound(bare, dict if kind == "object" else list)
-    if or_string and not _CANONICAL.fullmatch(bare):
+        return _read_container(stripped, dict if kind == "object" else list)
+    if allows_string and not _CANONICAL.fullmatch(stripped):
         return False, None
-    whole = _INTEGER.fullmatch(bare) or (None if or_string else _WHOLE.fullmatch(bare))
-    if whole:
-        return True, int(whole[whole.lastindex or 0])
-    if kind == "integer" or not _NUMBER.fullmatch(bare):
+    integer = _INTEGER.fullmatch(stripped) or (None if allows_string else _WHOLE.fullmatch(stripped))
+    if integer:
+        return True, int(integer[integer.lastindex or 0])
+    if kind == "integer" or not _NUMBER.fullmatch(stripped):
         return False, None
-    number = float(bare)
+    number = float(stripped)
     return math.isfinite(number), number
 
 
-def _compound(text: str, wanted: type) -> tuple[bool, Any]:
-    """An object or array in JSON; some models encode it twice."""
+def _read_container(text: str, container: type) -> tuple[bool, Any]:
+    """Return (whether it fits, value) of an object or array in JSON; some models encode it twice."""
     for _ in range(2):
         try:
             value, end = decode_json(text)
@@ -219,7 +245,7 @@ def _compound(text: str, wanted: type) -> tuple[bool, Any]:
             return False, None
         if text[end:].strip():
             return False, None
-        if type(value) is wanted:
+        if type(value) is container:
             return True, value
         if type(value) is not str:
             break

@@ -1,4 +1,4 @@
-"""Which items and properties of a value the keywords of a schema have looked at."""
+"""Find the items and properties of a value that the keywords of a schema have evaluated."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def evaluated_indexes(validator: Any, instance: Any, schema: Any) -> set[int]:
         return set()
     validator.format_checker.spend(1)
     everything = set(range(len(instance)))
-    found: set[int] = set()
+    indexes: set[int] = set()
     items = schema.get("items")
     if "items" in schema:
         if not isinstance(items, list) or "additionalItems" in schema:
             return everything
-        found |= set(range(len(items)))
+        indexes |= set(range(len(items)))
     if "prefixItems" in schema:
-        found |= set(range(len(schema["prefixItems"])))
+        indexes |= set(range(len(schema["prefixItems"])))
     for keyword in ("contains", "unevaluatedItems"):
         if keyword in schema:
-            found |= {i for i, v in enumerate(instance) if is_valid(validator, schema[keyword], v) is not False}
-    for below, inner in _applied(validator, instance, schema):
-        found |= evaluated_indexes(below, instance, inner)
-    return found
+            indexes |= {i for i, v in enumerate(instance) if is_valid(validator, schema[keyword], v) is not False}
+    for below, inner in _applicable_schemas(validator, instance, schema):
+        indexes |= evaluated_indexes(below, instance, inner)
+    return indexes
 
 
 def evaluated_names(validator: Any, instance: Any, schema: Any) -> set[str]:
@@ -37,26 +37,28 @@ def evaluated_names(validator: Any, instance: Any, schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
     validator.format_checker.spend(1)
-    found: set[str] = set()
+    names: set[str] = set()
     properties = schema.get("properties")
     if isinstance(properties, dict):
         validator.format_checker.spend(len(properties))
-        found |= properties.keys() & instance.keys()
+        names |= properties.keys() & instance.keys()
     for keyword in ("additionalProperties", "unevaluatedProperties"):
         if schema.get(keyword) is not None:
-            found |= {n for n, v in instance.items() if is_valid(validator, schema[keyword], v) is not False}
+            names |= {
+                name for name, value in instance.items() if is_valid(validator, schema[keyword], value) is not False
+            }
     for source in schema.get("patternProperties", ()):
-        found |= {name for name in instance if pattern_found(validator, source, name) is not False}
+        names |= {name for name in instance if pattern_found(validator, source, name) is not False}
     for name, inner in schema.get("dependentSchemas", {}).items():
         if name in instance:
-            found |= evaluated_names(validator, instance, inner)
-    for below, inner in _applied(validator, instance, schema):
-        found |= evaluated_names(below, instance, inner)
-    return found
+            names |= evaluated_names(validator, instance, inner)
+    for below, inner in _applicable_schemas(validator, instance, schema):
+        names |= evaluated_names(below, instance, inner)
+    return names
 
 
-def _applied(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield (validator, schema) of every schema that holds for the same instance."""
+def _applicable_schemas(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield (validator, schema) for every schema that applies to the same instance."""
     for resolved in _references(validator, schema):
         yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
     for keyword in ("allOf", "oneOf", "anyOf"):
@@ -72,7 +74,7 @@ def _applied(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[
 
 
 def _references(validator: Any, schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield what the references of a schema point at."""
+    """Yield the resolved references of a schema."""
     from referencing.jsonschema import lookup_recursive_ref
 
     for keyword in ("$ref", "$dynamicRef"):

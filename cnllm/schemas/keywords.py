@@ -1,7 +1,7 @@
-"""Keywords of JSON Schema whose work is bounded, and which know what they could not judge.
+"""Validate by keywords of JSON Schema with bounded work, and count the values that could not be judged.
 
-Each behaves as jsonschema's own, and says the same of what is wrong. What was not judged counts as no error, also
-where a keyword turns the answer round: `not`, `oneOf`, `if`, `maxContains`.
+Each keyword behaves as jsonschema's own and writes the same messages. A value that was not judged counts as no
+error, also where a keyword inverts the verdict: `not`, `oneOf`, `if`, `maxContains`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from cnllm.schemas.evaluated import evaluated_indexes, evaluated_names
 from cnllm.schemas.verdicts import errors_below, is_valid, pattern_found
 from cnllm.schemas.work import canonical
 
-__all__ = ["KEYWORDS", "counted"]
+__all__ = ["KEYWORDS", "count_work"]
 
 Errors = Iterator[ValidationError]
-_FEW = 16  # values of an enum that are compared one by one, and told
+_SHORT_ENUM = 16  # values of an enum that are compared one by one, and listed in a message
 _REFERENCE = 4  # steps of a reference: it is looked up
-_KEPT = 50  # errors of a branch that are kept: one is enough for a verdict
-_EACH = frozenset(  # keywords that look at every item or name
+_MAX_ERRORS = 50  # errors of a branch that are reported: one is enough for a verdict
+_PER_ITEM = frozenset(  # keywords that look at every item or name
     {"items", "additionalItems", "prefixItems", "contains", "uniqueItems", "unevaluatedItems"}
     | {"propertyNames", "patternProperties", "additionalProperties", "unevaluatedProperties"}
 )
 
 
-def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a keyword that counts its work: what it is given, what it looks at, and what it says."""
-    is_each = name in _EACH
+def count_work(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a keyword that counts its work: the values in its schema and instance, and its errors."""
+    is_per_item = name in _PER_ITEM
     least = _REFERENCE if name.endswith(("ref", "Ref")) else 1
-    is_each_part = name not in ("enum", "const")
+    counts_value = name not in ("enum", "const")
 
     def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        """Run the keyword and count its work."""
         work = validator.format_checker
         steps = least
-        if is_each_part and (type(value) is list or type(value) is dict):
+        if counts_value and (type(value) is list or type(value) is dict):
             steps += len(value)
-        if is_each and (type(instance) is list or type(instance) is dict):
+        if is_per_item and (type(instance) is list or type(instance) is dict):
             steps += len(instance)
         work.spend(steps)
         return map(work.count_error, keyword(validator, value, instance, schema) or ())
@@ -49,30 +50,33 @@ def counted(name: str, keyword: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# ── strings and names ────────────────────────────────────────────────────────
+# ── strings and names ─────────────────────────────────────────────────────────
 
 
 def pattern(validator: Any, source: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `pattern`."""
     if validator.is_type(instance, "string") and pattern_found(validator, source, instance) is False:
         yield ValidationError(f"{instance!r} does not match {source!r}")
 
 
 def pattern_properties(validator: Any, patterns: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `patternProperties`."""
     if not validator.is_type(instance, "object"):
         return
-    for source, below in patterns.items():
+    for source, schema_below in patterns.items():
         for name, value in instance.items():
             if pattern_found(validator, source, name):
-                yield from errors_below(validator, value, below, path=name, schema_path=source)
+                yield from errors_below(validator, value, schema_below, path=name, schema_path=source)
 
 
 def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `additionalProperties`."""
     if not validator.is_type(instance, "object"):
         return
-    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    declared, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     extras = []
     for name in instance:
-        if name not in known and all(pattern_found(validator, source, name) is False for source in patterns):
+        if name not in declared and all(pattern_found(validator, source, name) is False for source in patterns):
             extras.append(name)
     if validator.is_type(below, "object"):
         for name in extras:
@@ -80,59 +84,68 @@ def additional_properties(validator: Any, below: Any, instance: Any, schema: Any
     elif not below and extras:
         if patterns:
             verb = "does" if len(extras) == 1 else "do"
-            names, sources = _listed(sorted(extras)), _listed(sorted(patterns))
+            names, sources = _join_values(sorted(extras)), _join_values(sorted(patterns))
             yield ValidationError(f"{names} {verb} not match any of the regexes: {sources}")
         else:
             yield ValidationError(f"Additional properties are not allowed ({_unexpected(sorted(extras, key=str))})")
 
 
-def _listed(values: Any) -> str:
+def _join_values(values: Any) -> str:
+    """Return values as one list in words."""
     return ", ".join(map(repr, values))
 
 
 def _unexpected(extras: list[Any]) -> str:
-    return f"{_listed(extras)} {'was' if len(extras) == 1 else 'were'} unexpected"
+    """Return the values that should not be there, as the end of a sentence."""
+    return f"{_join_values(extras)} {'was' if len(extras) == 1 else 'were'} unexpected"
 
 
-# ── equal values ─────────────────────────────────────────────────────────────
+# ── equal values ──────────────────────────────────────────────────────────────
 
 
 def unique_items(validator: Any, is_wanted: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `uniqueItems`."""
     if not is_wanted or not validator.is_type(instance, "array"):
         return
-    seen: set[str] = set()
+    texts: set[str] = set()
     for item in instance:
         text = canonical(item, validator.format_checker)
-        if text in seen:
+        if text in texts:
             yield ValidationError(f"{instance!r} has non-unique elements")
             return
-        seen.add(text)
+        texts.add(text)
 
 
 def enum(validator: Any, values: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `enum`."""
     if not _is_among(validator, values, values, instance):
-        told = repr(values) if len(values) <= _FEW else f"the {len(values)} values that are allowed"
-        yield ValidationError(f"{instance!r} is not one of {told}")
+        allowed = repr(values) if len(values) <= _SHORT_ENUM else f"the {len(values)} values that are allowed"
+        yield ValidationError(f"{instance!r} is not one of {allowed}")
 
 
 def const(validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `const`."""
     if not _is_among(validator, (value,), value, instance):
         yield ValidationError(f"{value!r} was expected")
 
 
-def _is_among(validator: Any, values: Any, said: Any, instance: Any) -> bool:
-    """Whether an instance equals one of the values; `said` is what the schema holds, by which they are kept."""
-    if len(values) <= _FEW and (instance is None or type(instance) in (str, bool, int)):
+def _is_among(validator: Any, values: Any, source: Any, instance: Any) -> bool:
+    """Whether an instance equals one of the values.
+
+    `source` is the object in the schema that holds the values: they are cached under its identity.
+    """
+    if len(values) <= _SHORT_ENUM and (instance is None or type(instance) in (str, bool, int)):
         kind = bool if type(instance) is bool else None  # true is not 1
-        return any(one == instance and (type(one) is bool) is (kind is bool) for one in values)
+        return any(value == instance and (type(value) is bool) is (kind is bool) for value in values)
     work = validator.format_checker
-    texts = work.enums.get(id(said))
+    texts = work.enums.get(id(source))
     if texts is None:
-        texts = work.enums[id(said)] = frozenset(canonical(one, work) for one in values)
+        texts = work.enums[id(source)] = frozenset(canonical(value, work) for value in values)
     return canonical(instance, work) in texts
 
 
 def multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `multipleOf` and `divisibleBy`."""
     if not validator.is_type(instance, "number"):
         return
     validator.format_checker.spend(instance.bit_length() // 64 if isinstance(instance, int) else 0)
@@ -141,6 +154,7 @@ def multiple_of(validator: Any, step: Any, instance: Any, schema: Any) -> Errors
 
 
 def _is_multiple(number: Any, step: Any) -> bool:
+    """Whether a number is a multiple of a step, without an overflow."""
     if isinstance(number, float) and not math.isfinite(number):
         return False
     if isinstance(step, float):
@@ -152,18 +166,19 @@ def _is_multiple(number: Any, step: Any) -> bool:
     return not number % step
 
 
-# ── what stands below ────────────────────────────────────────────────────────
+# ── schemas below ─────────────────────────────────────────────────────────────
 
 
-def properties(validator: Any, known: Any, instance: Any, schema: Any) -> Errors:
+def properties(validator: Any, declared: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `properties`."""
     if validator.is_type(instance, "object"):
-        for name, below in known.items():
+        for name, below in declared.items():
             if name in instance:
                 yield from errors_below(validator, instance[name], below, path=name, schema_path=name)
 
 
 def items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
-    """As the latest draft has it: for what stands behind `prefixItems`."""
+    """Validate `items` of the latest draft: the items behind `prefixItems`."""
     if not validator.is_type(instance, "array"):
         return
     first = len(schema.get("prefixItems", ()))
@@ -177,60 +192,65 @@ def items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
         yield from errors_below(validator, instance[index], below, path=index)
 
 
-# ── several schemas ──────────────────────────────────────────────────────────
+# ── several schemas ───────────────────────────────────────────────────────────
 
 
 def negation(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `not`."""
     if is_valid(validator, below, instance) is True:
         yield ValidationError(f"{instance!r} should not be valid under {below!r}")
 
 
 def disallow(validator: Any, kinds: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `disallow`."""
     for kind in [kinds] if isinstance(kinds, str) else kinds:
         if is_valid(validator, {"type": [kind]}, instance) is True:
             yield ValidationError(f"{kind!r} is disallowed for {instance!r}")
 
 
 def any_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `anyOf`."""
     errors: list[ValidationError] = []
     for index, branch in enumerate(branches):
-        found = _errors(validator, branch, instance, index)
-        if not found:
+        branch_errors = _errors(validator, branch, instance, index)
+        if not branch_errors:
             return
-        errors += found
+        errors += branch_errors
     yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=errors)
 
 
 def _errors(validator: Any, branch: Any, instance: Any, index: int) -> list[ValidationError]:
     """Return the first errors of a branch, counted."""
     errors = errors_below(validator, instance, branch, schema_path=index)
-    return list(map(validator.format_checker.count_error, itertools.islice(errors, _KEPT)))
+    return list(map(validator.format_checker.count_error, itertools.islice(errors, _MAX_ERRORS)))
 
 
 def one_of(validator: Any, branches: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `oneOf`."""
     errors: list[ValidationError] = []
-    fitting: list[Any] = []
+    valid_branches: list[Any] = []
     work = validator.format_checker
     is_judged = True
     for index, branch in enumerate(branches):
-        if fitting or not is_judged:
+        if valid_branches or not is_judged:
             verdict = is_valid(validator, branch, instance)
         else:
             unknown = work.unknown
-            found = _errors(validator, branch, instance, index)
-            errors += found
-            verdict = False if found else True if work.unknown == unknown else None
+            branch_errors = _errors(validator, branch, instance, index)
+            errors += branch_errors
+            verdict = False if branch_errors else True if work.unknown == unknown else None
         if verdict:
-            fitting.append(branch)
+            valid_branches.append(branch)
         is_judged = is_judged and verdict is not None
-    if len(fitting) > 1:
-        fitting = [*fitting[1:], fitting[0]]
-        yield ValidationError(f"{instance!r} is valid under each of {_listed(fitting)}")
-    elif not fitting and is_judged:
+    if len(valid_branches) > 1:
+        valid_branches = [*valid_branches[1:], valid_branches[0]]
+        yield ValidationError(f"{instance!r} is valid under each of {_join_values(valid_branches)}")
+    elif not valid_branches and is_judged:
         yield ValidationError(f"{instance!r} is not valid under any of the given schemas", context=errors)
 
 
 def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `if`."""
     verdict = is_valid(validator, below, instance)
     word = "then" if verdict else "else"
     if verdict is not None and word in schema:
@@ -238,63 +258,67 @@ def condition(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
 
 
 def contains(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `contains`, `minContains` and `maxContains`."""
     if not validator.is_type(instance, "array"):
         return
     least, most = schema.get("minContains", 1), schema.get("maxContains", len(instance))
-    sure = possible = 0
+    certain = possible = 0
     for item in instance:
         verdict = is_valid(validator, below, item)
-        sure += verdict is True
+        certain += verdict is True
         possible += verdict is not False
-        if sure > most:
-            said = f"Too many items match the given schema (expected at most {most})"
-            yield ValidationError(said, validator="maxContains", validator_value=most)
+        if certain > most:
+            message = f"Too many items match the given schema (expected at most {most})"
+            yield ValidationError(message, validator="maxContains", validator_value=most)
             return
     if possible >= least:
         return
     if not possible:
         yield ValidationError(f"{instance!r} does not contain items matching the given schema")
     else:
-        said = f"Too few items match the given schema (expected at least {least} but only {possible} matched)"
-        yield ValidationError(said, validator="minContains", validator_value=least)
+        message = f"Too few items match the given schema (expected at least {least} but only {possible} matched)"
+        yield ValidationError(message, validator="minContains", validator_value=least)
 
 
 def contains_one(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
-    """As drafts 6 and 7 have it: without counts."""
+    """Validate `contains` of drafts 6 and 7, which has no counts."""
     if not validator.is_type(instance, "array"):
         return
     if all(is_valid(validator, below, item) is False for item in instance):
         yield ValidationError(f"None of {instance!r} are valid under the given schema")
 
 
-# ── what no other keyword has looked at ──────────────────────────────────────
+# ── unevaluated values ────────────────────────────────────────────────────────
 
 
 def unevaluated_items(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `unevaluatedItems`."""
     if not validator.is_type(instance, "array"):
         return
-    seen = evaluated_indexes(validator, instance, schema)
-    rest = [item for index, item in enumerate(instance) if index not in seen]
+    evaluated = evaluated_indexes(validator, instance, schema)
+    rest = [item for index, item in enumerate(instance) if index not in evaluated]
     if rest:
         yield ValidationError(f"Unevaluated items are not allowed ({_unexpected(rest)})")
 
 
 def unevaluated_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Errors:
+    """Validate `unevaluatedProperties`."""
     if not validator.is_type(instance, "object"):
         return
-    seen = evaluated_names(validator, instance, schema)
-    rest = [name for name in instance if name not in seen and is_valid(validator, below, instance[name]) is False]
+    evaluated = evaluated_names(validator, instance, schema)
+    rest = [name for name in instance if name not in evaluated and is_valid(validator, below, instance[name]) is False]
     if rest and below is False:
         yield ValidationError(f"Unevaluated properties are not allowed ({_unexpected(sorted(rest, key=str))})")
     elif rest:
         verb = "was" if len(rest) == 1 else "were"
         yield ValidationError(
             "Unevaluated properties are not valid under the given schema "
-            f"({_listed(rest)} {verb} unevaluated and invalid)"
+            f"({_join_values(rest)} {verb} unevaluated and invalid)"
         )
 
 
-def _nothing(validator: Any, value: Any, instance: Any, schema: Any) -> tuple[()]:
+def _ignore(validator: Any, value: Any, instance: Any, schema: Any) -> tuple[()]:
+    """Validate nothing."""
     return ()
 
 
@@ -315,5 +339,5 @@ KEYWORDS: Mapping[str, Callable[..., Any]] = {
     "contains": contains,
     "unevaluatedItems": unevaluated_items,
     "unevaluatedProperties": unevaluated_properties,
-    "format": _nothing,  # an annotation
+    "format": _ignore,  # an annotation
 }

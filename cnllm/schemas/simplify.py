@@ -1,4 +1,4 @@
-"""JSON Schemas as pydantic writes them, made shorter for a model, and what strict mode makes of them."""
+"""Shorten the JSON Schemas that pydantic writes, and adapt them to strict mode."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
 _PREFIX = "#/$defs/"
-_HOPS = 20  # references that lead to references
-_EXPANSIONS = 200  # references written out; a schema that needs more keeps the rest as references
-_NODES = 20_000  # schemas in what is written out
+_MAX_HOPS = 20  # references in a row
+_MAX_EXPANSIONS = 200  # references replaced in full; further ones stay references
+_MAX_NODES = 20_000  # schemas in the replaced references
 
 
-def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
-    """The node with every schema directly below it changed; names of properties and values are no schemas."""
+def _map_children(node: Schema, change: Callable[[Any], Any]) -> Schema:
+    """Return a node with every schema directly below it changed. Names of properties and values are no schemas."""
     out: Schema = {}
     for key, value in node.items():
         if key in _MAPS and isinstance(value, dict):
@@ -32,55 +32,66 @@ def _below(node: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def remove_titles(node: Any) -> Any:
-    """Without titles, which repeat the names, and `discriminator`, which is no JSON Schema and names definitions."""
+    """Return a schema without titles, which repeat the names, and without `discriminator`.
+
+    `discriminator` is no keyword of JSON Schema, and it names definitions.
+    """
     if not isinstance(node, dict):
         return node
-    return {key: value for key, value in _below(node, remove_titles).items() if key not in ("title", "discriminator")}
+    return {
+        key: value for key, value in _map_children(node, remove_titles).items() if key not in ("title", "discriminator")
+    }
 
 
 def inline_references(schema: Schema) -> Schema:
-    """References written out, but for what holds itself: many endpoints know no `$defs`, and models read on better."""
+    """Return a schema with its references replaced by their targets.
+
+    Recursive references stay, and so do those beyond the limits. Many endpoints do not support `$defs`, and models
+    read a schema without jumps better.
+    """
     defs: Schema = schema.get("$defs", {})
-    left, nodes = _EXPANSIONS, _NODES
+    expansions_left, nodes_left = _MAX_EXPANSIONS, _MAX_NODES
     references, sizes = _contents(defs)
-    kept: set[str] = set()
+    remaining: set[str] = set()
 
     def walk(node: Any, inside: frozenset[str]) -> Any:
-        nonlocal left, nodes
+        """Return a node with its references replaced."""
+        nonlocal expansions_left, nodes_left
         if not isinstance(node, dict):
             return node
         name = str(node.get("$ref", "")).removeprefix(_PREFIX)
         if name not in defs:
-            return _below(node, lambda child: walk(child, inside))
-        if name in inside or name in endless or left <= 0 or nodes < sizes[name]:
-            kept.add(name)
+            return _map_children(node, lambda child: walk(child, inside))
+        if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < sizes[name]:
+            remaining.add(name)
             return node
-        left -= 1
-        nodes -= sizes[name]
-        beside = {key: value for key, value in node.items() if key != "$ref"}
-        return {**walk(defs[name], inside | {name}), **beside}
+        expansions_left -= 1
+        nodes_left -= sizes[name]
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        return {**walk(defs[name], inside | {name}), **siblings}
 
-    endless = {name for name in defs if name in _reached(references, name)}
+    self_referring = {name for name in defs if name in _reachable(references, name)}
     out: Schema = walk({key: value for key, value in schema.items() if key != "$defs"}, frozenset())
-    done: Schema = {}
-    while waiting := sorted(kept - done.keys()):
-        for name in waiting:
-            done[name] = _below(defs[name], lambda child: walk(child, frozenset()))
-    return {**out, "$defs": {name: done[name] for name in sorted(done)}} if done else out
+    definitions: Schema = {}
+    while missing := sorted(remaining - definitions.keys()):
+        for name in missing:
+            definitions[name] = _map_children(defs[name], lambda child: walk(child, frozenset()))
+    return {**out, "$defs": {name: definitions[name] for name in sorted(definitions)}} if definitions else out
 
 
 def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
-    """Return for each definition the others that it refers to, and how many schemas it holds."""
+    """Return for each definition the others that it refers to, and the number of schemas in it."""
     references: dict[str, set[str]] = {name: set() for name in defs}
     sizes = dict.fromkeys(defs, 0)
 
     def walk(node: Any, owner: str) -> Any:
+        """Count a node and its references."""
         if isinstance(node, dict):
             sizes[owner] += 1
             name = str(node.get("$ref", "")).removeprefix(_PREFIX)
             if name in defs:
                 references[owner].add(name)
-            _below(node, lambda child: walk(child, owner))
+            _map_children(node, lambda child: walk(child, owner))
         return node
 
     for name, node in defs.items():
@@ -88,33 +99,34 @@ def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
     return references, sizes
 
 
-def _reached(references: dict[str, set[str]], start: str) -> set[str]:
-    """The definitions that one refers to, over others too."""
-    found: set[str] = set()
-    waiting = [start]
-    while waiting:
-        new = references[waiting.pop()] - found
-        found |= new
-        waiting += new
-    return found
+def _reachable(references: dict[str, set[str]], start: str) -> set[str]:
+    """Return the definitions that one refers to, directly or through others."""
+    names: set[str] = set()
+    queue = [start]
+    while queue:
+        new = references[queue.pop()] - names
+        names |= new
+        queue += new
+    return names
 
 
 def make_strict(node: Any) -> Any:
-    """As strict mode wants it: objects are closed, every property is required, and what may be left out may be null."""
+    """Return a schema for strict mode: objects are closed, every property is required, optional ones may be null."""
     if not isinstance(node, dict):
         return node
-    out = {key: value for key, value in _below(node, make_strict).items() if key != "default"}
+    out = {key: value for key, value in _map_children(node, make_strict).items() if key != "default"}
     properties = out.get("properties")
     if isinstance(properties, dict):
         required = out.get("required")
-        demanded = set(required) if isinstance(required, list | tuple) else set()
-        out["properties"] = {k: v if k in demanded else _nullable(v) for k, v in properties.items()}
+        required_names = set(required) if isinstance(required, list | tuple) else set()
+        out["properties"] = {k: v if k in required_names else _make_nullable(v) for k, v in properties.items()}
         out["required"] = list(properties)
         out["additionalProperties"] = False
     return out
 
 
 def _allows_null(schema: Any) -> bool:
+    """Whether a schema allows null."""
     if not isinstance(schema, dict):
         return True
     if "anyOf" in schema:
@@ -129,59 +141,71 @@ def _allows_null(schema: Any) -> bool:
     return kind == "null" or (kind is None and not schema.keys() & {"$ref", "properties", "items", "allOf"})
 
 
-def _nullable(schema: Schema) -> Schema:
+def _make_nullable(schema: Schema) -> Schema:
+    """Return a schema that also allows null."""
     if _allows_null(schema):
         return schema
-    said = {"description": schema["description"]} if "description" in schema else {}
+    description = {"description": schema["description"]} if "description" in schema else {}
     rest = {key: value for key, value in schema.items() if key != "description"}
     branches = [*rest["anyOf"]] if list(rest) == ["anyOf"] else [rest]
-    return {"anyOf": [*branches, {"type": "null"}], **said}
+    return {"anyOf": [*branches, {"type": "null"}], **description}
 
 
 def remove_nulls(value: Any, schema: Schema) -> Any:
-    """Arguments without the nulls that strict mode has a model write for what it would leave out."""
+    """Return arguments without the nulls that a model writes in strict mode for values it would leave out."""
 
     def target(node: Any) -> Any:
-        """The schema that a reference means; the node itself where it is none, or one that leads nowhere."""
-        for _ in range(_HOPS):
-            place = node.get("$ref") if isinstance(node, dict) else None
-            if not isinstance(place, str) or not (place == "#" or place.startswith("#/")):
+        """Return the target of a reference; the node itself if it has none, or one without a target."""
+        for _ in range(_MAX_HOPS):
+            reference = node.get("$ref") if isinstance(node, dict) else None
+            if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
                 break
-            found: Any = schema
-            for key in place.split("/")[1:]:
-                found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-            if not isinstance(found, dict):
+            target_node: Any = schema
+            for key in reference.split("/")[1:]:
+                target_node = (
+                    target_node.get(key.replace("~1", "/").replace("~0", "~"))
+                    if isinstance(target_node, dict)
+                    else None
+                )
+            if not isinstance(target_node, dict):
                 break
-            node = found
+            node = target_node
         return node if isinstance(node, dict) else {}
 
     def target_of(node: Any) -> Any:
+        """Return the target of a schema that is an object; any other schema as it is."""
         return target(node) if isinstance(node, dict) else node
 
     def walk(value: Any, node: Any) -> Any:
+        """Return a value without the nulls at optional properties."""
         node = target(node)
         if isinstance(value, list) and isinstance(node.get("items"), dict):
             return [walk(item, node["items"]) for item in value]
         if isinstance(value, dict) and isinstance(node.get("properties"), dict):
-            known, demanded = node["properties"], set(node.get("required", ()))
+            properties, required_names = node["properties"], set(node.get("required", ()))
             return {
-                name: walk(inner, known[name]) if name in known else inner
+                name: walk(inner, properties[name]) if name in properties else inner
                 for name, inner in value.items()
-                if inner is not None or name in demanded or name not in known or _allows_null(target_of(known[name]))
+                if inner is not None
+                or name in required_names
+                or name not in properties
+                or _allows_null(target_of(properties[name]))
             }
-        either = (*node.get("anyOf", ()), *node.get("oneOf", ()))
-        branches = [target(b) for b in either if isinstance(b, dict) and b.get("type") != "null"]
-        meant = branches if len(branches) == 1 else [b for b in branches if _is_meant(value, b)]
-        return walk(value, meant[0]) if meant else value
+        alternatives = (*node.get("anyOf", ()), *node.get("oneOf", ()))
+        branches = [
+            target(branch) for branch in alternatives if isinstance(branch, dict) and branch.get("type") != "null"
+        ]
+        matches = branches if len(branches) == 1 else [branch for branch in branches if _is_match(value, branch)]
+        return walk(value, matches[0]) if matches else value
 
     return walk(value, schema)
 
 
-def _is_meant(value: Any, branch: Schema) -> bool:
-    """Is it this one of several schemas that a list or an object is written by? Told by names and constants."""
+def _is_match(value: Any, branch: Schema) -> bool:
+    """Whether this is the schema of a list or an object among several, judged by names and constants."""
     if isinstance(value, list):
         return isinstance(branch.get("items"), dict)
-    known = branch.get("properties")
-    if not isinstance(value, dict) or not isinstance(known, dict) or not value.keys() <= known.keys():
+    properties = branch.get("properties")
+    if not isinstance(value, dict) or not isinstance(properties, dict) or not value.keys() <= properties.keys():
         return False
-    return all("const" not in known[name] or known[name]["const"] == inner for name, inner in value.items())
+    return all("const" not in properties[name] or properties[name]["const"] == inner for name, inner in value.items())

@@ -1,4 +1,4 @@
-"""A text → the value a schema asks for, or why it is not one, in the validator's words; a call's arguments too."""
+"""Read JSON from a text and validate it by a schema; errors use the words of the validator. Arguments of calls, too."""
 
 from __future__ import annotations
 
@@ -24,56 +24,57 @@ __all__ = [
     "validation_errors",
 ]
 
-_MOST = 3  # faults that are told
-_LOOKED = 50  # faults that are looked for
-_TRIES = 8  # places in a text where JSON may begin
-_LENGTH = 200  # characters of one fault: a validator quotes what it finds wrong, whole
+_MAX_LISTED = 3  # errors that a message lists
+_MAX_ERRORS = 50  # errors that are collected
+_MAX_STARTS = 8  # places in a text where JSON may begin
+_MAX_LENGTH = 200  # characters of one error: a validator quotes the whole wrong value
 _INFO = re.compile(r"(?:[A-Za-z]+(?=[\s{\[]))?\s*")
 _OPENS = re.compile(r"[{\[]")
 _SCHEMA_STEPS = 500  # for each value in a schema, when the schema itself is checked
-_MOST_SCHEMA_STEPS = 3_000_000
-_DEEP = 8  # levels of a value; less deep, and a validation without end is the schema's fault
+_MAX_SCHEMA_STEPS = 3_000_000
+_MIN_DEPTH = 8  # levels of a value; an endless validation of a flatter value is the schema's fault
 
 
 class InvalidAnswer(ValueError):
-    """The answer is not what the schema asks for; says why. What the model is told when it is asked again."""
+    """The answer does not fit the schema. The message gives the reason; the model gets it with the correction."""
 
 
 class UnusableSchema(ValueError):
-    """The schema itself cannot be worked with; asking again would not help."""
+    """The schema itself cannot be used; another request would not help."""
 
 
 class Undecided(ValueError):
-    """Whether a value is valid is not known: to find out takes more work than a validation may do."""
+    """It is not known whether a value is valid: that would take more work than one validation may do."""
 
 
-# ── text → JSON ──────────────────────────────────────────────────────────────
+# ── text → JSON ───────────────────────────────────────────────────────────────
 
 
 def read_json(text: str, *, lenient: bool) -> tuple[Any, str]:
-    """The JSON that a text is, in a code fence or without; and the prose before it, where `lenient` allows any.
+    """Return the JSON of a text, with or without a code fence, and the prose before it, if `lenient` allows prose.
 
     Raises `InvalidAnswer`.
     """
-    bare = text.strip()
-    if not bare:
+    stripped = text.strip()
+    if not stripped:
         raise InvalidAnswer("there is no text")
     try:
-        return _decoded(_unfenced(bare)), ""
+        return _decode(_strip_fence(stripped)), ""
     except InvalidAnswer as error:
         if not lenient:
             raise
-        failed = error if bare[0] in "{[`~" else None
-    end = bare[:-3].rstrip() if bare.endswith(("```", "~~~")) else bare
-    for match in itertools.islice(_OPENS.finditer(end), _TRIES):
+        first_error = error if stripped[0] in "{[`~" else None
+    end = stripped[:-3].rstrip() if stripped.endswith(("```", "~~~")) else stripped
+    for match in itertools.islice(_OPENS.finditer(end), _MAX_STARTS):
         try:
-            return _decoded(end[match.start() :]), end[: match.start()].strip()
+            return _decode(end[match.start() :]), end[: match.start()].strip()
         except InvalidAnswer as error:
-            failed = failed or error
-    raise failed or InvalidAnswer("there is no JSON in it")
+            first_error = first_error or error
+    raise first_error or InvalidAnswer("there is no JSON in it")
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
+    """Return a text without the code fence around it."""
     mark = text[:3]
     if mark not in ("```", "~~~") or len(text) < 6 or not text.endswith(mark):
         return text
@@ -81,7 +82,8 @@ def _unfenced(text: str) -> str:
     return inner[_INFO.match(inner).end() :]  # type: ignore[union-attr]
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
+    """Decode JSON. Raises `InvalidAnswer`."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -91,23 +93,29 @@ def _decoded(text: str) -> Any:
 
 
 def _refuse(constant: str) -> NoReturn:
+    """Refuse a constant that JSON does not have, such as NaN."""
     raise ValueError(f"JSON has no {constant}")
 
 
-# ── JSON → value ─────────────────────────────────────────────────────────────
+# ── JSON → value ──────────────────────────────────────────────────────────────
 
 
 def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
-    """The value, or the instance of `kind` built from it. Raises `InvalidAnswer`, `Undecided` or `UnusableSchema`."""
+    """Return the value, or the instance of `kind` built from it.
+
+    Raises `InvalidAnswer`, `Undecided` or `UnusableSchema`.
+    """
     if not validates_itself(kind):
-        if found := validation_errors(value, schema):
-            raise InvalidAnswer(_listed(f"{error.json_path}: {error.message}" for error in found))
+        if errors := validation_errors(value, schema):
+            raise InvalidAnswer(_join_errors(f"{error.json_path}: {error.message}" for error in errors))
         return value
     try:
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
-        told = getattr(error, "errors", None)
-        raise InvalidAnswer(_listed(map(_told, told())) if callable(told) else _short(str(error))) from error
+        list_errors = getattr(error, "errors", None)
+        raise InvalidAnswer(
+            _join_errors(map(_error_text, list_errors())) if callable(list_errors) else _short(str(error))
+        ) from error
     except Exception as error:  # a model class runs its author's code; the reply is worth more
         raise UnusableSchema(
             f"{getattr(kind, '__name__', kind)} cannot be built: {type(error).__name__}: {error}"
@@ -115,36 +123,36 @@ def build_value(value: Any, schema: dict[str, Any], kind: Any = None) -> Any:
 
 
 def validates_itself(kind: Any) -> bool:
-    """Whether a class builds the value, and so judges it itself."""
+    """Whether a class builds the value and so validates it itself."""
     return callable(getattr(kind, "model_validate_json", None))
 
 
-def _told(fault: Mapping[str, Any]) -> str:
-    """One of pydantic's faults."""
-    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in fault.get("loc", ()))
-    return f"${place}: {fault.get('msg')}"
+def _error_text(error: Mapping[str, Any]) -> str:
+    """Return one of pydantic's errors as a sentence."""
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.get("loc", ()))
+    return f"${path}: {error.get('msg')}"
 
 
 def check_schema(schema: dict[str, Any]) -> None:
-    """Raises `ValueError` for what is no JSON Schema, before it costs anything."""
-    _compiled(msgspec.json.encode(schema))
+    """Raise `ValueError` if a schema is no JSON Schema, before a request is sent."""
+    _compile(msgspec.json.encode(schema))
 
 
 def undecided_patterns(schema: dict[str, Any]) -> tuple[str, ...]:
-    """Return the patterns of a schema that are not judged, each with the reason. Raises as `checked`."""
-    return _compiled(msgspec.json.encode(schema)).unjudged
+    """Return the patterns of a schema that are not judged, each with the reason. Raises as `check_schema`."""
+    return _compile(msgspec.json.encode(schema)).undecided
 
 
 class _Compiled(Struct, frozen=True):
-    """The validator of a schema, and what it does not judge."""
+    """The validator of a schema, and the patterns that it does not judge."""
 
     validator: Any
-    unjudged: tuple[str, ...]
+    undecided: tuple[str, ...]
 
 
 @lru_cache(maxsize=256)
-def _compiled(encoded: bytes) -> _Compiled:
-    """The validator of a schema, which reads its own dialect and fetches nothing."""
+def _compile(encoded: bytes) -> _Compiled:
+    """Return the validator of a schema, which reads its own dialect and fetches nothing."""
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 
@@ -153,7 +161,7 @@ def _compiled(encoded: bytes) -> _Compiled:
     schema = json.loads(encoded)
     kind: Any = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     meta = bounded_validator(kind)(
-        kind.META_SCHEMA, registry=REGISTRY, format_checker=WorkBudget(schema, _SCHEMA_STEPS, _MOST_SCHEMA_STEPS)
+        kind.META_SCHEMA, registry=REGISTRY, format_checker=WorkBudget(schema, _SCHEMA_STEPS, _MAX_SCHEMA_STEPS)
     )
     try:
         error = next(_errors(meta, schema), None)
@@ -165,29 +173,29 @@ def _compiled(encoded: bytes) -> _Compiled:
     for pattern in patterns:
         if pattern.is_broken:
             raise ValueError(f"schema is no JSON Schema: the pattern {_short(pattern.source)!r}: {pattern.problem}")
-    told = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
-    return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), told)
+    reasons = tuple(f"the pattern {_short(pattern.source)!r}: {_short(str(pattern.problem))}" for pattern in patterns)
+    return _Compiled(bounded_validator(kind)(schema, registry=REGISTRY), reasons)
 
 
 def validation_errors(value: Any, schema: dict[str, Any]) -> list[Any]:
-    """The errors that jsonschema finds, of several branches the one that fits best.
+    """Return the errors that jsonschema finds, of several branches those of the best match.
 
-    Raises `UnusableSchema`, `Undecided`, or `ValueError` for what is no JSON Schema. Nothing that a schema refers to is
-    fetched, and the work is bounded: it is counted, whatever the value and the schema are.
+    Raises `UnusableSchema`, `Undecided`, or `ValueError` if the schema is no JSON Schema. No reference is fetched,
+    and the work is bounded: it is counted, whatever the value and the schema are.
     """
     from jsonschema.exceptions import best_match
 
     from cnllm.schemas import WorkBudget
 
-    validator = _compiled(msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
-    found = []
+    validator = _compile(msgspec.json.encode(schema)).validator.evolve(format_checker=WorkBudget(value))
+    errors = []
     try:
-        for error in itertools.islice(_errors(validator, value), _LOOKED):
-            found.append(best_match([error]))
-    except Undecided:  # what was wrong before stays wrong
-        if not found:
+        for error in itertools.islice(_errors(validator, value), _MAX_ERRORS):
+            errors.append(best_match([error]))
+    except Undecided:  # errors that were found before stay valid
+        if not errors:
             raise
-    return found
+    return errors
 
 
 def _errors(validator: Any, value: Any) -> Iterator[Any]:
@@ -201,22 +209,23 @@ def _errors(validator: Any, value: Any) -> Iterator[Any]:
     except Unresolvable as error:
         raise UnusableSchema(f"the schema refers to {_short(str(error.ref))}, which is not in it") from error
     except RecursionError:
-        if depth(value, _DEEP) < _DEEP:
+        if depth(value, _MIN_DEPTH) < _MIN_DEPTH:
             raise UnusableSchema("the schema cannot be applied: it refers to itself without end") from None
         raise Undecided("it is nested too deeply") from None
     except WorkLimitExceeded as error:
         raise Undecided(str(error)) from None
-    except (ArithmeticError, ValueError) as error:  # of numbers with thousands of digits
+    except (ArithmeticError, ValueError) as error:  # from numbers with thousands of digits
         raise Undecided(f"it holds a number that cannot be checked: {_short(str(error))}") from error
 
 
-def _listed(faults: Iterable[str]) -> str:
-    """The first few faults in one line."""
-    told = list(dict.fromkeys(map(_short, faults)))
-    more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
-    return "; ".join(told[:_MOST]) + more
+def _join_errors(errors: Iterable[str]) -> str:
+    """Return the first few errors in one line."""
+    sentences = list(dict.fromkeys(map(_short, errors)))
+    more = f"; and {len(sentences) - _MAX_LISTED} more" if len(sentences) > _MAX_LISTED else ""
+    return "; ".join(sentences[:_MAX_LISTED]) + more
 
 
 def _short(text: str) -> str:
+    """Return a text in one line, shortened."""
     text = " ".join(text.split())
-    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

@@ -1,4 +1,4 @@
-"""Verdicts that may be unknown: True, False, or None where something was not judged."""
+"""Decide with verdicts that may be unknown: True, False, or None if something was not judged."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from cnllm.schemas.patterns import compile_pattern
 
 __all__ = ["errors_below", "is_valid", "pattern_found"]
 
-_UNITS = 4_000  # of a search, which make one step
+_UNITS = 4_000  # units of search work in one step
 
 
 def pattern_found(validator: Any, source: str, text: str) -> bool | None:
-    """Whether a pattern is found in a text; None where it is not judged, which is counted."""
+    """Whether a text contains a match of a pattern; None if it is not judged, which is counted."""
     pattern = compile_pattern(source)
     work = validator.format_checker
     work.spend(1 + pattern.size * len(text) // _UNITS)
-    found = pattern.matches(text)
-    if found is None:
+    matches = pattern.matches(text)
+    if matches is None:
         work.unknown += 1
-    return found
+    return matches
 
 
 def errors_below(validator: Any, instance: Any, schema: Any, **place: Any) -> Iterator[Any]:
-    """Return the errors of an instance by a schema below; one without an id of its own needs no resolver of its own."""
+    """Return the errors of an instance by a schema below. A schema without an id needs no resolver of its own."""
     if type(schema) is dict and "$id" not in schema and "id" not in schema:
         place["resolver"] = validator._resolver
     errors: Iterator[Any] = validator.descend(instance, schema, **place)
@@ -32,7 +32,7 @@ def errors_below(validator: Any, instance: Any, schema: Any, **place: Any) -> It
 
 
 def is_valid(validator: Any, schema: Any, instance: Any) -> bool | None:
-    """Whether an instance is valid by a schema; None where no error was found and something was not judged."""
+    """Whether an instance is valid by a schema; None if no error was found and something was not judged."""
     if type(schema) is bool:
         return schema
     work = validator.format_checker

@@ -1,4 +1,4 @@
-"""The work that one validation may do, counted in steps and not in seconds."""
+"""Limit the work of one validation, counted in steps and not in seconds."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 
 __all__ = ["WorkBudget", "WorkLimitExceeded", "canonical", "depth"]
 
-STEPS = 50_000  # of any validation
-STEPS_A_VALUE = 40  # of a validation of many values: it may be longer, but not by more than its values
-_MOST_STEPS = 400_000
-_MESSAGE = 1_000  # characters of an error's message that are kept
+STEPS = 50_000  # steps of any validation
+STEPS_A_VALUE = 40  # more steps for each value of a large instance
+_MAX_STEPS = 400_000
+_MAX_MESSAGE = 1_000  # characters of an error's message
 
 
 class WorkLimitExceeded(Exception):
-    """A validation took more steps than it may; whether the value is valid is not known."""
+    """A validation took more steps than its limit; whether the value is valid is not known."""
 
 
 class WorkBudget:
-    """The steps of one validation, and how much of it could not be judged.
+    """The steps of one validation, and the number of values that could not be judged.
 
-    jsonschema hands one object on to the validator of every schema below, its `format_checker`; this stands there.
+    jsonschema passes one object, its `format_checker`, to the validator of every schema below. The budget takes its
+    place.
     """
 
-    def __init__(self, value: Any, steps_a_value: int = STEPS_A_VALUE, most: int = _MOST_STEPS) -> None:
+    def __init__(self, value: Any, steps_a_value: int = STEPS_A_VALUE, most: int = _MAX_STEPS) -> None:
         self._value = value
         self._steps_a_value = steps_a_value
         self._limit = STEPS
@@ -31,7 +32,7 @@ class WorkBudget:
         self._is_final = False
         self.steps = 0
         self.unknown = 0
-        self.enums: dict[int, frozenset[str]] = {}  # by the identity of what the schema holds: it is not shared
+        self.enums: dict[int, frozenset[str]] = {}  # by the identity of the values in the schema: it is not shared
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises `WorkLimitExceeded`."""
@@ -40,6 +41,7 @@ class WorkBudget:
             self._extend()
 
     def _extend(self) -> None:
+        """Raise the limit once for a large value. Raises `WorkLimitExceeded`."""
         if not self._is_final:
             self._is_final = True
             self._limit = max(STEPS, min(self._most, self._steps_a_value * _size(self._value)))
@@ -47,44 +49,44 @@ class WorkBudget:
             raise WorkLimitExceeded(f"it takes more than {self._limit} steps")
 
     def count_error(self, error: Any) -> Any:
-        """Count an error of jsonschema by the length of its message, and shorten that."""
+        """Count an error of jsonschema by the length of its message, and shorten the message."""
         self.spend(2 + len(error.message) // 64)
-        if len(error.message) > _MESSAGE:
-            error.message = f"{error.message[:_MESSAGE]}…"
+        if len(error.message) > _MAX_MESSAGE:
+            error.message = f"{error.message[:_MAX_MESSAGE]}…"
         return error
 
 
 def _size(value: Any) -> int:
-    """Return how many values there are in a value, itself and the names among them."""
-    count, waiting = 0, [value]
-    while waiting and count < _MOST_STEPS:
-        one = waiting.pop()
+    """Return the number of values inside a value, with itself and its names."""
+    count, stack = 0, [value]
+    while stack and count < _MAX_STEPS:
+        item = stack.pop()
         count += 1
-        if isinstance(one, Mapping):
-            count += len(one)
-            waiting += one.values()
-        elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-            waiting += one
+        if isinstance(item, Mapping):
+            count += len(item)
+            stack += item.values()
+        elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+            stack += item
     return count
 
 
 def depth(value: Any, most: int) -> int:
-    """Return how deep a value is nested, `most` where it is deeper."""
+    """Return the depth of a value, or `most` if it is deeper."""
     level, count = [value], 0
     while level and count < most:
         count += 1
-        below: list[Any] = []
-        for one in level:
-            if isinstance(one, Mapping):
-                below += one.values()
-            elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-                below += one
-        level = below
+        next_level: list[Any] = []
+        for item in level:
+            if isinstance(item, Mapping):
+                next_level += item.values()
+            elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+                next_level += item
+        level = next_level
     return count
 
 
 def canonical(value: Any, work: WorkBudget) -> str:
-    """Return a text that two values share exactly if JSON Schema calls them equal: 1 is 1.0, and true is not 1.
+    """Return a text that is equal for two values exactly if JSON Schema calls them equal: 1 is 1.0, true is not 1.
 
     It is text because numbers can be chosen so that their hashes collide, and texts cannot.
     """
@@ -94,6 +96,7 @@ def canonical(value: Any, work: WorkBudget) -> str:
 
 
 def _write(value: Any, out: list[str], work: WorkBudget) -> None:
+    """Append the canonical text of a value."""
     work.spend(1)
     if value is None or value is True or value is False:
         out.append(f"{value}")

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from cnllm.config import process
-from cnllm.engine.encode.build import Plan
+from cnllm.engine.encode.plan import Plan
 from cnllm.errors import TransportError
 from cnllm.transports import errors
 from cnllm.transports.content_encoding import DecodingError, body_decoder

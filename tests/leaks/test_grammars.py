@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cnllm.leaks.grammars import NotACall, ParsedCall, inside, read, viable
+from cnllm.leaks.grammars import NotACall, ParsedCall, ends_inside_value, may_begin, read
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 
@@ -59,7 +59,7 @@ def test_a_block_ends_at_its_own_closer(writer: Callable[..., writers.Block], da
     rule, opener, block = writer(meant, data.draw)
     closers = Markers.copy(tuple(rule.close))
     found = closers.find(block, len(opener))
-    while found and inside(rule, block[: found[0]]):
+    while found and ends_inside_value(rule, block[: found[0]]):
         found = closers.find(block, found[1])
     assert found
     assert found[1] == len(block)
@@ -74,9 +74,9 @@ def test_a_block_that_arrives_in_pieces_is_never_taken_for_prose(
     meant, _ = data.draw(writers.asked())
     rule, opener, block = writer(meant, data.draw)
     body = block[len(opener) :]
-    told = [viable(rule, opener, body[:end]) for end in range(min(len(body), 250) + 1)]
+    told = [may_begin(rule, opener, body[:end]) for end in range(min(len(body), 250) + 1)]
     assert False not in told
-    assert viable(rule, opener, body) is True
+    assert may_begin(rule, opener, body) is True
 
 
 @pytest.mark.parametrize("writer", writers.ANY, ids=lambda writer: writer.__name__)
@@ -116,7 +116,7 @@ PROSE = [
 def test_prose_behind_an_opener_is_let_go(name: str, prose: str) -> None:
     rule = rules.ALL[name]
     for opener in rule.open:
-        assert viable(rule, opener, prose) is False
+        assert may_begin(rule, opener, prose) is False
 
 
 @pytest.mark.parametrize("name", rules.ALL)
@@ -124,13 +124,13 @@ def test_prose_behind_an_opener_is_let_go(name: str, prose: str) -> None:
 @QUICK
 def test_after_two_hundred_characters_it_is_told(name: str, body: str) -> None:
     rule = rules.ALL[name]
-    assert viable(rule, rule.open[0], body) is not None
+    assert may_begin(rule, rule.open[0], body) is not None
 
 
 @pytest.mark.parametrize("name", rules.ALL)
 def test_nothing_yet_is_not_told(name: str) -> None:
     rule = rules.ALL[name]
-    assert viable(rule, rule.open[0], "") is None
+    assert may_begin(rule, rule.open[0], "") is None
 
 
 @pytest.mark.parametrize("name", rules.ALL)
@@ -139,8 +139,8 @@ def test_nothing_yet_is_not_told(name: str) -> None:
 def test_whatever_stands_in_a_block_it_is_read_or_refused(name: str, text: str) -> None:
     rule = rules.ALL[name]
     block = f"{rule.open[0]}{text}{rule.close[0]}"
-    inside(rule, block)
-    viable(rule, rule.open[0], text)
+    ends_inside_value(rule, block)
+    may_begin(rule, rule.open[0], text)
     try:
         got, others = read(rule, rule.open[0], block, {})
     except NotACall:
@@ -286,9 +286,9 @@ def test_an_opener_may_be_the_beginning_of_a_tag(opener: str) -> None:
     inner = f'<{tag}parameter name="p" string="true">a </｜DSML｜invoke> b</{tag}parameter>'
     block = f'{opener} name="f">{inner}</{tag}invoke>'
     assert calls(rules.BARRED_BARE, block) == [("f", {"p": "a </｜DSML｜invoke> b"})]
-    assert viable(rules.BARRED_BARE, opener, ' name="f') is None
-    assert viable(rules.BARRED_BARE, opener, ' name="f">') is True
-    assert inside(rules.BARRED_BARE, block[: block.index("</｜DSML｜invoke> b")])
+    assert may_begin(rules.BARRED_BARE, opener, ' name="f') is None
+    assert may_begin(rules.BARRED_BARE, opener, ' name="f">') is True
+    assert ends_inside_value(rules.BARRED_BARE, block[: block.index("</｜DSML｜invoke> b")])
 
 
 def test_tags_that_are_decorated_otherwise_are_text() -> None:
@@ -304,13 +304,13 @@ def test_the_decoration_may_be_forgotten_in_some_tags() -> None:
     inner = f'<｜DSML｜invoke name="f">{first}{second}</invoke>'
     block = f"<｜DSML｜tool_calls>{inner}</｜DSML｜tool_calls>"
     assert calls(rules.BARRED, block) == [("f", {"p": "1", "q": "2"})]
-    assert not inside(rules.BARRED, f"<｜DSML｜tool_calls>{inner}")
+    assert not ends_inside_value(rules.BARRED, f"<｜DSML｜tool_calls>{inner}")
 
 
 def test_a_parameter_may_lack_its_closing_tag_where_the_next_one_has_a_line_of_its_own() -> None:
     inner = "<function=f>\n<parameter=a>\n1\n<parameter=b>\n2\n</parameter>\n<parameter=c>\n3\n</function>"
     assert calls(rules.HERMES, f"<tool_call>\n{inner}\n</tool_call>") == [("f", {"a": "1", "b": "2", "c": "3"})]
-    assert not inside(rules.HERMES, f"<tool_call>\n{inner}\n")
+    assert not ends_inside_value(rules.HERMES, f"<tool_call>\n{inner}\n")
 
 
 def test_a_function_may_be_named_in_an_attribute() -> None:
@@ -387,16 +387,16 @@ def test_a_section_may_hold_an_invoke() -> None:
             f"<｜tool_calls_begin｜>{begin}{head}{invoke}{end}{separator}{begin}{head}{invoke}{end}<｜tool_calls_end｜>"
         )
         assert calls(rules.TOKENS, block) == [("f", {"a": value})] * 2
-        assert inside(rules.TOKENS, block[: block.index(f"{end}y")])
-        assert not inside(rules.TOKENS, block[: block.index("<｜tool_calls_end｜>")])
+        assert ends_inside_value(rules.TOKENS, block[: block.index(f"{end}y")])
+        assert not ends_inside_value(rules.TOKENS, block[: block.index("<｜tool_calls_end｜>")])
 
 
 def test_an_element_is_the_tool_it_names() -> None:
     assert calls(rules.ELEMENT, "<exec><cmd>ls < a</cmd></exec>", {"exec": None}) == [("exec", {"cmd": "ls < a"})]
     assert calls(rules.ELEMENT, "<search></search>", {"search": {}}) == [("search", {})]
     assert refused(rules.ELEMENT, "<exec><cmd>ls</cmd></exec>", {"other": {}})
-    assert inside(rules.ELEMENT, "<exec><cmd>echo ")
-    assert not inside(rules.ELEMENT, "<exec><cmd>echo</cmd>")
+    assert ends_inside_value(rules.ELEMENT, "<exec><cmd>echo ")
+    assert not ends_inside_value(rules.ELEMENT, "<exec><cmd>echo</cmd>")
 
 
 # ── time ─────────────────────────────────────────────────────────────────────
@@ -439,8 +439,8 @@ def test_heavy_blocks_are_read_or_refused(name: str) -> None:
     ):
         for piece in HEAVY:
             text = rule.open[0] + head + piece * (60_000 // len(piece)) + rule.close[0]
-            inside(rule, text)
-            viable(rule, rule.open[0], text)
+            ends_inside_value(rule, text)
+            may_begin(rule, rule.open[0], text)
             try:
                 calls, others = read(rule, rule.open[0], text, {})
             except NotACall as error:
@@ -451,5 +451,5 @@ def test_heavy_blocks_are_read_or_refused(name: str) -> None:
 
 def test_json_is_written_here_as_it_is_there() -> None:
     block = f"<tool_call>{json.dumps({'name': 'f', 'arguments': {'a': '</tool_call>'}})}</tool_call>"
-    assert inside(rules.HERMES, block[: block.index("</tool_call>")])
+    assert ends_inside_value(rules.HERMES, block[: block.index("</tool_call>")])
     assert calls(rules.HERMES, block) == [("f", {"a": "</tool_call>"})]

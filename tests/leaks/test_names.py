@@ -34,4 +34,4 @@ def test_what_is_one_does(name: str) -> None:
     text = f"<function={name}><parameter=q>1</parameter></function>"
     (rest, (found,)), again = read([text]), read(list(text))
     assert (rest, again) == ("", ("", [found]))
-    assert found.taken
+    assert found.remove

@@ -52,7 +52,7 @@ def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
     at = 0
     while opening := openers.find(text, at):
         closing = closers.find(text, opening[1])
-        while closing and grammars.inside(rule, text[opening[0] : closing[0]]):
+        while closing and grammars.ends_inside_value(rule, text[opening[0] : closing[0]]):
             closing = closers.find(text, closing[1])
         assert closing, "the block is not closed"
         out.append((text[opening[0] : opening[1]], text[opening[0] : closing[1]]))
@@ -63,7 +63,7 @@ def blocks(rule: Leak, text: str) -> list[tuple[str, str]]:
 def calls(rule: Leak, text: str, tools: dict[str, Any]) -> list[grammars.ParsedCall]:
     found: list[grammars.ParsedCall] = []
     for opener, block in blocks(rule, text):
-        assert grammars.viable(rule, opener, block[len(opener) :]) is not False
+        assert grammars.may_begin(rule, opener, block[len(opener) :]) is not False
         found += grammars.read(rule, opener, block, tools)[0]
     return found
 

@@ -21,19 +21,19 @@ from .shapes import SHAPES
 LIMIT = 300  # seconds after which a process hangs; all shapes together take a few
 
 JUDGE = """
-from cnllm.schemas import Work, work
-from cnllm.schemas.validate import Unjudged, faults
+from cnllm.schemas import WorkBudget, work
+from cnllm.schemas.validate import Undecided, validation_errors
 from tests.schemas.shapes import SHAPES
 work.STEPS = 10_000  # so that what ends by them ends sooner
-most, spend = [0], Work.spend
+most, spend = [0], WorkBudget.spend
 def counted(self, steps):
     most[0] = max(most[0], self.steps)
     spend(self, steps)
-Work.spend = counted
+WorkBudget.spend = counted
 for name, (schema, value, _) in SHAPES.items():
     most[0] = 0
-    try: verdict = not faults(value, schema)
-    except Unjudged: verdict = None
+    try: verdict = not validation_errors(value, schema)
+    except Undecided: verdict = None
     print(name, verdict, most[0], sep="\\t", flush=True)
 """
 

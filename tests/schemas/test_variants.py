@@ -18,14 +18,14 @@ from client.peer import Peer
 from client.support import home
 from loop.support import asks_whole, says_whole
 from pathlib import Path
-from cnllm.schemas import Work, work
+from cnllm.schemas import WorkBudget, work
 from tests.schemas.variants import VARIANTS
 work.STEPS = 10_000  # so that what ends by them ends sooner
-most, spend = [0], Work.spend
+most, spend = [0], WorkBudget.spend
 def counted(self, steps):
     most[0] = max(most[0], self.steps) if self._most == 400_000 else most[0]
     spend(self, steps)
-Work.spend = counted
+WorkBudget.spend = counted
 folder = Path(sys.argv[1])
 for name, (schema, value) in VARIANTS.items():
     text = json.dumps({"v": value})

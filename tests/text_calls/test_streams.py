@@ -212,7 +212,7 @@ def test_a_text_that_is_about_markers_is_given_up_and_told() -> None:
     text = "<tool_call>{nothing}</tool_call> " * 2000
     found = read("alibaba/qwen3-coder-plus", text, SEARCH)
     assert (found.text, found.tool_calls) == (text, [])
-    assert "no more is looked for" in "".join(note.did for note in found.notes)
+    assert "the rest is not searched" in "".join(note.did for note in found.notes)
 
 
 # ── no tools were offered ────────────────────────────────────────────────────

@@ -331,7 +331,7 @@ def test_a_stream_that_was_cut_is_never_whole(array: bool) -> None:
 
 
 def test_the_fast_way_and_the_full_one_agree() -> None:
-    quick = wire("gemini").quick
+    quick = wire("gemini").fast_decoder
     assert quick is not None
     read = quick(model().flags)
     assert read(dumps(answer({"text": "hi"}, finish=None, **usage(totalTokenCount=1)))) == ("hi", None)
@@ -386,7 +386,7 @@ BODIES = VALUES | PARTS.map(lambda parts: {"candidates": [{"content": {"parts": 
 def test_any_json_in_any_shape_never_raises(bodies: list[Any], at_once: bool) -> None:
     fold = ReplyBuilder(model(), model().flags, {}, ordered=True)
     for body in bodies:
-        wire("gemini").chunk(body, fold.flags, fold, whole=at_once)
+        wire("gemini").decode_chunk(body, fold.flags, fold, whole=at_once)
     fold.end(proven=True)
     fold.reply([])
 

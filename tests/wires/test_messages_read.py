@@ -278,7 +278,7 @@ def test_any_json_in_any_shape_never_raises(chunks: list[dict[str, Any]], at_onc
     of = model()
     fold = ReplyBuilder(of, of.flags, {}, None, True)
     for chunk in chunks:
-        wire(MESSAGES).chunk(chunk, of.flags, fold, whole=at_once)
+        wire(MESSAGES).decode_chunk(chunk, of.flags, fold, whole=at_once)
     fold.end(proven=True)
     fold.reply([])
 

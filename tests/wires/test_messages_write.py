@@ -312,7 +312,7 @@ HISTORY = st.lists(
 def test_what_is_written_is_read_again(history: list[Message], system: list[Text]) -> None:
     given = [*([Message("system", system)] if system else []), *history]
     of = model()
-    body = wire(MESSAGES).write(EncodeInput(model="m", messages=given), of.flags)
+    body = wire(MESSAGES).encode_body(EncodeInput(model="m", messages=given), of.flags)
     read = engine.decode_request(MESSAGES, {**body, "max_tokens": 1}, origin=of)
     assert _flat(read.messages) == _flat(given)
 

@@ -120,10 +120,10 @@ class StreamParser:
         answer = plan.answer if plan is not None else None
         self._answering = None if answer is None else OutputReader(answer, self._fold)
         self._frames: SseParser | JsonArrayElements = SseParser(limits.event)
-        self._arrays = spoken.arrays
+        self._arrays = spoken.json_arrays
         self._head: list[bytes] = []
         self._mode = "whole" if status >= 300 else ""  # "" until the first bytes tell: sse or whole
-        self._read = spoken.chunk
+        self._read = spoken.decode_chunk
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
@@ -241,7 +241,7 @@ class StreamParser:
     def _begin_events(self) -> None:
         self._head = []
         if self._raw is None:
-            quick = wire(self._fold.of.protocol).quick
+            quick = wire(self._fold.of.protocol).fast_decoder
             self._fast = None if quick is None else quick(self._fold.flags)
 
     def _frame(self, data: bytes, out: list[Event]) -> None:

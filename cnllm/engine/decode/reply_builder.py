@@ -604,7 +604,7 @@ class ReplyBuilder:
         if output is None or output < most or not most or self.finish not in ("stop", "tool_calls"):
             return
         said = f"{output} tokens of {most} that it may have, and {self.raw_finish or 'no word of the end'}"
-        if self.finish == "stop" and not wire(self.of.protocol).tells_length:
+        if self.finish == "stop" and not wire(self.of.protocol).reports_length:
             self.finish = "length"
             out += self.note("limit-reached", "finish", said, "length: the reply ended at its limit")
         else:

@@ -136,12 +136,12 @@ class TextCalls:
         fold, tools = self._fold, self._tools
         if inside:
             self._thinking = LeakFilter(
-                rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, holds=self._holds
+                rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, quotes=self._holds
             )
             return self._thinking
         last = self._flag == FLAG
         self._answer = LeakFilter(
-            rules, tools, fold.texts, self._answered, self._found.append, trims=True, holds=self._holds, last=last
+            rules, tools, fold.texts, self._answered, self._found.append, trims=True, quotes=self._holds, last=last
         )
         return self._answer
 
@@ -224,7 +224,7 @@ class TextCalls:
         for piece in tail:
             if isinstance(piece, str):
                 self._fold.deliver(True, piece)
-            elif piece.taken:
+            elif piece.remove:
                 self._note("text-call-kept", piece.raw, "kept as thinking: more was said after it")
                 self._fold.deliver(True, piece.raw)
             else:
@@ -254,7 +254,7 @@ class TextCalls:
         out: list[CallBuilder] = []
         for found in self._found:
             self._judge(found, wire, out)
-        stripped = any(found.taken and not found.calls for found in self._found)
+        stripped = any(found.remove and not found.calls for found in self._found)
         if (
             stripped
             and proven
@@ -271,7 +271,7 @@ class TextCalls:
         del self._fold
 
     def _judge(self, found: BlockResult, wire: set[bytes], out: list[CallBuilder]) -> None:
-        if not found.taken:
+        if not found.remove:
             self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
             return
         if not found.calls:

@@ -98,13 +98,13 @@ def _build(request: Draft, arguments: dict[str, Any]) -> Plan:
     streams = _streams(request, ledger)
     spec = wire(request.model.protocol)
     names = {name: short for short, name in short_names.items()}
-    body = spec.write(
+    body = spec.encode_body(
         EncodeInput(
             model=request.model.id,
             messages=history,
             tools=adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
             choice=options.choice if tools else None,
-            chosen=None if options.chosen is None else names.get(options.chosen, options.chosen),
+            tool_name=None if options.chosen is None else names.get(options.chosen, options.chosen),
             parallel=parallel,
             names=names,
             method=None if output is None else output.method,
@@ -257,7 +257,7 @@ def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None
         parallel = None
     single = parallel is False
     values = dict(options.params)
-    for name in wire(request.model.protocol).lists:
+    for name in wire(request.model.protocol).list_params:
         if type(values.get(name)) is str:
             values[name] = [values[name]]
     declared = flags.params or {}

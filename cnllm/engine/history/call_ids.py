@@ -55,11 +55,11 @@ class _Ids:
     def id(self, old: str, index: int, order: int) -> str:
         """Return the id for the call with this one."""
         unique = self._unique
-        fits = bool(old) and unique.fits(old)
-        if fits and unique.free(old):
+        fits = bool(old) and unique.matches(old)
+        if fits and unique.claim(old):
             return old
         (self._absent if not old else self._repeats if fits else self._odd).append(index)
-        made = unique.near(old or f"call_{index}_{order}", fits)
+        made = unique.derive(old or f"call_{index}_{order}", fits)
         return old if made is None else made  # no such pattern is known
 
     def tell(self, ledger: Ledger) -> None:

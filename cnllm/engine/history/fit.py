@@ -43,7 +43,9 @@ def fit(
         turns = roles.gather_system(turns, rules.system, ledger)
     if rules.consecutive_roles == "join":
         turns = roles.join_neighbours(turns, ledger)
-    beside = rules.system in spoken_by.apart and all(message.role in ("system", "developer") for _, message in turns)
+    beside = rules.system in spoken_by.separate_system and all(
+        message.role in ("system", "developer") for _, message in turns
+    )
     if rules.first_user or beside:  # a request needs a turn
         turns = roles.ensure_first_user(turns, ledger)
     return [message for _, message in turns]

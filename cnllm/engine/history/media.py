@@ -83,7 +83,7 @@ class _Reader:
         kind = media_kind(media)
         if (why := self._refusal(kind)) is not None:
             return not self._left_out(kind, index, why)
-        if not self._wire.takes(media, self._flags):
+        if not self._wire.takes_medium(media, self._flags):
             way = "by URL" if media.data is None else f"of type {media.type}"
             return not self._left_out(f"{kind} {way}", index, "the endpoint takes none in this form")
         return True
@@ -95,7 +95,7 @@ class _Reader:
             return media if self.takes(media, index) else Text(placeholder_text(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
         why = self._refusal(kind)
-        if why is None and part.data["type"] not in self._wire.parts:
+        if why is None and part.data["type"] not in self._wire.file_parts:
             why = "the endpoint takes none in this form"
         if why is None or not self._left_out(kind, index, why):
             return part

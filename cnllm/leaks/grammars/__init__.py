@@ -1,7 +1,7 @@
-"""The grammars in which models write tool calls: pure functions over the text of one block.
+"""Read tool calls in the grammars that models write: pure functions over the text of one block.
 
-Each module is a grammar, named by its form. A block is read whole, and the calls in it are those that are certain;
-what is not certain is handed back as the text it is. All of it takes time linear in the text.
+Each module is one grammar and has the name of its form. A block is read whole. Its calls are those that are certain;
+everything else is returned as text. All functions take time linear in the text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedC
 from cnllm.leaks.markers import Markers
 from cnllm.registry.flags import Leak
 
-__all__ = ["NotACall", "NotOffered", "ParsedCall", "inside", "read", "viable"]
+__all__ = ["NotACall", "NotOffered", "ParsedCall", "ends_inside_value", "may_begin", "read"]
 
 _WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 
@@ -22,100 +22,106 @@ _WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 def read(
     leak: Leak, opener: str, block: str, tools: Mapping[str, Mapping[str, Any] | None]
 ) -> tuple[list[ParsedCall], list[str]]:
-    """(calls, text of what in it is no call) of a complete block, from its opener to its closer, both included.
+    """Return (calls, texts that are no call) of a complete block, with its opener and closer.
 
     `opener` is as written; `tools`: name → JSON Schema of the parameters, empty or None where it is not known. The
-    grammars of the rule are tried in order, and the first that finds a call has read it. Raises Unreadable, with the
-    reason, when none does; NotOffered when what one finds calls no tool of `tools`.
+    grammars of the rule are tried in order, up to the first one that finds a call. Raises `NotACall` with the reason
+    if none does, `NotOffered` if a grammar finds calls, but of no tool in `tools`.
     """
     text = block.rstrip()
     closer = _closer(leak, opener, text)
     reason = ""
-    others: NotOffered | None = None
-    for format in leak.format:
+    not_offered: NotOffered | None = None
+    for grammar in leak.format:
         body = text[len(opener) : len(text) - len(closer)]
-        whole = MarkupBlock(opener, body, closer, _parts(leak, format), tools, leak.strict)
-        if _viable(leak, format, opener, whole.body + closer) is False:
-            reason = reason or "it does not begin as a call does"
+        parsed_block = MarkupBlock(opener, body, closer, _parts(leak, grammar), tools, leak.strict)
+        if _may_begin(leak, grammar, opener, parsed_block.body + closer) is False:
+            reason = reason or "it does not begin like a call"
             continue
         try:
-            return _read(format, whole)
+            return _read(grammar, parsed_block)
         except NotOffered as error:
-            others = others or error
+            not_offered = not_offered or error
         except NotACall as error:
             reason = str(error)
-    raise others or NotACall(reason)
+    raise not_offered or NotACall(reason)
 
 
-def inside(leak: Leak, block: str) -> bool:
-    """Is the end of `block`, which stops right before a closer, still inside a value, so that this closer is text?
+def ends_inside_value(leak: Leak, block: str) -> bool:
+    """Whether `block`, which ends before a closer, ends inside a value, so that this closer is text.
 
-    It tells by counting the grammar's own tags or quotes, so that it stays linear in the block. Where those in the
-    values do not come out even it can be wrong: a block that ends too early is unreadable, one that does not end is cut
-    off at the end of the text, and either is text.
+    The function counts the grammar's own tags or quotes, so that it stays linear in the block. It can be wrong where
+    the tags or quotes in the values are not balanced: a block that ends too early is unreadable, one that does not
+    end is cut off at the end of the text, and both stay text.
     """
-    found = Markers.copy(tuple(leak.open)).find(block)
-    opener = block[: found[1]] if found and found[0] == 0 else ""
+    match = Markers.copy(tuple(leak.open)).find(block)
+    opener = block[: match[1]] if match and match[0] == 0 else ""
     body = block[len(opener) :]
-    for format in leak.format:
-        if _viable(leak, format, opener, body) is False:
+    for grammar in leak.format:
+        if _may_begin(leak, grammar, opener, body) is False:
             continue
-        parts = _parts(leak, format)
-        if format == "json":
-            return objects.inside(opener, body)
-        if format in tagged.WORDS:
-            return tagged.inside(opener, block, parts)
-        if format == "arg-pairs":
-            return pairs.inside(opener, body, parts, leak.close)
-        return sections.inside(block, parts) if format == "sections" else elements.inside(opener, body)
+        parts = _parts(leak, grammar)
+        if grammar == "json":
+            return objects.ends_inside_value(opener, body)
+        if grammar in tagged.WORDS:
+            return tagged.ends_inside_value(opener, block, parts)
+        if grammar == "arg-pairs":
+            return pairs.ends_inside_value(opener, body, parts, leak.close)
+        return (
+            sections.ends_inside_value(block, parts)
+            if grammar == "sections"
+            else elements.ends_inside_value(opener, body)
+        )
     return False
 
 
-def viable(leak: Leak, opener: str, body: str) -> bool | None:
-    """Does what follows an opener (so far) begin as the grammar does? None: more is needed to tell.
+def may_begin(leak: Leak, opener: str, body: str) -> bool | None:
+    """Whether the text behind an opener begins as the grammar does; None if more text is needed.
 
-    After 200 characters it is told, whatever follows.
+    After 200 characters the answer is never None.
     """
-    told = [_viable(leak, format, opener, body) for format in leak.format]
-    return True if True in told else None if None in told else False
+    answers = [_may_begin(leak, grammar, opener, body) for grammar in leak.format]
+    return True if True in answers else None if None in answers else False
 
 
-def _viable(leak: Leak, format: str, opener: str, body: str) -> bool | None:
-    parts = _parts(leak, format)
-    if format == "json":
-        return objects.viable(body)
-    if format in tagged.WORDS:
-        return tagged.viable(opener, body, parts)
-    if format == "arg-pairs":
-        return pairs.viable(body, parts)
-    return sections.viable(opener, body, parts) if format == "sections" else elements.viable(opener, body)
+def _may_begin(leak: Leak, grammar: str, opener: str, body: str) -> bool | None:
+    """Whether a text begins as one grammar does; None if more text is needed."""
+    parts = _parts(leak, grammar)
+    if grammar == "json":
+        return objects.may_begin(body)
+    if grammar in tagged.WORDS:
+        return tagged.may_begin(opener, body, parts)
+    if grammar == "arg-pairs":
+        return pairs.may_begin(body, parts)
+    return sections.may_begin(opener, body, parts) if grammar == "sections" else elements.may_begin(opener, body)
 
 
-def _read(format: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    if format == "json":
+def _read(grammar: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
+    """Read a block by one grammar."""
+    if grammar == "json":
         return objects.read(block)
-    if format in tagged.WORDS:
-        return tagged.read(block, lenient=format == "function")
-    if format == "arg-pairs":
+    if grammar in tagged.WORDS:
+        return tagged.read(block, lenient=grammar == "function")
+    if grammar == "arg-pairs":
         return pairs.read(block)
-    return sections.read(block) if format == "sections" else elements.read(block)
+    return sections.read(block) if grammar == "sections" else elements.read(block)
 
 
-def _parts(leak: Leak, format: str) -> tuple[str, ...]:
-    """The words of a grammar: its own, or the rule's where it is the rule's only one that such words fit."""
-    given = tuple(leak.parts or ())
-    if format == "sections":
-        return given
-    words = _WORDS.get(format, ())
-    return given if len(given) == len(words) and len(words) > 0 else words
+def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:
+    """Return the words of a grammar: its own, or those of the rule if they can only be meant for this grammar."""
+    rule_words = tuple(leak.parts or ())
+    if grammar == "sections":
+        return rule_words
+    words = _WORDS.get(grammar, ())
+    return rule_words if len(rule_words) == len(words) and len(words) > 0 else words
 
 
 def _closer(leak: Leak, opener: str, text: str) -> str:
-    """The closer that a block ends with. Raises Unreadable where it has none."""
+    """Return the closer at the end of a block. Raises `NotACall` if there is none."""
     closers = Markers.copy(tuple(leak.close))
-    at = max(len(opener), len(text) - closers.longest)
-    while (found := closers.find(text, at)) is not None:
-        if found[1] == len(text):
-            return text[found[0] :]
-        at = found[0] + 1
+    start = max(len(opener), len(text) - closers.longest)
+    while (match := closers.find(text, start)) is not None:
+        if match[1] == len(text):
+            return text[match[0] :]
+        start = match[0] + 1
     raise NotACall("it is not complete")

@@ -1,4 +1,4 @@
-"""What all grammars share: the block they read, the calls they give, names and values."""
+"""Define the block that a grammar reads and the calls that it returns, and read names and values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = [
     "strip_own_lines",
 ]
 
-ENOUGH = 200  # characters after which it is clear whether a block begins here
+ENOUGH = 200  # characters that decide whether a block begins
 NAME = r"[\w.:/@-]{1,128}"
 _NAME = re.compile(NAME)
 
 
 class ParsedCall(Struct, frozen=True):
-    """A call as it was written. Where its arguments are no JSON object, `arguments` is None and `raw` is their text."""
+    """A call as written. If its arguments are no JSON object, `arguments` is None and `raw` is their text."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -33,11 +33,11 @@ class ParsedCall(Struct, frozen=True):
 
 
 class NotACall(Exception):
-    """A block is not certainly a call; the message says why."""
+    """A block is not certainly a call; the message gives the reason."""
 
 
 class NotOffered(NotACall):
-    """A block calls a tool that was not offered; `calls` are those that can be told."""
+    """A block calls a tool that was not offered; `calls` are the readable calls."""
 
     def __init__(self, message: str, calls: list[ParsedCall]) -> None:
         super().__init__(message)
@@ -56,29 +56,30 @@ class MarkupBlock(Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """Return the whole block as written."""
         return self.opener + self.body + self.closer
 
     def part(self, body: str) -> MarkupBlock:
-        """A piece of this block that is a block of another grammar, without markers of its own."""
+        """Return a piece of this block as a block of another grammar, without markers of its own."""
         return MarkupBlock("", body, "", (), self.tools)
 
 
 def is_plausible_name(name: str) -> bool:
-    """Could this be the name of a tool? No word of a name is markup, a sentence or a line."""
+    """Whether a text could be the name of a tool, and is no markup, sentence or line."""
     return _NAME.fullmatch(name) is not None
 
 
 def read_name(name: str, tools: Mapping[str, Any]) -> str:
-    """The name of a tool, as the request called it. Raises Unreadable where it cannot be one."""
+    """Return the name of a tool in the spelling of the request. Raises `NotACall` if the text cannot be a name."""
     name = name.strip()
     if name in tools:
         return name
     if not is_plausible_name(name):
-        raise NotACall("what stands for the name is no name")
+        raise NotACall("the text in the place of the name is no name")
     bare = name.removeprefix("functions.")
     return bare if bare in tools else name
 
 
 def strip_own_lines(value: str) -> str:
-    """A value without the line breaks that put it on lines of its own; all other space belongs to it."""
+    """Return a value without the line breaks that put it on lines of its own. All other space belongs to it."""
     return value[1:-1] if value[:1] == "\n" == value[-1:] else value

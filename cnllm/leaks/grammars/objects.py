@@ -1,4 +1,4 @@
-"""The grammar "json": a call is a JSON object with its name and its arguments; or a list, or a row, of such."""
+"""Read the grammar "json": a call is a JSON object with a name and arguments; a block holds one, a list or a row."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from cnllm.leaks.grammars.base import ENOUGH, MarkupBlock, NotACall, ParsedCall, read_name
 from cnllm.schemas.coerce import decode_json
 
-__all__ = ["ends_in_string", "inside", "read", "strip_fence", "viable"]
+__all__ = ["ends_in_string", "ends_inside_value", "may_begin", "read", "strip_fence"]
 
 _FENCE = "```"
-_MOST = 10_000  # objects of a block that are read: what has more was not written for a tool
+_MAX_OBJECTS = 10_000  # objects of a block that are read: a longer block was not written for a tool
 _ARGUMENTS = ("arguments", "parameters")
-_BESIDE = {"name", "function", "type", "id", "index", *_ARGUMENTS}
+_KEYS = {"name", "function", "type", "id", "index", *_ARGUMENTS}
 _SEPARATORS = re.compile(r"[\s,]*")
 _BEGINS = re.compile(r"(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?\{\s*[\"}]")
 _MAY_BEGIN = re.compile(r"(?:`{1,3}\Z|`{3}[a-z]{0,16}\s{0,8}\Z)|(?:`{3}[a-z]{0,16}\s{1,8})?(?:\[\s*)?(?:\{\s*)?\Z")
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """The calls of a block, and the text of what is none."""
+    """Return the calls of a block, and the texts that are no call."""
     calls: list[ParsedCall] = []
     others: list[str] = []
     reason = "there is no call in it"
     for number, (text, value, problem) in enumerate(_values(strip_fence(block.body))):
-        if number == _MOST:
-            raise NotACall(f"it has more than {_MOST} objects")
+        if number == _MAX_OBJECTS:
+            raise NotACall(f"it has more than {_MAX_OBJECTS} objects")
         try:
             if problem:
                 raise NotACall(problem)
@@ -41,7 +41,7 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
 
 
 def strip_fence(text: str) -> str:
-    """A text without the code fence around it."""
+    """Return a text without the code fence around it."""
     text = text.strip()
     if not text.startswith(_FENCE):
         return text
@@ -50,38 +50,40 @@ def strip_fence(text: str) -> str:
 
 
 def _values(text: str) -> Iterator[tuple[str, Any, str]]:
-    """(text, value, problem) of the objects of a list or of a row."""
+    """Yield (text, value, problem) for each object of a list or a row."""
     if text[:1] == "[" and text[-1:] == "]":
         text = text[1:-1]
-    at = _end(text, 0)
-    while at < len(text):
+    start = _skip_separators(text, 0)
+    while start < len(text):
         try:
-            value, end = decode_json(text, at)
+            value, end = decode_json(text, start)
         except ValueError as error:
-            yield text[at:], None, f"it is not JSON: {error}"
+            yield text[start:], None, f"it is not JSON: {error}"
             return
-        yield text[at:end], value, ""
-        at = _end(text, end)
+        yield text[start:end], value, ""
+        start = _skip_separators(text, end)
 
 
-def _end(text: str, at: int) -> int:
-    """Past spaces and commas."""
-    found = _SEPARATORS.match(text, at)
-    return found.end() if found else at
+def _skip_separators(text: str, start: int) -> int:
+    """Return the position behind spaces and commas."""
+    match = _SEPARATORS.match(text, start)
+    return match.end() if match else start
 
 
 def _calls(value: Any, block: MarkupBlock) -> list[ParsedCall]:
+    """Return the calls that a value describes."""
     if type(value) is dict and list(value) == ["tool_calls"] and type(value["tool_calls"]) is list:
-        return [_call(one, block) for one in value["tool_calls"]]
+        return [_call(item, block) for item in value["tool_calls"]]
     return [_call(value, block)]
 
 
 def _call(value: Any, block: MarkupBlock) -> ParsedCall:
+    """Return the call that an object describes. Raises `NotACall`."""
     if type(value) is not dict:
         raise NotACall("it is not an object")
     function = value.get("function")
     if type(function) is dict:
-        if set(value) - _BESIDE:
+        if set(value) - _KEYS:
             raise NotACall("it has members that no call has")
         value = function
     name = value.get("name")
@@ -90,29 +92,29 @@ def _call(value: Any, block: MarkupBlock) -> ParsedCall:
     if type(name) is not str:
         raise NotACall("it names no tool")
     name = read_name(name, block.tools)
-    if block.strict and _describes(value):
-        raise NotACall("it describes a tool and calls none")
-    given = next((value[key] for key in _ARGUMENTS if key in value), None)
-    if not any(key in value for key in _ARGUMENTS) and set(value) - _BESIDE:
+    if block.strict and _is_definition(value):
+        raise NotACall("it defines a tool and calls none")
+    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
+    if not any(key in value for key in _ARGUMENTS) and set(value) - _KEYS:
         raise NotACall("it has no arguments, and members that no call has")
-    if given is None:
+    if arguments is None:
         return ParsedCall(name, {})
-    if type(given) is str:
-        given = _decoded(given)
-    if type(given) is not dict:
+    if type(arguments) is str:
+        arguments = _decode_arguments(arguments)
+    if type(arguments) is not dict:
         raise NotACall("its arguments are not an object")
-    return ParsedCall(name, given)
+    return ParsedCall(name, arguments)
 
 
-def _describes(value: dict[str, Any]) -> bool:
-    """Whether an object is no call for certain, but what a tool is like: it has other members, or a schema."""
-    given = next((value[key] for key in _ARGUMENTS if key in value), None)
-    schema = type(given) is dict and given.get("type") == "object" and type(given.get("properties")) is dict
-    return given is None or bool(schema) or bool(set(value) - _BESIDE)
+def _is_definition(value: dict[str, Any]) -> bool:
+    """Whether an object is probably the definition of a tool: it has other members, a schema, or no arguments."""
+    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
+    schema = type(arguments) is dict and arguments.get("type") == "object" and type(arguments.get("properties")) is dict
+    return arguments is None or bool(schema) or bool(set(value) - _KEYS)
 
 
-def _decoded(text: str) -> Any:
-    """Arguments that were written as a string of JSON."""
+def _decode_arguments(text: str) -> Any:
+    """Decode arguments that are a string of JSON; None if they are not."""
     text = text.strip()
     if text in ("", "null"):
         return {}
@@ -124,19 +126,19 @@ def _decoded(text: str) -> Any:
 
 
 def ends_in_string(text: str) -> bool:
-    """Does a text of JSON end inside a string? Only counted, so that it costs next to nothing."""
+    """Whether a text of JSON ends inside a string. It only counts quotes, which is cheap."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")
     return text.count('"') % 2 == 1
 
 
-def inside(opener: str, body: str) -> bool:
-    """Does the body end where a closer is not one?"""
+def ends_inside_value(opener: str, body: str) -> bool:
+    """Whether the body ends inside a value, so that the closer behind it is text."""
     return ends_in_string(body) or (opener.startswith(_FENCE) and not body.strip())
 
 
-def viable(body: str) -> bool | None:
-    """Does a call, or a list of calls, begin here?"""
+def may_begin(body: str) -> bool | None:
+    """Whether a call, or a list of calls, begins in the body; None if more text is needed."""
     body = body[:ENOUGH].lstrip()
     if _BEGINS.match(body):
         return True

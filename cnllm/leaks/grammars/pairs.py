@@ -1,4 +1,4 @@
-"""The grammar "arg-pairs": the name of the tool, then a key and a value in tags of their own for each argument.
+"""Read the grammar "arg-pairs": the tool's name, then tags for the key and the value of each argument.
 
     NAME
     <arg_key>city</arg_key><arg_value>Paris</arg_value>
@@ -24,7 +24,7 @@ from cnllm.leaks.grammars.base import (
 )
 from cnllm.schemas.coerce import coerce, property_schema
 
-__all__ = ["WORDS", "inside", "read", "viable"]
+__all__ = ["WORDS", "ends_inside_value", "may_begin", "read"]
 
 WORDS = ("arg_key", "arg_value")
 _WORD = r"[\w.:-]{1,64}"
@@ -38,126 +38,129 @@ class _Tags:
         self.open_key = re.compile(rf"\s*<{key}>")
         self.close_key = re.compile(rf"</{key}>\s*<{value}>")
         self.values = re.compile(rf"<(/?){value}>")
-        self.over = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
+        self.value_end = re.compile(rf"\s*(?:<{key}>|</(?!{value}>){_WORD}>|\Z)")
         self.wrapper = re.compile(rf"\s*<(?!{key}>)({_WORD})>")
         self.close = re.compile(rf"\s*</({_WORD})>")
-        self.closed = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
+        self.block_tail = re.compile(rf"(?:\s*</{_WORD}>|\s*<{_WORD}>(?:\s*{NAME}\s*(?:<{_WORD}>\s*)?</{_WORD}>)?)*\s*")
         self.name = re.compile(rf"\s*({NAME})\s*(?:<(?!{key}>){_WORD}>\s*)?(?=<|\Z)")
         between = rf"\s*(?:<(?!{key}>){_WORD}>\s*)?"
-        begun = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
-        self.begins = re.compile(rf"{begun}{NAME}{between}<(?:/|{key}>)")
-        self.may_begin = re.compile(rf"{begun}(?:<[\w.:-]{{0,64}}|{NAME}{between}(?:<[\w.:-]{{0,64}})?)?\Z")
+        openers = rf"(?:\s*<{_WORD}>){{0,3}}\s*"
+        self.begins = re.compile(rf"{openers}{NAME}{between}<(?:/|{key}>)")
+        self.may_begin = re.compile(rf"{openers}(?:<[\w.:-]{{0,64}}|{NAME}{between}(?:<[\w.:-]{{0,64}})?)?\Z")
 
 
 @lru_cache(maxsize=16)
 def _tags(words: tuple[str, ...]) -> _Tags:
+    """Return the patterns of a pair of words."""
     return _Tags(*words)
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """The calls of a block, and the text of what is none."""
+    """Return the calls of a block, and the texts that are no call."""
     tags = _tags(block.parts)
     text = block.body
     calls: list[ParsedCall] = []
     others: list[str] = []
     problem = "there is no call in it"
-    unknown: NotOffered | None = None
-    around: list[str] = []
-    counting = True
-    at = 0
-    while text[at:].strip():
-        start = at
-        while wrapper := tags.wrapper.match(text, at):
-            around.append(wrapper[1])
-            at = wrapper.end()
-        name = tags.name.match(text, at)
+    not_offered: NotOffered | None = None
+    open_wrappers: list[str] = []
+    is_balanced = True
+    position = 0
+    while text[position:].strip():
+        start = position
+        while wrapper := tags.wrapper.match(text, position):
+            open_wrappers.append(wrapper[1])
+            position = wrapper.end()
+        name = tags.name.match(text, position)
         if name is None:
             raise NotACall("it does not begin with a name")
-        found, at, counting = _pairs(text, name.end(), tags, counting)
-        while around and (close := tags.close.match(text, at)) and close[1] == around[-1]:
-            around.pop()
-            at = close.end()
+        pairs, position, is_balanced = _pairs(text, name.end(), tags, is_balanced)
+        while open_wrappers and (close := tags.close.match(text, position)) and close[1] == open_wrappers[-1]:
+            open_wrappers.pop()
+            position = close.end()
         try:
-            calls.append(_call(name[1], found, block))
+            calls.append(_call(name[1], pairs, block))
         except NotOffered as error:
-            unknown = error
-            others.append(text[start:at].strip())
+            not_offered = error
+            others.append(text[start:position].strip())
         except NotACall as error:
             problem = str(error)
-            others.append(text[start:at].strip())
-    if around:
+            others.append(text[start:position].strip())
+    if open_wrappers:
         raise NotACall("a tag around a call is not closed")
     if not calls:
-        raise unknown or NotACall(problem)
+        raise not_offered or NotACall(problem)
     return calls, others
 
 
-def _pairs(text: str, at: int, tags: _Tags, counting: bool) -> tuple[list[tuple[str, str]], int, bool]:
-    """(the pairs that begin here, where they end, did the tags inside values come out even?)."""
+def _pairs(text: str, position: int, tags: _Tags, is_balanced: bool) -> tuple[list[tuple[str, str]], int, bool]:
+    """Return (the pairs that begin at a position, their end, whether the tags inside values are balanced)."""
     out: list[tuple[str, str]] = []
-    while opening := tags.open_key.match(text, at):
+    while opening := tags.open_key.match(text, position):
         middle = tags.close_key.search(text, opening.end())
         if middle is None:
             raise NotACall("a key has no value")
-        end, at, counting = _value(text, middle.end(), tags, counting)
+        end, position, is_balanced = _value(text, middle.end(), tags, is_balanced)
         out.append((text[opening.end() : middle.start()].strip(), text[middle.end() : end]))
-    return out, at, counting
+    return out, position, is_balanced
 
 
-def _value(text: str, start: int, tags: _Tags, counting: bool) -> tuple[int, int, bool]:
-    """(where a value ends, where what is behind it begins, did the tags come out even?).
+def _value(text: str, start: int, tags: _Tags, is_balanced: bool) -> tuple[int, int, bool]:
+    """Return (the end of a value, the start of the text behind it, whether the tags are balanced).
 
-    A value may hold the grammar's own tags: those that open in it are counted, and it ends where the grammar goes on.
-    Once that does not come out even, tags are no longer counted, so that each is looked at twice at most.
+    A value may contain the grammar's own tags: those that open in it are counted, and the value ends where the
+    grammar continues. Once the tags are not balanced they are not counted any more, so that each is read twice at
+    most.
     """
-    flat: tuple[int, int] | None = None
+    first_end: tuple[int, int] | None = None
     depth = 1
     for tag in tags.values.finditer(text, start):
         if not tag[1]:
-            depth += counting
+            depth += is_balanced
             continue
-        goes_on = tags.over.match(text, tag.end()) is not None
-        if goes_on and depth == 1:
-            return *tag.span(), counting
-        flat = flat or (tag.span() if goes_on else None)
+        is_end = tags.value_end.match(text, tag.end()) is not None
+        if is_end and depth == 1:
+            return *tag.span(), is_balanced
+        first_end = first_end or (tag.span() if is_end else None)
         depth -= depth > 1
-    if flat is None:
+    if first_end is None:
         raise NotACall("a value is not closed")
-    return *flat, False
+    return *first_end, False
 
 
 def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> ParsedCall:
+    """Return a call with its arguments. Raises `NotOffered` or `NotACall`."""
     name = read_name(name, block.tools)
     if not pairs and block.tools and name not in block.tools:
         raise NotOffered(f"no tool is called {name}", [ParsedCall(name, {})])
     schema: Any = block.tools.get(name)
     arguments: dict[str, Any] = {}
     for key, value in pairs:
-        one = property_schema(schema, key, schema)
-        if one is None and ("<" in key or "\n" in key or not key):
-            raise NotACall("what stands for a key is no key")
-        arguments[key] = coerce(strip_own_lines(value), one, schema)
+        parameter_schema = property_schema(schema, key, schema)
+        if parameter_schema is None and ("<" in key or "\n" in key or not key):
+            raise NotACall("the text in the place of a key is no key")
+        arguments[key] = coerce(strip_own_lines(value), parameter_schema, schema)
     return ParsedCall(name, arguments)
 
 
-def inside(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
-    """Does the body end where a closer is not one: in a value, or behind what only looked like the end of one?
+def ends_inside_value(opener: str, body: str, words: tuple[str, ...], closers: list[str]) -> bool:
+    """Whether the body ends inside a value, or behind a text that only looks like the end of one.
 
-    Where more values were opened than closed, the last one may hold a block of its own, which this closer ends.
+    Where more values are open than closed, the last one may contain a block of its own, which the closer ends.
     """
     tags = _tags(words)
-    opened = closed = 0
+    open_count = close_count = 0
     end = 0
     for tag in tags.values.finditer(body):
-        opened, closed = opened + (not tag[1]), closed + bool(tag[1])
+        open_count, close_count = open_count + (not tag[1]), close_count + bool(tag[1])
         end = tag.end()
-    if opened == 0 or tags.closed.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
-        return opened > 0
-    return opened > closed and body.count(opener) > sum(map(body.count, closers))
+    if open_count == 0 or tags.block_tail.fullmatch(body, end) is None or body.endswith(f"<{words[1]}>", 0, end):
+        return open_count > 0
+    return open_count > close_count and body.count(opener) > sum(map(body.count, closers))
 
 
-def viable(body: str, words: tuple[str, ...]) -> bool | None:
-    """Does a name begin here, and then a pair, or the end?"""
+def may_begin(body: str, words: tuple[str, ...]) -> bool | None:
+    """Whether a name begins in the body, followed by a pair or the end; None if more text is needed."""
     tags = _tags(words)
     body = body[:ENOUGH]
     if tags.begins.match(body):

@@ -1,4 +1,4 @@
-"""The grammar "sections": each call stands between markers, the tool before a separator and the arguments behind it.
+"""Read the grammar "sections": each call stands between markers, the tool and the arguments around a separator.
 
 BEGIN functions.NAME:0 SEP {…} END
 BEGIN functions.NAME <|word|>json SEP {…} END
@@ -26,131 +26,140 @@ from cnllm.leaks.grammars.tags import head_end
 from cnllm.leaks.markers import BARS, Markers
 from cnllm.schemas.coerce import decode_json
 
-__all__ = ["inside", "read", "viable"]
+__all__ = ["ends_inside_value", "may_begin", "read"]
 
-_ANY = "function"  # what stands in the place of the tool where the tool comes later
-_BROKEN = 64  # sections in a row that are not JSON: each costs a look at all that is before it
+_NO_NAME = "function"  # the text in the place of the tool if the tool comes later
+_MAX_BROKEN = 64  # sections in a row that are not JSON: each costs a search of all text before it
 _FULL = re.compile(rf"functions\.({NAME}?):\d{{1,9}}")
 _SHORT = re.compile(rf"(?!functions\.)({NAME}?)(?::\d{{1,9}})?")
-_LATER = re.compile(rf"\s*({NAME})\s*(?=\n|\{{|`|\Z)")
+_NAME_LINE = re.compile(rf"\s*({NAME})\s*(?=\n|\{{|`|\Z)")
 _LINE = re.compile(rf"\s*{NAME}[ \t]{{0,8}}\n\s*(?=<)")
-# A tool may be followed by what its arguments are written in: `NAME <|word|>json`.
-_WRITTEN_IN = rf"<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}\s{{0,8}}"
-_BESIDE = re.compile(rf"\s{{0,8}}{_WRITTEN_IN}\Z")
-_WRITTEN_SO_FAR = rf"<(?:[{re.escape(BARS)}]\w{{0,32}}(?:[{re.escape(BARS)}]>?\w{{0,16}}\s{{0,8}})?)?"
-_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME})?\s{{0,8}}(?:{_WRITTEN_SO_FAR})?\Z")
+# The format of the arguments may follow the tool: `NAME <|word|>json`.
+_FORMAT = rf"<[{re.escape(BARS)}]\w{{1,32}}[{re.escape(BARS)}]>\w{{0,16}}\s{{0,8}}"
+_FORMAT_TAIL = re.compile(rf"\s{{0,8}}{_FORMAT}\Z")
+_FORMAT_BEGINNING = rf"<(?:[{re.escape(BARS)}]\w{{0,32}}(?:[{re.escape(BARS)}]>?\w{{0,16}}\s{{0,8}})?)?"
+_HEAD = re.compile(rf"\s{{0,8}}(?:{NAME})?\s{{0,8}}(?:{_FORMAT_BEGINNING})?\Z")
 _UNFENCE = re.compile(r"\s*(?:`{3}\s*)?")
 
 
 def _markers(parts: tuple[str, ...]) -> tuple[Markers, Markers, Markers]:
+    """Return the markers of beginning, separator and end."""
     begin, separator, end = ((part,) for part in parts)
     return Markers.copy(begin), Markers.copy(separator), Markers.copy(end)
 
 
-def _at(markers: Markers, text: str, at: int) -> int | None:
-    """Where a marker that stands at a place ends."""
-    found = markers.find(text[at : at + markers.longest + 8])
-    return at + found[1] if found is not None and not text[at : at + found[0]].strip() else None
+def _marker_end(markers: Markers, text: str, start: int) -> int | None:
+    """Return the end of a marker that stands at a position; None if there is none."""
+    match = markers.find(text[start : start + markers.longest + 8])
+    return start + match[1] if match is not None and not text[start : start + match[0]].strip() else None
 
 
 def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
-    """The calls of a block, and the text of what is none. A call whose arguments are not JSON keeps them as written."""
+    """Return the calls of a block, and the texts that are no call. Arguments that are not JSON are kept as written."""
     begin, separator, end = _markers(block.parts)
     text = block.text
     body = len(block.opener) + len(block.body)
-    stop = len(text) if _at(end, block.closer, 0) is not None else body
+    stop = len(text) if _marker_end(end, block.closer, 0) is not None else body
     calls: list[ParsedCall] = []
-    unknown: list[ParsedCall] = []
+    unknown_calls: list[ParsedCall] = []
     others: list[str] = []
     problem = "there is no call in it"
     first = begin.find(text)
     at = min(len(block.opener), first[0]) if first else 0
     while (opening := begin.find(text, at)) is not None and opening[0] < stop:
         between = text[at : opening[0]]
-        if _at(separator, between, 0) is None:
-            _left(between, others)
-        if _invoked(text, opening[1]) is not None:
-            name, start = _ANY, opening[1]
-        elif (parted := separator.find(text, opening[1])) is not None and parted[0] < stop:
-            name, start = _BESIDE.sub("", text[opening[1] : parted[0]]).strip(), parted[1]
+        if _marker_end(separator, between, 0) is None:
+            _add_other(between, others)
+        if _invoke_start(text, opening[1]) is not None:
+            name, start = _NO_NAME, opening[1]
+        elif (separator_match := separator.find(text, opening[1])) is not None and separator_match[0] < stop:
+            name, start = _FORMAT_TAIL.sub("", text[opening[1] : separator_match[0]]).strip(), separator_match[1]
         else:
             at = opening[0]
             break
-        if sum(call.arguments is None for call in calls[-_BROKEN:]) == _BROKEN:
+        if sum(call.arguments is None for call in calls[-_MAX_BROKEN:]) == _MAX_BROKEN:
             raise NotACall("too much of it is not JSON")
         content, at = _content(text, start, stop, begin, separator, end)
         try:
             calls += _calls(name, content, block, others)
         except NotACall as error:
             problem = str(error)
-            unknown += error.calls if isinstance(error, NotOffered) else []
+            unknown_calls += error.calls if isinstance(error, NotOffered) else []
             others.append(text[opening[0] : at].strip())
-    _left(text[at:stop], others)
+    _add_other(text[at:stop], others)
     if not calls:
-        raise NotOffered(problem, unknown) if unknown else NotACall(problem)
+        raise NotOffered(problem, unknown_calls) if unknown_calls else NotACall(problem)
     return calls, others
 
 
-def _invoked(text: str, at: int) -> int | None:
-    """Where an invoke begins that stands at a place, or behind a name there."""
+def _invoke_start(text: str, at: int) -> int | None:
+    """Return the start of an invoke tag at a position, or behind a name there; None if there is none."""
     line = _LINE.match(text, at)
     at = line.end() if line else at
     return at if head_end(text[at : at + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
 
 
-def _left(text: str, others: list[str]) -> None:
+def _add_other(text: str, others: list[str]) -> None:
+    """Add a text to the others, unless it is empty."""
     if text := text.strip():
         others.append(text)
 
 
 def _content(text: str, start: int, stop: int, begin: Markers, separator: Markers, end: Markers) -> tuple[str, int]:
-    """(what is behind a separator, where the next section may begin). A marker in a string of JSON ends nothing."""
+    """Return (the text behind a separator, the start of the next section).
+
+    A marker in a JSON string ends nothing. Raises `NotACall` if the section is not closed.
+    """
     opening = text.find("{", start, start + ENOUGH)
     if opening >= 0 and end.find(text[start:opening]) is None:
         try:
-            _, over = decode_json(text, opening)
+            _, end_position = decode_json(text, opening)
         except ValueError:
-            over = -1
-        if 0 <= over <= stop:
-            closing = _UNFENCE.match(text, over)
-            over = closing.end() if closing else over
-            behind = _at(end, text, over)
-            if behind is not None:
-                return text[start:over], behind
-            if over >= stop or _at(begin, text, over) is not None:
-                return text[start:over], over
+            end_position = -1
+        if 0 <= end_position <= stop:
+            closing = _UNFENCE.match(text, end_position)
+            end_position = closing.end() if closing else end_position
+            section_end = _marker_end(end, text, end_position)
+            if section_end is not None:
+                return text[start:end_position], section_end
+            if end_position >= stop or _marker_end(begin, text, end_position) is not None:
+                return text[start:end_position], end_position
     at, last = start, len(text[:stop].rstrip())
-    while (found := end.find(text, at)) is not None and found[0] < stop:
-        if found[1] >= last or _at(begin, text, found[1]) is not None:
-            return text[start : found[0]], found[1]
-        if (parted := _at(separator, text, found[1])) is not None and _at(begin, text, parted) is not None:
-            return text[start : found[0]], found[1]
-        at = found[1]
+    while (match := end.find(text, at)) is not None and match[0] < stop:
+        if match[1] >= last or _marker_end(begin, text, match[1]) is not None:
+            return text[start : match[0]], match[1]
+        if (separator_end := _marker_end(separator, text, match[1])) is not None and _marker_end(
+            begin, text, separator_end
+        ) is not None:
+            return text[start : match[0]], match[1]
+        at = match[1]
     raise NotACall("a call is not closed")
 
 
 def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> list[ParsedCall]:
-    if name == _ANY:
-        if (start := _invoked(content, 0)) is not None:
+    """Return the calls of a section. Raises `NotOffered` or `NotACall`."""
+    if name == _NO_NAME:
+        if (start := _invoke_start(content, 0)) is not None:
             part = MarkupBlock("", content[start:], "", tagged.WORDS["invoke"], block.tools)
             calls, rest = tagged.read(part, lenient=False)
             others += rest
             return calls
-        later = _LATER.match(content)
-        if later is None:
+        name_match = _NAME_LINE.match(content)
+        if name_match is None:
             raise NotACall("it names no tool")
-        return [_call(read_name(later[1], block.tools), content[later.end() :])]
-    bare = name.removeprefix("functions.")
-    name = bare if bare in block.tools else name
-    told = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
-    if name not in block.tools and told is None:
-        if name.startswith("functions.") and is_plausible_name(bare):
-            raise NotOffered(f"no tool is called {bare}", [_call(bare, content)])
-        raise NotACall("what stands for the name is no name")
-    return [_call(name if name in block.tools else read_name(told[1] if told else name, block.tools), content)]
+        return [_call(read_name(name_match[1], block.tools), content[name_match.end() :])]
+    plain_name = name.removeprefix("functions.")
+    name = plain_name if plain_name in block.tools else name
+    match = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
+    if name not in block.tools and match is None:
+        if name.startswith("functions.") and is_plausible_name(plain_name):
+            raise NotOffered(f"no tool is called {plain_name}", [_call(plain_name, content)])
+        raise NotACall("the text in the place of the name is no name")
+    return [_call(name if name in block.tools else read_name(match[1] if match else name, block.tools), content)]
 
 
 def _call(name: str, content: str) -> ParsedCall:
+    """Return a call with its arguments, decoded if they are JSON."""
     raw = strip_fence(content)
     if raw in ("", "null"):
         return ParsedCall(name, {})
@@ -163,34 +172,34 @@ def _call(name: str, content: str) -> ParsedCall:
     return ParsedCall(name, value)
 
 
-def inside(block: str, parts: tuple[str, ...]) -> bool:
-    """Does a block end where a closer is not one?"""
+def ends_inside_value(block: str, parts: tuple[str, ...]) -> bool:
+    """Whether a block ends inside a value, so that the closer behind it is text."""
     begin, separator, end = _markers(parts)
     opening = begin.find(block)
-    parted = separator.find(block)
-    if opening is None and parted is None:
+    separator_match = separator.find(block)
+    if opening is None and separator_match is None:
         return False
-    if not any(_invoked(block, place[1]) is not None for place in (opening, parted) if place):
+    if not any(_invoke_start(block, marker[1]) is not None for marker in (opening, separator_match) if marker):
         return ends_in_string(block)
     last, at = None, 0
-    while (found := end.find(block, at)) is not None:
-        last, at = found, found[1]
+    while (match := end.find(block, at)) is not None:
+        last, at = match, match[1]
     if last is not None and not block[last[1] :].strip():
         block = block[: last[0]]
-    return tagged.inside("", block, tagged.WORDS["invoke"])
+    return tagged.ends_inside_value("", block, tagged.WORDS["invoke"])
 
 
-def viable(opener: str, body: str, parts: tuple[str, ...]) -> bool | None:
-    """Does the first section begin here? An opener may be its beginning."""
+def may_begin(opener: str, body: str, parts: tuple[str, ...]) -> bool | None:
+    """Whether the first section begins in the body, or in the opener; None if more text is needed."""
     begin, separator, _ = _markers(parts)
     text = body[:ENOUGH].lstrip()
     opening = begin.find(opener)
     if opening is None or opener[opening[1] :].strip():
-        if _at(begin, text, 0) is not None:
+        if _marker_end(begin, text, 0) is not None:
             return True
         return None if len(body) < ENOUGH and begin.pending_length(text) == len(text) else False
-    parted = separator.find(text)
-    if parted is not None:
-        return _HEAD.match(text[: parted[0]]) is not None
-    so_far = text[: len(text) - separator.pending_length(text)]
-    return None if len(body) < ENOUGH and _HEAD.match(so_far) else False
+    separator_match = separator.find(text)
+    if separator_match is not None:
+        return _HEAD.match(text[: separator_match[0]]) is not None
+    certain = text[: len(text) - separator.pending_length(text)]
+    return None if len(body) < ENOUGH and _HEAD.match(certain) else False

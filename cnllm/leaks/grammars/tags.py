@@ -1,7 +1,7 @@
-"""Tags as models write them: found in a block in one pass, however they are decorated.
+"""Find tags as models write them, in one pass over a block, however they are decorated.
 
 A tag may carry a namespace (`<ns:word …>`) or a word between bars before the grammar's own word, and all tags of a
-block may follow a prefix, which its opener shows. What is decorated otherwise than the first tag is text.
+block may follow a prefix, which the opener shows. A tag with another decoration than the first one is text.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ _AFTER = (
     r"(?:\s{0,2}=\s{0,2}(?P<set>\"[^\"<>\n]{1,256}\"|'[^'<>\n]{1,256}'|[^<>\n\"']{1,256}+)"
     rf"|(?P<attributes>(?:{_ATTRIBUTE}){{0,8}}))\s{{0,4}}(?P<empty>/)?>"
 )
-_MOST = 10_000  # tags of a block that are read: what has more was not written for a tool
+_MAX_TAGS = 10_000  # tags of a block that are read: a longer block was not written for a tool
 _NOISE = re.compile(rf"[\s{re.escape(BARS)}]")
-_BEGUN = re.compile(
+_INCOMPLETE_TAIL = re.compile(
     r"(?:\s{0,2}=\s{0,2}[\"']?[\w.:/@-]{0,128}[\"']?\s{0,4}"
     rf"|(?:{_ATTRIBUTE}){{0,8}}\s{{0,4}}(?:[\w:.-]{{1,64}}\s{{0,2}}(?:=\s{{0,2}}(?:\"[^\"]{{0,512}}|'[^']{{0,512}})?)?)?/?)\Z"
 )
 _NAME = re.compile(r"[\"']?[\w:./@-]{1,128}[\"']?\s{0,4}")
-"""What `_BEGUN` waits for to become whole: anything else is no call, whether it came at once or in pieces."""
+"""The end that completes `_BEGUN`: anything else is no call, whether it arrives at once or in pieces."""
 _HEADLESS = re.compile(rf"(?:<[\s{re.escape(BARS)}\w.:-]{{0,100}})?\Z")
 
 
 class Tag(Struct, frozen=True):
-    """An opening or closing tag: where it stands, which word it is, and what it says."""
+    """An opening or closing tag: its position, the index of its word, its name and its attributes."""
 
     start: int
     end: int
-    which: int
+    word_index: int
     closes: bool
     empty: bool
     name: str
-    says: dict[str, str]
+    attributes: dict[str, str]
 
 
 @lru_cache(maxsize=64)
 def _pattern(words: tuple[str, ...], prefix: str) -> re.Pattern[str]:
+    """Return the pattern of a tag with one of these words behind a prefix."""
     any_word = "|".join(map(re.escape, words))
     return re.compile(
         rf"{re.escape(prefix)}<\s{{0,2}}(?P<closes>/)?\s{{0,2}}{_DECORATION}(?P<word>{any_word})(?=[\s=/>]){_AFTER}"
@@ -59,41 +60,44 @@ def _pattern(words: tuple[str, ...], prefix: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _head(word: str, prefix: str) -> re.Pattern[str]:
+    """Return the pattern of the beginning of an opening tag, up to its word."""
     return re.compile(rf"\s*{re.escape(prefix)}<\s{{0,2}}{_DECORATION}{re.escape(word)}")
 
 
 def opener_prefix(opener: str) -> str:
-    """What the opener has before its tag. A line or a tag before it is no prefix."""
+    """Return the text of the opener before its tag. A line or a tag before it is no prefix."""
     prefix = opener[: max(opener.rfind("<"), 0)].lstrip()
     return "" if prefix[:1] in ("<", "`") or "\n" in prefix else prefix
 
 
 def find_tags(text: str, words: tuple[str, ...], prefix: str, *, mixed: bool = False) -> list[Tag]:
-    """The tags of these words in a text. An opening tag that names nothing is none.
+    """Return the tags of these words in a text. An opening tag without a name is text.
 
-    With `mixed` any decoration will do: models forget it in some of the tags of a block. Raises Unreadable for a block
-    that is nothing but tags.
+    With `mixed` every decoration is accepted: models forget it in some of the tags of a block. Raises `NotACall` for
+    a block with too many tags.
     """
     out: list[Tag] = []
     decoration: str | None = None
     for match in _pattern(words, prefix).finditer(text):
-        this = _NOISE.sub("", match["decoration"] or "")
+        own_decoration = _NOISE.sub("", match["decoration"] or "")
         closes = match["closes"] is not None
-        says = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
-        says = {key: _unescaped(value[1:-1]) for key, value in says.items()}
-        name = (match["set"] or "").strip().strip("\"'") or says.get("name", "")
+        attributes = dict(_ATTRIBUTES.findall(match["attributes"] or ""))
+        attributes = {key: _unescape(value[1:-1]) for key, value in attributes.items()}
+        name = (match["set"] or "").strip().strip("\"'") or attributes.get("name", "")
         if decoration is None and not closes and name:
-            decoration = this
-        if (mixed or this == decoration) and (closes or name):
-            if len(out) == _MOST:
-                raise NotACall(f"it has more than {_MOST} tags")
-            which = words.index(match["word"])
-            out.append(Tag(match.start(), match.end(), which, closes, match["empty"] is not None, name, says))
+            decoration = own_decoration
+        if (mixed or own_decoration == decoration) and (closes or name):
+            if len(out) == _MAX_TAGS:
+                raise NotACall(f"it has more than {_MAX_TAGS} tags")
+            word_index = words.index(match["word"])
+            out.append(
+                Tag(match.start(), match.end(), word_index, closes, match["empty"] is not None, name, attributes)
+            )
     return out
 
 
-def _unescaped(value: str) -> str:
-    """Without entities, whose names are read when one may be there."""
+def _unescape(value: str) -> str:
+    """Return a value without HTML entities. The table of entities is imported only if there may be one."""
     if "&" not in value:
         return value
     import html
@@ -102,24 +106,27 @@ def _unescaped(value: str) -> str:
 
 
 def head_end(text: str, word: str, prefix: str) -> int | None:
-    """Where an opening tag that a text begins with has said its word; None when it does not begin with one."""
+    """Return the position behind the word of the opening tag that a text begins with; None if there is no such tag."""
     match = _head(word, prefix).match(text)
     return match.end() if match else None
 
 
 def is_tail(text: str, word: str, prefix: str) -> bool | None:
-    """Is the rest of an opening tag whole (True), begun (None) or something else (False)? `text` begins with it."""
-    at = head_end(text, word, prefix)
-    if at is None:
+    """Whether the rest of an opening tag is complete (True), incomplete (None) or something else (False).
+
+    `text` begins with the tag.
+    """
+    position = head_end(text, word, prefix)
+    if position is None:
         return False
-    whole = _pattern((word,), prefix).match(text.lstrip())
-    if whole:
-        return bool(whole["attributes"] or (whole["set"] and _NAME.fullmatch(whole["set"])))
-    return None if _BEGUN.match(text, at) else False
+    tag = _pattern((word,), prefix).match(text.lstrip())
+    if tag:
+        return bool(tag["attributes"] or (tag["set"] and _NAME.fullmatch(tag["set"])))
+    return None if _INCOMPLETE_TAIL.match(text, position) else False
 
 
 def may_be_head(text: str, prefix: str) -> bool:
-    """Could a text that says no word yet become an opening tag?"""
+    """Whether a text that has no word yet could become an opening tag."""
     text = text.lstrip()
     if len(text) <= len(prefix):
         return prefix.startswith(text)
@@ -127,6 +134,6 @@ def may_be_head(text: str, prefix: str) -> bool:
 
 
 def adjacency(text: str, tags: Sequence[Tag], stop: int) -> list[bool]:
-    """For each tag: is there nothing but space between it and the next one, or the end?"""
+    """Return for each tag whether only white space stands between it and the next one, or the end."""
     ends = [*(tag.start for tag in tags[1:]), stop][: len(tags)]
     return [not text[tag.end : end].strip() for tag, end in zip(tags, ends, strict=True)]

@@ -1,1 +1,1 @@
-"""OpenAI chat completions. `client` asks an endpoint, `server` answers a client; they share no code."""
+"""OpenAI chat completions. `client` calls an endpoint, `server` answers a client; they share no code."""

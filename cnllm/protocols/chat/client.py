@@ -1,4 +1,4 @@
-"""OpenAI chat completions."""
+"""Register the client side of OpenAI chat completions."""
 
 from cnllm.protocols import Wire
 from cnllm.protocols.chat.client_decode import decode_chunk, fast_decoder
@@ -6,13 +6,13 @@ from cnllm.protocols.chat.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
-_PARTS = frozenset(["file"])
+_FILE_PARTS = frozenset(["file"])
 WIRE = Wire(
-    write=encode_body,
-    chunk=decode_chunk,
+    encode_body=encode_body,
+    decode_chunk=decode_chunk,
     turns="messages",
-    quick=fast_decoder,
+    fast_decoder=fast_decoder,
     ordered=False,
-    takes=takes_medium,
-    parts=_PARTS,
+    takes_medium=takes_medium,
+    file_parts=_FILE_PARTS,
 )

@@ -1,7 +1,7 @@
-"""OpenAI chat completions, reading: bodies and chunks → what they mean.
+"""Decode bodies and chunks of OpenAI chat completions.
 
-One function for both: a message is read like a delta that holds everything. The endpoint's dialect (which fields hold
-the thinking, where usage and errors are) comes from the flags.
+One function reads both: a message is read like a delta with everything in it. The flags tell the endpoint's dialect:
+the fields of the reasoning, the places of usage and errors.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols import Quick
+from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import REPEATABLE, EventSink
 from cnllm.protocols.fast_decode import chat_chunk_decoder as decoder
-from cnllm.protocols.reported import names_status, reported
+from cnllm.protocols.reported import find_error, has_error_status
 from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -21,7 +21,7 @@ __all__ = ["decode_chunk", "fast_decoder"]
 
 
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """One decoded chunk, or with `whole` one body: its events, and what it leaves in `sink`."""
+    """Decode one chunk, or with `whole` one body. Return its events; the rest is stored in `sink`."""
     if sink.id is None and type(data.get("id")) is str:
         sink.id = data["id"] or None
     if sink.model is None and type(data.get("model")) is str:
@@ -38,26 +38,27 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
     choices = data.get("choices")
     if type(choices) is not list:
         return out
-    for place, choice in enumerate(choices):
-        if type(choice) is dict and choice.get("index") in ((None, 0) if place == 0 else (0,)):
+    for position, choice in enumerate(choices):
+        if type(choice) is dict and choice.get("index") in ((None, 0) if position == 0 else (0,)):
             out += _choice(choice, flags, sink, whole)
         elif type(choice) is dict:
-            said = f"choice {choice.get('index', place)!r}"
-            out += sink.note("choice-dropped", "n", said, "left out: the first choice is the reply")
+            dropped = f"choice {choice.get('index', position)!r}"
+            out += sink.note("choice-dropped", "n", dropped, "left out: the first choice is the reply")
     return out
 
 
 def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
+    """Decode one choice."""
     out: list[Event] = []
     sink.answered = True
     for key in ("delta", "message") if not whole else ("message", "delta"):
-        said = choice.get(key)
-        if type(said) is dict:
+        message = choice.get(key)
+        if type(message) is dict:
             # Some endpoints repeat the whole message beside the last delta.
             if key == "message" and not whole and (sink.has_text or sink.has_calls):
                 continue
-            again = key == "message" and not whole
-            out += _delta(said, flags, sink, whole or again, again)
+            is_repeat = key == "message" and not whole
+            out += _delta(message, flags, sink, whole or is_repeat, is_repeat)
             if whole:
                 break
     if type(choice.get("text")) is str and choice["text"]:
@@ -72,50 +73,50 @@ def _choice(choice: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) 
 
 
 def _legacy(choice: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """The text field of the older API. It counts only while no message has content: hosts send both."""
+    """Decode the text field of the older API. It counts only while no message has content: hosts send both."""
     if _CONTENT in sink.state:
         return []
     text: str = choice["text"]
     for key in ("delta", "message"):
-        said = choice.get(key)
+        message = choice.get(key)
         fields = (flags.reasoning.fields if flags.reasoning else None) or ()
-        if type(said) is dict and any(said.get(field) == text for field in fields):
-            return []  # it repeats the thinking
+        if type(message) is dict and any(message.get(field) == text for field in fields):
+            return []  # it repeats the reasoning
     sink.state.setdefault(REPEATABLE, []).append(text)
     return sink.add_text(text)
 
 
 def _answer(text: str, sink: EventSink) -> list[Event]:
-    """Content of a message, without what the older field has said already."""
+    """Add content of a message, without the text that the older field has already given."""
     sink.state[_CONTENT] = True
     if REPEATABLE in sink.state:
-        rest = "".join(sink.state.pop(REPEATABLE))
-        if len(rest) > len(text) and rest.startswith(text):
-            sink.state[REPEATABLE] = [rest[len(text) :]]
-        text = text.removeprefix(rest) if len(text) >= len(rest) else "" if rest.startswith(text) else text
+        legacy = "".join(sink.state.pop(REPEATABLE))
+        if len(legacy) > len(text) and legacy.startswith(text):
+            sink.state[REPEATABLE] = [legacy[len(text) :]]
+        text = text.removeprefix(legacy) if len(text) >= len(legacy) else "" if legacy.startswith(text) else text
     return sink.add_text(text) if text else []
 
 
 _CONTENT = "content"
-"""What is remembered: content has come."""
+"""The key in the state for: a message had content."""
 
 
-def _delta(said: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, again: bool = False) -> list[Event]:
-    """A delta or a message; `again`: a message beside a delta, which may repeat what came."""
+def _delta(message: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, is_repeat: bool = False) -> list[Event]:
+    """Decode a delta or a message; `is_repeat`: a message beside a delta, which may repeat it."""
     out: list[Event] = []
     reasoning = flags.reasoning
-    thought = ""
+    reasoning_text = ""
     for field in (reasoning.fields if reasoning else None) or ():
-        value = said.get(field)
+        value = message.get(field)
         if not value:
             continue
         if type(value) is list:
             sink.add_details(value)
             value = "".join(_detail_text(item) for item in value)
-        if not thought and type(value) is str and value:  # mirrored fields count once
-            thought = value
-            out += sink.add_reasoning(value, f"message.{field}" if again else field)
-    content = said.get("content")
+        if not reasoning_text and type(value) is str and value:  # equal fields count once
+            reasoning_text = value
+            out += sink.add_reasoning(value, f"message.{field}" if is_repeat else field)
+    content = message.get("content")
     if type(content) is str:
         if content:
             out += _answer(content, sink)
@@ -123,28 +124,28 @@ def _delta(said: dict[str, Any], flags: Flags, sink: EventSink, whole: bool, aga
         out += _parts(content, flags, sink)
     elif type(content) is dict:
         out += sink.add_opaque(content)
-    refusal = said.get("refusal")
+    refusal = message.get("refusal")
     if type(refusal) is str and refusal:
         sink.refused = True
         out += _answer(refusal, sink)
-    if calls := said.get("tool_calls"):
+    if calls := message.get("tool_calls"):
         out += sink.add_call_pieces(calls, whole)
-    elif type(old := said.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
+    elif type(old := message.get("function_call")) is dict and (old.get("name") or old.get("arguments")):
         out += sink.add_call_pieces([{"index": 0, "function": old}], whole)
     return out
 
 
 def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Content as a list: text parts, parts that hold reasoning, and others, kept whole."""
+    """Decode content that is a list: text parts, parts with reasoning, and others, which are stored whole."""
     out: list[Event] = []
-    thinks = flags.reasoning.part if flags.reasoning else None
+    part_type = flags.reasoning.part if flags.reasoning else None
     for part in parts:
         if type(part) is str:
             out += _answer(part, sink) if part else []
         elif type(part) is not dict:
             continue
-        elif thinks is not None and part.get("type") == thinks:
-            inner = part.get(thinks)
+        elif part_type is not None and part.get("type") == part_type:
+            inner = part.get(part_type)
             inner = [inner] if type(inner) is not list else inner
             text = "".join(_detail_text(p) for p in inner)
             sink.add_details([part])
@@ -157,6 +158,7 @@ def _parts(parts: list[Any], flags: Flags, sink: EventSink) -> list[Event]:
 
 
 def _detail_text(item: Any) -> str:
+    """Return the text of one item of structured reasoning."""
     if type(item) is str:
         return item
     if type(item) is not dict:
@@ -168,39 +170,42 @@ def _detail_text(item: Any) -> str:
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """The error that hides in a body or chunk, or None. An object that gives 0 as its code reports success."""
+    """Return the error in a body or chunk, or None. An object with 0 as its code reports success."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():
-        found = get(data, path)
-        if not found:
+        error = get(data, path)
+        if not error:
             continue
-        if type(found) is dict:
-            code = get_first(found, paths.code if paths else None)
-            said = get_first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code or names_status(found)):
-                return found
-        elif not data.get("choices"):  # a plain sentence; beside an answer it is no failure
+        if type(error) is dict:
+            code = get_first(error, paths.code if paths else None)
+            message = get_first(error, paths.message if paths else None)
+            if code not in (0, "0") and (message or code or has_error_status(error)):
+                return error
+        elif not data.get("choices"):  # a plain sentence; beside a choice it is no failure
             return data
     if not data.get("choices") and paths is not None:  # the error object may be the body itself
         code = get_first(data, paths.code)
         if code not in (None, 0, "0") and type(get_first(data, paths.message)) is str:
             return data
-    return None if data.get("choices") else reported(data)
+    return None if data.get("choices") else find_error(data)
 
 
-def fast_decoder(flags: Flags) -> Quick:
-    """The fast way: it heeds the fields of thinking, and falls back for what is rare in a delta, a choice, a chunk."""
-    thoughts = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
-    at = [
+def fast_decoder(flags: Flags) -> FastDecoder:
+    """Return the fast decoder.
+
+    It reads the reasoning fields, and falls back for rare fields of a delta, a choice or a chunk.
+    """
+    reasoning_fields = tuple((flags.reasoning.fields if flags.reasoning else None) or ())
+    paths = [
         *((flags.usage.at if flags.usage else None) or ()),
         *((flags.error.at if flags.error else None) or ()),
     ]
-    choice = {p.split(".")[2] for p in at if p.startswith("choices.") and p.count(".") >= 2}
-    top = {p.split(".")[0] for p in at} - {"choices"}
-    rare_choice = {"finish_reason", "message", "text"} | choice
+    choice_fields = {p.split(".")[2] for p in paths if p.startswith("choices.") and p.count(".") >= 2}
+    top_fields = {p.split(".")[0] for p in paths} - {"choices"}
+    rare_choice = {"finish_reason", "message", "text"} | choice_fields
     return decoder(
-        thoughts,
+        reasoning_fields,
         ("tool_calls", "function_call", "refusal"),
         tuple(sorted(rare_choice)),
-        tuple(sorted(top)),
+        tuple(sorted(top_fields)),
     )

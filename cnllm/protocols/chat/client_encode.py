@@ -1,4 +1,4 @@
-"""OpenAI chat completions, writing: messages and tools → the body's own shapes."""
+"""Encode messages and tools as bodies of OpenAI chat completions."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _SOUNDS = ("wav", "mp3", "aac", "amr", "3gp", "m4a", "ogg", "opus", "flac")
 _MARKS = ("cache_control",)
 
 
-def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
-    """The body but for parameters and patches."""
-    body: dict[str, Any] = {"model": ask.model, "messages": _messages(ask.messages, flags, ask.names)}
-    if ask.tools:
-        body["tools"] = _tools(ask.tools, flags, ask.names)
-        if ask.choice is not None:
-            body["tool_choice"] = _choice(ask.choice, ask.chosen)
-    if ask.method is not None and ask.schema is not None:
-        body.update(_schema_format(ask.method, ask.schema, ask.schema_name))
-    if ask.stream:
+def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
+    """Return the body without parameters and patches."""
+    body: dict[str, Any] = {"model": request.model, "messages": _messages(request.messages, flags, request.names)}
+    if request.tools:
+        body["tools"] = _tools(request.tools, flags, request.names)
+        if request.choice is not None:
+            body["tool_choice"] = _choice(request.choice, request.tool_name)
+    if request.method is not None and request.schema is not None:
+        body.update(_schema_format(request.method, request.schema, request.schema_name))
+    if request.stream:
         body["stream"] = True
     return body
 
 
 def _messages(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Wire messages, built key by key, so that nothing of the client's own book-keeping gets out.
+    """Return the messages of the body, built key by key, so that none of the client's own data gets out.
 
-    `names` renames functions. The messages are fitted already: every part in them is meant to be sent.
+    `names` renames functions. The messages are fitted already: every part in them is sent.
     """
     rules = flags.messages or Messages()
     out: list[dict[str, Any]] = []
@@ -50,29 +50,29 @@ def _messages(messages: Sequence[Message], flags: Flags, names: dict[str, str]) 
             wire: dict[str, Any] = {"role": message.role, "content": _content(message, rules)}
             if message.name is not None:
                 wire["name"] = message.name
-            out.append(_with_extra(wire, message, rules))
+            out.append(_add_extra(wire, message, rules))
     return out
 
 
 def _assistant(message: Message, flags: Flags, rules: Messages, names: dict[str, str]) -> dict[str, Any]:
-    """Reasoning first, then content, then calls: what a prefix cache has seen stays the prefix."""
+    """Encode an assistant's message: reasoning, content, calls. This order keeps the prefix for a prefix cache."""
     wire: dict[str, Any] = {"role": "assistant"}
     calls = [p for p in message.parts if type(p) is ToolCall]
     content: Any = _content(message, rules)
     thoughts = [p for p in message.parts if type(p) is Reasoning]
     if thoughts:
-        content = _replayed(wire, thoughts, content, flags)
+        content = _encode_reasoning(wire, thoughts, content, flags)
     if content or not calls:
         wire["content"] = content
     elif rules.empty != "omit":
         wire["content"] = {"null": None, "empty": "", "space": " ", None: None}[rules.empty]
     if calls:
         wire["tool_calls"] = [_call(c, names) for c in calls]
-    return _with_extra(wire, message, rules)
+    return _add_extra(wire, message, rules)
 
 
-def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, flags: Flags) -> Any:
-    """Put reasoning back in its declared form; returns the content, which it may be a part of."""
+def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, flags: Flags) -> Any:
+    """Write reasoning in its declared form. Return the content, which may contain it."""
     reasoning = flags.reasoning or ReasoningFlags()
     text = "".join(t.text for t in thoughts)
     field = reasoning.replay_field or (reasoning.fields or ["reasoning"])[0]
@@ -80,36 +80,36 @@ def _replayed(wire: dict[str, Any], thoughts: list[Reasoning], content: Any, fla
         case "details":
             wire[field] = [item for thought in thoughts for item in _details(thought)]
         case "tags":
-            first, last = (reasoning.tags or ["", ""])[:2]
-            tagged = "".join(_tagged(t, first, last) for t in thoughts)
+            opening, closing = (reasoning.tags or ["", ""])[:2]
+            tagged = "".join(_tagged(t, opening, closing) for t in thoughts)
             return tagged + content if type(content) is str else [{"type": "text", "text": tagged}, *(content or [])]
         case "content-parts" if reasoning.part is not None:
             inner = {"type": reasoning.part, reasoning.part: [{"type": "text", "text": text}]}
-            said = [{"type": "text", "text": content}] if type(content) is str and content else content or []
-            return [inner, *said] if text else content
+            rest = [{"type": "text", "text": content}] if type(content) is str and content else content or []
+            return [inner, *rest] if text else content
         case _:
             wire[field] = text
     return content
 
 
 def _details(thought: Reasoning) -> list[Any]:
-    """The list as it came, or one of plain text where none did."""
+    """Return the list of details as received, or one of plain text."""
     if thought.seal is not None and type(thought.seal.data) is list:
         return thought.seal.data
     return [{"type": "reasoning.text", "text": thought.text}] if thought.text else []
 
 
-def _tagged(thought: Reasoning, first: str, last: str) -> str:
-    """The block as it was written, or one made anew."""
+def _tagged(thought: Reasoning, opening: str, closing: str) -> str:
+    """Return the tagged block as received, or a new one."""
     if thought.seal is not None and type(thought.seal.data) is str:
         return thought.seal.data
-    return f"{first}{thought.text}{last}" if thought.text else ""
+    return f"{opening}{thought.text}{closing}" if thought.text else ""
 
 
 def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
-    """A string where text is all there is and one will do, else a list of parts."""
-    if len(message.parts) == 1 and type(only := message.parts[0]) is Text and only.extra is None:
-        return only.text
+    """Return a string if there is only text and the endpoint accepts a string, else a list of parts."""
+    if len(message.parts) == 1 and type(single := message.parts[0]) is Text and single.extra is None:
+        return single.text
     parts = [p for p in message.parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
     plain = all(type(p) is Text and (p.extra is None or rules.content == "string") for p in parts)
     if plain and (len(parts) < 2 or rules.content != "parts"):
@@ -118,7 +118,7 @@ def _content(message: Message, rules: Messages) -> str | list[dict[str, Any]]:
 
 
 def takes_medium(media: Media, flags: Flags) -> bool:
-    """Whether a medium has a form on this wire; of sounds and files this depends on the endpoint."""
+    """Whether a medium has a form on this wire; for sounds and files this depends on the endpoint."""
     rules = flags.messages or Messages()
     match media_kind(media):
         case "audio":
@@ -126,11 +126,12 @@ def takes_medium(media: Media, flags: Flags) -> bool:
         case "file":
             if media.data is None:
                 return rules.file_url is not None
-            return rules.file_url != "file_url" and is_pdf(media)  # what the part is documented for
+            return rules.file_url != "file_url" and is_pdf(media)  # the only documented type of this part
     return True
 
 
 def _media(media: Media, rules: Messages) -> dict[str, Any]:
+    """Encode a medium."""
     match media_kind(media):
         case "audio" if media.data is None and rules.audio_url == "input_audio":
             ending = (media.url or "").partition("?")[0].rpartition(".")[2]
@@ -146,7 +147,11 @@ def _media(media: Media, rules: Messages) -> dict[str, Any]:
 
 
 def _part(part: Part, role: str, rules: Messages) -> Any:
-    """A content part. What an assistant's text came with (annotations, log probabilities) is the client's own."""
+    """Encode a content part.
+
+    Keys that came with an assistant's text (annotations, log probabilities) belong to the client and are not sent
+    back.
+    """
     if type(part) is Opaque:
         return part.data
     if type(part) is Media:
@@ -158,7 +163,7 @@ def _part(part: Part, role: str, rules: Messages) -> Any:
 
 
 def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
-    """A call as it came; one that came without arguments, or with none as text, has them written."""
+    """Encode a call as received. A call without arguments, or with none as text, gets an empty object."""
     raw = call.raw if call.raw.strip() not in ("", "null") else ""
     arguments = raw or msgspec.json.encode(call.arguments or {}).decode()
     wire: dict[str, Any] = {"id": call.id, "type": "function"}
@@ -169,6 +174,7 @@ def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]:
+    """Encode a tool result."""
     wire: dict[str, Any] = {"role": "tool"}
     if result.id:
         wire["tool_call_id"] = result.id
@@ -178,8 +184,8 @@ def _result(result: ToolResult, flags: Flags, rules: Messages) -> dict[str, Any]
     return wire
 
 
-def _with_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict[str, Any]:
-    """Further keys of a caller's dict, where the endpoint is known to take them."""
+def _add_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict[str, Any]:
+    """Add further keys of a caller's dict that the endpoint accepts."""
     for key in rules.fields or ():
         if message.extra and key in message.extra:
             wire[key] = message.extra[key]
@@ -187,7 +193,7 @@ def _with_extra(wire: dict[str, Any], message: Message, rules: Messages) -> dict
 
 
 def _tools(functions: Sequence[OfferedTool], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Tool definitions; an endpoint's own kind of tool goes as it is."""
+    """Return the tool definitions; an endpoint's own kind of tool is sent as it is."""
     out: list[dict[str, Any]] = []
     for function in functions:
         if function.definition is not None:
@@ -207,12 +213,12 @@ def _tools(functions: Sequence[OfferedTool], flags: Flags, names: dict[str, str]
 
 
 def _choice(kind: str, name: str | None) -> Any:
-    """The wire's tool_choice."""
+    """Return the wire's tool_choice."""
     return {"type": "function", "function": {"name": name}} if kind == "named" else kind
 
 
 def _schema_format(method: str, schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """The part of the body that asks for structured output; `prompt` and `tool` need none."""
+    """Return the keys for structured output; `prompt` and `tool` need none."""
     match method:
         case "json_schema":
             return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}

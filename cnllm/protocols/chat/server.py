@@ -1,4 +1,4 @@
-"""OpenAI chat completions, as a server speaks it."""
+"""Decode requests and encode replies of OpenAI chat completions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cnllm.types import (
 )
 from cnllm.types.convert import from_dict
 
-__all__ = ["SPOKEN"]
+__all__ = ["CODEC"]
 
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
 _OWN = ("messages", "model", "stream", "stream_options", "max_completion_tokens", "reasoning_effort", "response_format")
@@ -36,16 +36,16 @@ _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
-    """Raises `ValueError` naming the message or key that is not as it must be."""
+    """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise ValueError("messages is not a list")
-    read: list[Message] = []
+    messages_read: list[Message] = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
             raise ValueError(f"messages[{index}] is not an object")
         try:
-            read.append(_message(message, stamp))
+            messages_read.append(_message(message, stamp))
         except (TypeError, ValueError) as error:
             raise ValueError(f"messages[{index}]: {error}") from error
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
@@ -66,42 +66,47 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     model = body.get("model")
     return Request(
         model=model if isinstance(model, str) else None,
-        messages=read,
+        messages=messages_read,
         stream=body.get("stream") is True,
         options=options,
     )
 
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
-    """A turn; a list of details beside its reasoning, and what else came with a call, goes back as it is."""
+    """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
     details = message.get("reasoning_details")
     plain = {k: v for k, v in message.items() if k != "reasoning_details" and v is not None}
     if message.get("role") == "assistant" and "content" not in plain:
         plain["content"] = None
     if plain.get("role") == "function":
         plain["role"] = "tool"
-    read = from_dict(plain)
-    parts = list(read.parts)
+    parsed = from_dict(plain)
+    parts = list(parsed.parts)
     if isinstance(details, list) and details:
-        told = next((p for p in parts if type(p) is Reasoning), None)
-        text = told.text if told is not None else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
-        parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not told)]
-    extras = [_beside(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+        reasoning = next((p for p in parts if type(p) is Reasoning), None)
+        text = (
+            reasoning.text
+            if reasoning is not None
+            else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
+        )
+        parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
+    extras = [_other_keys(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
     for index, part in enumerate(parts):
         if type(part) is ToolCall and extras and (extra := extras.pop(0)):
             parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
-    return msgspec.structs.replace(read, parts=tuple(parts))
+    return msgspec.structs.replace(parsed, parts=tuple(parts))
 
 
-def _beside(call: dict[str, Any]) -> dict[str, Any]:
+def _other_keys(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a call that have no place in `ToolCall`."""
     return {k: v for k, v in call.items() if k not in ("id", "type", "function", "index") and v is not None}
 
 
-# ── replies ──────────────────────────────────────────────────────────────────
+# ── replies ───────────────────────────────────────────────────────────────────
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The body of a whole answer."""
+    """Return the body of a whole reply."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
@@ -124,13 +129,14 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
+    """Encode a call."""
     arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
-    beside = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **beside}
+    other_keys = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
 
 
 def _usage(usage: Usage) -> dict[str, Any] | None:
-    """The counts that are known; None where none is."""
+    """Return the known counts; None if there are none."""
     if usage == Usage():
         return None
     out: dict[str, Any] = {
@@ -146,22 +152,24 @@ def _usage(usage: Usage) -> dict[str, Any] | None:
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error."""
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 class StreamEncoder:
-    """Chunks of one reply."""
+    """The encoder of one reply's chunks."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._head = {"id": id, "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
         self._usage: Usage | None = None
 
     def begin(self) -> list[tuple[str | None, Any]]:
+        """Return the frames before the first event."""
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
+        """Return the frames of one event."""
         match event:
             case TextDelta():
                 return [self._chunk({"content": event.text})]
@@ -180,24 +188,27 @@ class StreamEncoder:
                 self._usage = event.usage
                 return []
             case Finished(finish="error" | "cut"):
-                return []  # what does not end well has no closing word
+                return []  # an incomplete reply gets no end frame
             case Finished():
                 return self._end(_FINISH[event.finish])
         return []
 
     def _end(self, finish: str) -> list[tuple[str | None, Any]]:
+        """Return the frames that end the stream."""
         out = [self._chunk({}, finish)]
         if self._usage is not None and (usage := _usage(self._usage)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> tuple[str | None, Any]:
+        """Return one chunk."""
         return None, {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
+        """Return the frames of a failure in the middle."""
         return [(None, write_error(status, message, code))]
 
 
-SPOKEN = ServerCodec(
+CODEC = ServerCodec(
     read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
 )

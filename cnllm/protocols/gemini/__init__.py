@@ -1,1 +1,1 @@
-"""Gemini generateContent. `client` asks an endpoint, `server` answers a client; they share no code."""
+"""Gemini generateContent. `client` calls an endpoint, `server` answers a client; they share no code."""

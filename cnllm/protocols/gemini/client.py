@@ -1,4 +1,4 @@
-"""Gemini generateContent."""
+"""Register the client side of Gemini generateContent."""
 
 from cnllm.protocols import Wire
 from cnllm.protocols.gemini.client_decode import decode_chunk, fast_decoder
@@ -7,11 +7,11 @@ from cnllm.protocols.gemini.client_encode import encode_body
 __all__ = ["WIRE"]
 
 WIRE = Wire(
-    write=encode_body,
-    chunk=decode_chunk,
+    encode_body=encode_body,
+    decode_chunk=decode_chunk,
     turns="contents",
-    quick=fast_decoder,
-    arrays=True,
-    lists=("stop",),
-    apart=(None, "any", "first"),
+    fast_decoder=fast_decoder,
+    json_arrays=True,
+    list_params=("stop",),
+    separate_system=(None, "any", "first"),
 )

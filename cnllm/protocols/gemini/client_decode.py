@@ -1,7 +1,7 @@
-"""Gemini generateContent, reading: bodies and chunks → what they mean.
+"""Decode bodies and chunks of Gemini generateContent.
 
-A chunk of a stream is shaped like a whole body. Of several candidates the first is the reply. Parts come in order; what
-has to go back with one (its signature) is sealed to it, and a part that brings a seal is a part of its own.
+A chunk of a stream has the form of a whole body. Of several candidates the first is the reply. Parts come in order.
+Data that must go back with a part (its signature) is its seal, and a part with a seal is a part of its own.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols import Quick
+from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.gemini.partial_args import append_member, append_value, begin_arguments, end_arguments
-from cnllm.protocols.reported import reported
+from cnllm.protocols.reported import find_error
 from cnllm.protocols.usage import read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -25,17 +25,17 @@ from cnllm.types import Event
 __all__ = ["decode_chunk", "fast_decoder"]
 
 _THOUGHT = "thought"
-_CALL = ("id", "name", "args", "partialArgs", "willContinue")
-# What of a candidate is about the exchange and not about what was said.
-_OWN = (
+_CALL_KEYS = ("id", "name", "args", "partialArgs", "willContinue")
+# The keys of a candidate about the exchange, not about the answer.
+_EXCHANGE_KEYS = (
     *("content", "finishReason", "finishMessage", "index", "tokenCount", "avgLogprobs", "logprobsResult"),
     "safetyRatings",
 )
-_UNSPOKEN = "FINISH_REASON_UNSPECIFIED"
+_UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 
 def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """One decoded chunk, or with `whole` one body: its events, and what it leaves in `sink`."""
+    """Decode one chunk, or with `whole` one body. Return its events; the rest is stored in `sink`."""
     if type(data) is not dict:
         return []
     if sink.id is None and type(data.get("responseId")) is str:
@@ -47,83 +47,87 @@ def decode_chunk(data: Any, flags: Flags, sink: EventSink, *, whole: bool = Fals
     out: list[Event] = []
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is dict:
-        out += sink.add_usage(read_counts(_counted(usage, sink), flags))
+        out += sink.add_usage(read_counts(_merge_usage(usage, sink), flags))
     candidates = data.get("candidates")
-    for place, candidate in enumerate(candidates if type(candidates) is list else ()):
-        if type(candidate) is dict and candidate.get("index") in ((None, 0) if place == 0 else (0,)):
+    for position, candidate in enumerate(candidates if type(candidates) is list else ()):
+        if type(candidate) is dict and candidate.get("index") in ((None, 0) if position == 0 else (0,)):
             out += _candidate(candidate, flags, sink, whole)
         elif type(candidate) is dict:
-            said = f"candidate {candidate.get('index', place)!r}"
-            out += sink.note("choice-dropped", "n", said, "left out: the first candidate is the reply")
-    return out + _blocked(data.get("promptFeedback"), sink)
+            dropped = f"candidate {candidate.get('index', position)!r}"
+            out += sink.note("choice-dropped", "n", dropped, "left out: the first candidate is the reply")
+    return out + _prompt_blocked(data.get("promptFeedback"), sink)
 
 
 def _candidate(candidate: dict[str, Any], flags: Flags, sink: EventSink, whole: bool) -> list[Event]:
+    """Decode one candidate."""
     out: list[Event] = []
     sink.answered = True
     content = candidate.get("content")
     parts = content.get("parts") if type(content) is dict else None
     for part in parts if type(parts) is list else ():
         out += _part(part, sink, whole)
-    if beside := {k: v for k, v in candidate.items() if k not in _OWN and v is not None}:
-        sink.annotate(beside)  # what an answer rests on: citations, searches
+    if other_keys := {k: v for k, v in candidate.items() if k not in _EXCHANGE_KEYS and v is not None}:
+        sink.annotate(other_keys)  # the sources of an answer: citations, searches
     reason = candidate.get("finishReason")
-    if type(reason) is str and reason and reason != _UNSPOKEN:
+    if type(reason) is str and reason and reason != _UNSPECIFIED:
         sink.raw_finish = reason
         sink.finished = True
-        said = candidate.get("finishMessage")
-        if type(said) is str and said and (flags.finish or {}).get(reason) == "error" and sink.fault is None:
-            sink.fault = {"message": said, "status": reason}
+        message = candidate.get("finishMessage")
+        if type(message) is str and message and (flags.finish or {}).get(reason) == "error" and sink.fault is None:
+            sink.fault = {"message": message, "status": reason}
     return out
 
 
-def _blocked(feedback: Any, sink: EventSink) -> list[Event]:
-    """A prompt that was not let through: there are no candidates then, but a reason."""
+def _prompt_blocked(feedback: Any, sink: EventSink) -> list[Event]:
+    """Report a prompt that was blocked: then there are no candidates, but a reason."""
     reason = feedback.get("blockReason") if type(feedback) is dict else None
     if type(reason) is not str or not reason:
         return []
     sink.answered = sink.finished = sink.refused = True
     sink.raw_finish = sink.raw_finish or reason
-    said = feedback.get("blockReasonMessage")
-    return sink.note("prompt-blocked", "finish", said if type(said) is str and said else reason, "content_filter")
+    message = feedback.get("blockReasonMessage")
+    return sink.note(
+        "prompt-blocked", "finish", message if type(message) is str and message else reason, "content_filter"
+    )
 
 
-# ── parts ────────────────────────────────────────────────────────────────────
+# ── parts ─────────────────────────────────────────────────────────────────────
 
 
 def _part(part: Any, sink: EventSink, whole: bool) -> list[Event]:
+    """Decode one part."""
     if type(part) is not dict:
         return sink.add_opaque(part) if part else []
     part = {key: value for key, value in part.items() if value is not None}
     if type(call := part.get("functionCall")) is dict:
         return _call(call, part, sink)
     text = part.get("text", "")
-    thought = part.get(_THOUGHT) is True
-    beside = {key: value for key, value in part.items() if key not in ("text", _THOUGHT)}
+    is_thought = part.get(_THOUGHT) is True
+    other_keys = {key: value for key, value in part.items() if key not in ("text", _THOUGHT)}
     if type(text) is not str or ("text" not in part and not part.keys() <= {_THOUGHT, "thoughtSignature"}):
-        return _other(part, thought, sink)
-    if not text and not beside:
+        return _media_or_opaque(part, is_thought, sink)
+    if not text and not other_keys:
         return []
-    out = sink.begin_block("thought" if thought else "text") if whole or beside else []
+    out = sink.begin_block("thought" if is_thought else "text") if whole or other_keys else []
     if text:
-        out += sink.add_reasoning(text, _THOUGHT) if thought else sink.add_text(text)
-    if beside:
-        sink.add_seal(beside)
+        out += sink.add_reasoning(text, _THOUGHT) if is_thought else sink.add_text(text)
+    if other_keys:
+        sink.add_seal(other_keys)
         out += sink.end_block()
     return out
 
 
-def _other(part: dict[str, Any], thought: bool, sink: EventSink) -> list[Event]:
-    """A picture or a sound of the answer; anything else is kept whole."""
-    if not thought:
-        for key, place in (("inlineData", "data"), ("fileData", "fileUri")):
-            said = part.get(key)
-            kind = said.get("mimeType") if type(said) is dict else None
-            if type(said) is dict and type(kind) is str and type(said.get(place)) is str:
+def _media_or_opaque(part: dict[str, Any], is_thought: bool, sink: EventSink) -> list[Event]:
+    """Decode a picture or a sound of the answer; any other part is stored whole."""
+    if not is_thought:
+        for key, value_key in (("inlineData", "data"), ("fileData", "fileUri")):
+            value = part.get(key)
+            mime_type = value.get("mimeType") if type(value) is dict else None
+            if type(value) is dict and type(mime_type) is str and type(value.get(value_key)) is str:
                 seal = {k: v for k, v in part.items() if k not in (key, _THOUGHT)}
-                if rest := {k: v for k, v in said.items() if k not in ("mimeType", place)}:
+                if rest := {k: v for k, v in value.items() if k not in ("mimeType", value_key)}:
                     seal[key] = rest
-                out = sink.add_media(kind, **{"data" if place == "data" else "url": said[place]})
+                out = sink.add_media(mime_type, **{"data" if value_key == "data" else "url": value[value_key]})
                 if seal:
                     sink.add_seal(seal)
                 return out
@@ -131,89 +135,99 @@ def _other(part: dict[str, Any], thought: bool, sink: EventSink) -> list[Event]:
 
 
 def _call(call: dict[str, Any], part: dict[str, Any], sink: EventSink) -> list[Event]:
-    """A call, whole or in pieces: one that goes on says so, and is over with the first piece that does not."""
+    """Decode a call, whole or in pieces. A piece that continues says so; the first one that does not ends the call."""
     name = call["name"] if type(call.get("name")) is str else ""
     pieces = call.get("partialArgs")
-    goes_on = call.get("willContinue") is True
-    beside = {k: v for k, v in part.items() if k not in ("functionCall", _THOUGHT)}
-    if rest := {k: v for k, v in call.items() if k not in _CALL and v is not None}:
-        beside["functionCall"] = rest
+    continues = call.get("willContinue") is True
+    other_keys = {k: v for k, v in part.items() if k not in ("functionCall", _THOUGHT)}
+    if rest := {k: v for k, v in call.items() if k not in _CALL_KEYS and v is not None}:
+        other_keys["functionCall"] = rest
     open_call: Any = sink.state.get("call")
     if not name and open_call is None:
-        return sink.add_opaque(part) if beside or call else []
+        return sink.add_opaque(part) if other_keys or call else []
     if name:
-        place = sink.state["calls"] = sink.state.get("calls", -1) + 1
+        index = sink.state["calls"] = sink.state.get("calls", -1) + 1
         function: dict[str, Any] = {"name": name}
-        item = {**beside, "index": place, "id": call.get("id"), "function": function}
+        item = {**other_keys, "index": index, "id": call.get("id"), "function": function}
         args = call.get("args")
-        if not goes_on and not pieces:
+        if not continues and not pieces:
             function["arguments"] = {} if args is None else args
             sink.state["call"] = None
             return sink.add_call_pieces([item], True)
         state, first_text = begin_arguments()
-        open_call = sink.state["call"] = (place, state)
+        open_call = sink.state["call"] = (index, state)
     else:
-        item = {**beside, "index": open_call[0], "id": call.get("id"), "function": (function := {})}
+        item = {**other_keys, "index": open_call[0], "id": call.get("id"), "function": (function := {})}
         state, first_text = open_call[1], ""
     args = call.get("args")
     texts = [first_text]
     texts += [append_member(state, key, value) for key, value in (args.items() if type(args) is dict else ())]
     texts += [append_value(state, piece) for piece in (pieces if type(pieces) is list else ())]
-    if not goes_on:
+    if not continues:
         texts.append(end_arguments(state))
         sink.state["call"] = None
     function["arguments"] = "".join(texts)
     return sink.add_call_pieces([item], False)
 
 
-# ── beside the answer ────────────────────────────────────────────────────────
+# ── usage and errors ──────────────────────────────────────────────────────────
 
 
-def _counted(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
-    """All counts that have come. A later one replaces; a later nothing does not. Nought is left out on this wire, so
-    what is missing of the total is what the answer took."""
-    known: dict[str, Any] = sink.state.setdefault("usage", {})
+def _merge_usage(usage: dict[str, Any], sink: EventSink) -> dict[str, Any]:
+    """Return all counts so far. A later count replaces an earlier one; a later zero or null does not.
+
+    This wire leaves out a zero, so the rest of the total is the count of the answer.
+    """
+    counts: dict[str, Any] = sink.state.setdefault("usage", {})
     if sink.state.pop("derived", False):
-        del known["candidatesTokenCount"]
-    known.update({k: v for k, v in usage.items() if v or (v is not None and k not in known)})
-    if "candidatesTokenCount" in known:
-        return known
-    given = [known.get(k) for k in ("totalTokenCount", "promptTokenCount")]
-    if not all(type(v) is int for v in given):
-        return known
-    others = [known.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")]
-    rest = known["totalTokenCount"] - sum(v for v in others if type(v) is int)
+        del counts["candidatesTokenCount"]
+    counts.update({k: v for k, v in usage.items() if v or (v is not None and k not in counts)})
+    if "candidatesTokenCount" in counts:
+        return counts
+    totals = [counts.get(k) for k in ("totalTokenCount", "promptTokenCount")]
+    if not all(type(v) is int for v in totals):
+        return counts
+    prompt_and_thoughts = [
+        counts.get(k, 0) for k in ("promptTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount")
+    ]
+    rest = counts["totalTokenCount"] - sum(v for v in prompt_and_thoughts if type(v) is int)
     if rest >= 0:
-        known["candidatesTokenCount"] = rest
+        counts["candidatesTokenCount"] = rest
         sink.state["derived"] = True  # until the next counts come
-    return known
+    return counts
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """The error in a body or chunk, or None."""
+    """Return the error in a body or chunk, or None."""
     for path in (flags.error.at if flags.error else None) or ():
-        found = get(data, path)
-        if type(found) is dict and found:
-            return found
-        if type(found) is str and found and not data.get("candidates"):
+        error = get(data, path)
+        if type(error) is dict and error:
+            return error
+        if type(error) is str and error and not data.get("candidates"):
             return data
-    return None if data.get("candidates") else reported(data)
+    return None if data.get("candidates") else find_error(data)
 
 
-# ── the fast way ─────────────────────────────────────────────────────────────
+# ── the fast decoder ──────────────────────────────────────────────────────────
 
 
 class _Part(Struct, forbid_unknown_fields=True, gc=False):
+    """A part with text only."""
+
     text: str = ""
     thought: bool | None = None
 
 
 class _Content(Struct, forbid_unknown_fields=True, gc=False):
+    """A content with such parts only."""
+
     parts: list[_Part]
     role: str | None = None
 
 
 class _Candidate(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
+    """A candidate with such a content."""
+
     content: _Content
     index: Literal[0] | None = None
     safety_ratings: Raw | None = None
@@ -221,19 +235,25 @@ class _Candidate(Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
     token_count: Raw | None = None
 
 
-def fast_decoder(flags: Flags) -> Quick:
-    """The fast way: one candidate with one part of text or thinking and nothing else. Counts are left to the chunk that
-    says why the reply ended."""
-    return _quick(tuple(sorted({path.split(".")[0] for path in (flags.error.at if flags.error else None) or ()})))
+def fast_decoder(flags: Flags) -> FastDecoder:
+    """Return the fast decoder: one candidate with one part of text or reasoning and nothing else.
+
+    Counts are left to the last chunk, which has the finish reason.
+    """
+    return _build_fast_decoder(
+        tuple(sorted({path.split(".")[0] for path in (flags.error.at if flags.error else None) or ()}))
+    )
 
 
 @lru_cache(maxsize=16)
-def _quick(rare: tuple[str, ...]) -> Callable[[bytes], tuple[str, str | None] | None]:
-    names = {f"r{place}": name for place, name in enumerate(dict.fromkeys((*rare, "promptFeedback")))}
+def _build_fast_decoder(rare: tuple[str, ...]) -> Callable[[bytes], tuple[str, str | None] | None]:
+    """Return the fast decoder for these rare fields."""
+    names = {f"r{index}": name for index, name in enumerate(dict.fromkeys((*rare, "promptFeedback")))}
     fields: list[Any] = [("candidates", list[_Candidate], []), *((name, None, None) for name in names)]
     decode = msgspec.json.Decoder(msgspec.defstruct("_Chunk", fields, rename=names, gc=False)).decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one chunk."""
         try:
             candidates: list[_Candidate] = decode(text).candidates  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

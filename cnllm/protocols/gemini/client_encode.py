@@ -1,7 +1,7 @@
-"""Gemini generateContent, writing: messages and tools → the body's own shapes.
+"""Encode messages and tools as bodies of Gemini generateContent.
 
-The model and whether to stream stand in the URL, parameters are put in by data; here are contents, tools and the form
-of the answer.
+The model and whether to stream stand in the URL, and parameters are added as data. This module writes contents,
+tools and the form of the answer.
 """
 
 from __future__ import annotations
@@ -21,69 +21,75 @@ from cnllm.types.arguments import decode_arguments
 __all__ = ["encode_body"]
 
 _PROTOCOL = "gemini"
-_INVENTED = re.compile(r"call_\d+(_\d+)*")
-"""Ids that we gave where the wire had none: it pairs calls and results by their order then."""
+_GENERATED_ID = re.compile(r"call_\d+(_\d+)*")
+"""Ids that we made because the wire had none. The wire then pairs calls and results by their order."""
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY", "named": "ANY"}
 
 
-def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
-    """The body but for parameters and patches."""
+def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
+    """Return the body without parameters and patches."""
     body: dict[str, Any] = {}
-    system = [part for m in ask.messages if m.role in ("system", "developer") for part in _parts(m, ask.names)]
+    system = [
+        part
+        for message in request.messages
+        if message.role in ("system", "developer")
+        for part in _parts(message, request.names)
+    ]
     if system:
         body["systemInstruction"] = {"parts": system}
-    body["contents"] = _contents(ask.messages, ask.names)
-    if ask.tools:
-        body["tools"] = _tools(ask.tools, ask.names)
-        if (config := _calling(ask)) is not None:
+    body["contents"] = _contents(request.messages, request.names)
+    if request.tools:
+        body["tools"] = _tools(request.tools, request.names)
+        if (config := _calling_config(request)) is not None:
             body["toolConfig"] = {"functionCallingConfig": config}
-    if ask.method in ("json_schema", "json_object"):
+    if request.method in ("json_schema", "json_object"):
         body["generationConfig"] = {"responseMimeType": "application/json"}
-        if ask.method == "json_schema" and ask.schema is not None:
-            body["generationConfig"]["responseJsonSchema"] = ask.schema
+        if request.method == "json_schema" and request.schema is not None:
+            body["generationConfig"]["responseJsonSchema"] = request.schema
     return body
 
 
 def _contents(messages: Sequence[Message], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The turns. Results that follow one another are one turn, and so are the model's own."""
+    """Return the contents. Results in a row are one content, and so are the model's messages in a row."""
     out: list[dict[str, Any]] = []
-    before = ""
+    previous_role = ""
     for message in messages:
         if message.role in ("system", "developer"):
             continue
         parts = _parts(message, names)
-        if message.role == before and before in ("tool", "assistant"):
+        if message.role == previous_role and previous_role in ("tool", "assistant"):
             out[-1]["parts"] += parts
         elif parts or message.role == "user":
             role = "model" if message.role == "assistant" else "user"
             out.append({"role": role, "parts": parts or [{"text": ""}]})
-            before = message.role
+            previous_role = message.role
     return out
 
 
 def _parts(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Encode the parts of a message."""
     out: list[dict[str, Any]] = []
     for part in message.parts:
         wire = _part(part, names)
         if wire is not None:
-            merge_patch(wire, _sealed(part))
+            merge_patch(wire, _seal_data(part))
             out.append(wire)
     return out
 
 
-def _sealed(part: Part) -> dict[str, Any]:
-    """What goes back beside a part, or inside of it."""
+def _seal_data(part: Part) -> dict[str, Any]:
+    """Return the data that goes back beside a part, or inside it."""
     seal = part.seal
     return seal.data if seal is not None and seal.protocol == _PROTOCOL and type(seal.data) is dict else {}
 
 
 def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
-    """A part without its seal; None for one that says nothing."""
+    """Encode a part without its seal; None for an empty one."""
     match part:
         case Text():
-            return {"text": part.text} if part.text or _sealed(part) else None
+            return {"text": part.text} if part.text or _seal_data(part) else None
         case Reasoning():
-            return {"text": part.text, "thought": True} if part.text or _sealed(part) else None
+            return {"text": part.text, "thought": True} if part.text or _seal_data(part) else None
         case Media():
             return _media(part)
         case ToolCall():
@@ -93,19 +99,20 @@ def _part(part: Part, names: Mapping[str, str]) -> dict[str, Any] | None:
         case Opaque():
             if part.seal is None and (file := _file(part.data)) is not None:
                 return file
-            own = part.seal is None or part.seal.protocol == _PROTOCOL
-            return dict(part.data) if own and type(part.data) is dict else None
+            is_own = part.seal is None or part.seal.protocol == _PROTOCOL
+            return dict(part.data) if is_own and type(part.data) is dict else None
 
 
 def _media(media: Media) -> dict[str, Any]:
+    """Encode a medium."""
     if media.data is not None:
         return {"inlineData": {"mimeType": media.type, "data": media.data}}
-    kind = {"mimeType": media.type} if "/" in media.type else {}  # a bare kind ("image") is no MIME type
-    return {"fileData": {**kind, "fileUri": media.url}}
+    mime_type = {"mimeType": media.type} if "/" in media.type else {}  # a bare kind ("image") is no MIME type
+    return {"fileData": {**mime_type, "fileUri": media.url}}
 
 
 def _file(data: Any) -> dict[str, Any] | None:
-    """A file as chat completions have it, its content in the part; None for anything else."""
+    """Encode a file part of chat completions that has its content in it; None for anything else."""
     url = get(data, "file.file_data")
     head, comma, content = url.partition(",") if type(url) is str else ("", "", "")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
@@ -114,6 +121,7 @@ def _file(data: Any) -> dict[str, Any] | None:
 
 
 def _call(call: ToolCall, names: Mapping[str, str]) -> dict[str, Any]:
+    """Encode a call."""
     arguments = call.arguments
     if arguments is None:
         arguments = decode_arguments(call.raw)[0] or {}
@@ -121,6 +129,7 @@ def _call(call: ToolCall, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _result(result: ToolResult, names: Mapping[str, str]) -> dict[str, Any]:
+    """Encode a tool result."""
     name = result.name or ""
     wire: dict[str, Any] = {**_id(result.id), "name": names.get(name, name), "response": _response(result)}
     if result.media:
@@ -129,39 +138,41 @@ def _result(result: ToolResult, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _id(id: str) -> dict[str, str]:
-    return {"id": id} if id and not _INVENTED.fullmatch(id) else {}
+    """Return the id as a key, unless we made it."""
+    return {"id": id} if id and not _GENERATED_ID.fullmatch(id) else {}
 
 
 def _response(result: ToolResult) -> dict[str, Any]:
-    """A result is an object on this wire: that which the text is, or one around it."""
+    """Return a result as an object: the object that the text is, or one around the text."""
     if result.error:
         return {"error": result.text}
     if result.text.startswith("{"):
         try:
-            found = json.decode(result.text)
+            value = json.decode(result.text)
         except (DecodeError, RecursionError, UnicodeEncodeError):
-            found = None
-        # {"output": "…"} is how text is wrapped: one that came so would be taken for its inside.
-        wrapped = type(found) is dict and any(found.keys() == {k} and type(found[k]) is str for k in _WRAPS)
-        if type(found) is dict and not wrapped:
-            return found
+            value = None
+        # {"output": "…"} is the wrapper of a text: an object of this form would be read as the text inside.
+        is_wrapper = type(value) is dict and any(value.keys() == {k} and type(value[k]) is str for k in _WRAPPER_KEYS)
+        if type(value) is dict and not is_wrapper:
+            return value
     return {"output": result.text}
 
 
-_WRAPS = ("output", "error")
+_WRAPPER_KEYS = ("output", "error")
 
 
-# ── tools ────────────────────────────────────────────────────────────────────
+# ── tools ─────────────────────────────────────────────────────────────────────
 
 
 def _tools(functions: Sequence[OfferedTool], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One table of declarations, then the endpoint's own kinds of tool as they are."""
-    declared = [_declared(f, names) for f in functions if f.definition is None]
-    own = [f.definition for f in functions if f.definition is not None]
-    return [*([{"functionDeclarations": declared}] if declared else []), *own]
+    """Return the tools: one object with all declarations, then the endpoint's own kinds of tool as they are."""
+    declarations = [_declaration(f, names) for f in functions if f.definition is None]
+    own_tools = [f.definition for f in functions if f.definition is not None]
+    return [*([{"functionDeclarations": declarations}] if declarations else []), *own_tools]
 
 
-def _declared(function: OfferedTool, names: Mapping[str, str]) -> dict[str, Any]:
+def _declaration(function: OfferedTool, names: Mapping[str, str]) -> dict[str, Any]:
+    """Encode the declaration of a function."""
     wire: dict[str, Any] = {"name": names.get(function.name, function.name)}
     if function.description is not None:
         wire["description"] = function.description
@@ -170,13 +181,16 @@ def _declared(function: OfferedTool, names: Mapping[str, str]) -> dict[str, Any]
     return wire
 
 
-def _calling(ask: EncodeInput) -> dict[str, Any] | None:
-    """The wire's choice. Strict tools are a mode of the whole request: the model may call, and sticks to schemas."""
-    if ask.choice in (None, "auto") and any(tool.strict for tool in ask.tools):
+def _calling_config(request: EncodeInput) -> dict[str, Any] | None:
+    """Return the wire's tool choice.
+
+    Strict tools are a mode of the whole request: the model may call, and follows the schemas.
+    """
+    if request.choice in (None, "auto") and any(tool.strict for tool in request.tools):
         return {"mode": "VALIDATED"}
-    if ask.choice is None:
+    if request.choice is None:
         return None
-    config: dict[str, Any] = {"mode": _MODES[ask.choice]}
-    if ask.choice == "named":
-        config["allowedFunctionNames"] = [ask.chosen]
+    config: dict[str, Any] = {"mode": _MODES[request.choice]}
+    if request.choice == "named":
+        config["allowedFunctionNames"] = [request.tool_name]
     return config

@@ -1,15 +1,15 @@
-"""Gemini generateContent, as a server speaks it: what each direction is, in one place.
+"""Register the server side of Gemini generateContent.
 
-The model and whether to stream are in the URL's path. Reading takes the spellings of both JSON mappings of the
-protocol's own messages: `generationConfig` and `generation_config`.
+The model and whether to stream are in the URL's path. Decoding accepts both spellings of the protocol's JSON
+mapping: `generationConfig` and `generation_config`.
 """
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.gemini.server_decode import read_request
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
 
-__all__ = ["SPOKEN"]
+__all__ = ["CODEC"]
 
-SPOKEN = ServerCodec(
+CODEC = ServerCodec(
     read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
 )

@@ -1,4 +1,4 @@
-"""Requests of generateContent → neutral types."""
+"""Decode requests of Gemini generateContent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, 
 
 __all__ = ["read_request"]
 
-_PLACE = re.compile(r"(?:.*/)?models/(?P<model>.+?):(?P<verb>\w+)")
-_STREAMS = "streamGenerateContent"
+_PATH = re.compile(r"(?:.*/)?models/(?P<model>.+?):(?P<verb>\w+)")
+_STREAM_VERB = "streamGenerateContent"
 _PARAMS = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -26,7 +26,7 @@ _CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
-    """Raises `ValueError` naming the key that is not as it must be."""
+    """Return the messages and options of a body. Raises `ValueError` with the key that is wrong."""
     body = _camel(body)
     contents = body.pop("contents", None)
     if not isinstance(contents, list):
@@ -42,143 +42,150 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     extra |= {key: value for key, value in body.items() if value is not None}
     if extra:
         options["extra_body"] = extra
-    place = _PLACE.fullmatch(path)
+    path_match = _PATH.fullmatch(path)
     return Request(
-        model=place["model"] if place else None,
+        model=path_match["model"] if path_match else None,
         messages=messages,
-        stream=place is not None and place["verb"] == _STREAMS,
+        stream=path_match is not None and path_match["verb"] == _STREAM_VERB,
         options=options,
     )
 
 
-# ── spelling ─────────────────────────────────────────────────────────────────
+# ── spelling ──────────────────────────────────────────────────────────────────
 
 
 def _camel(data: Any) -> dict[str, Any]:
-    """A table with its keys in camel case and without its nulls; what is inside stays as it is."""
+    """Return an object with camel-case keys and without nulls; its values do not change."""
     if not isinstance(data, Mapping):
         return {}
     return {re.sub(r"_([a-z])", lambda m: m[1].upper(), str(k)): v for k, v in data.items() if v is not None}
 
 
-def _object(data: Any, where: str) -> dict[str, Any]:
+def _object(data: Any, path: str) -> dict[str, Any]:
+    """Return an object with camel-case keys. Raises `ValueError` for anything else."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"{where} is not an object")
+        raise ValueError(f"{path} is not an object")
     return _camel(data)
 
 
-def _listed(data: Any, where: str) -> list[Any]:
+def _list(data: Any, path: str) -> list[Any]:
+    """Return a list, empty for None. Raises `ValueError` for anything else."""
     if data is None:
         return []
     if not isinstance(data, list):
-        raise ValueError(f"{where} is not a list")
+        raise ValueError(f"{path} is not a list")
     return data
 
 
-# ── turns ────────────────────────────────────────────────────────────────────
+# ── turns ─────────────────────────────────────────────────────────────────────
 
 
 def _system(data: Any, stamp: Stamp) -> list[Part]:
+    """Decode the system instruction."""
     if data is None:
         return []
     if isinstance(data, str):
         return [Text(data)]
-    where = "systemInstruction.parts"
-    parts = _listed(_object(data, "systemInstruction").get("parts"), where)
-    return [_part(_object(p, f"{where}[{i}]"), False, stamp) for i, p in enumerate(parts)]
+    path = "systemInstruction.parts"
+    parts = _list(_object(data, "systemInstruction").get("parts"), path)
+    return [_part(_object(p, f"{path}[{i}]"), False, stamp) for i, p in enumerate(parts)]
 
 
 class _Turns:
-    """Reads the turns one after the other; `waiting` are the calls that have no result yet, as (id, name)."""
+    """A decoder of contents in order; `waiting` are the calls without a result so far, as (id, name)."""
 
     def __init__(self, stamp: Stamp) -> None:
         self._stamp = stamp
-        self._made = 0
+        self._generated_ids = 0
         self._waiting: list[tuple[str, str]] = []
 
     def read(self, contents: list[Any]) -> Iterator[Message]:
+        """Yield the messages of the contents."""
         for index, content in enumerate(contents):
-            where = f"contents[{index}]"
-            turn = _object(content, where)
+            path = f"contents[{index}]"
+            turn = _object(content, path)
             role = turn.get("role", "user")
             if role not in ("user", "model", "function"):
-                raise ValueError(f"{where}.role: {role!r} is none of user, model")
-            parts = _listed(turn.get("parts"), f"{where}.parts")
-            read = [_object(part, f"{where}.parts[{i}]") for i, part in enumerate(parts)]
-            yield from self._model(read, where) if role == "model" else self._user(read, where)
+                raise ValueError(f"{path}.role: {role!r} is none of user, model")
+            parts = _list(turn.get("parts"), f"{path}.parts")
+            part_objects = [_object(part, f"{path}.parts[{i}]") for i, part in enumerate(parts)]
+            yield from self._model(part_objects, path) if role == "model" else self._user(part_objects, path)
 
-    def _model(self, parts: list[dict[str, Any]], where: str) -> Iterator[Message]:
+    def _model(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
+        """Yield the message of a model's content."""
         self._waiting = []
         out: list[Part] = []
         for index, part in enumerate(parts):
             if "functionCall" in part:
-                out.append(self._call(part, f"{where}.parts[{index}].functionCall"))
+                out.append(self._call(part, f"{path}.parts[{index}].functionCall"))
             else:
                 out.append(_part(part, True, self._stamp))
         yield Message("assistant", out)
 
-    def _user(self, parts: list[dict[str, Any]], where: str) -> Iterator[Message]:
-        """Results as one message, what stands before or after them as others."""
-        run: list[Part] = []
-        told = False
+    def _user(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
+        """Yield the messages of a user's content: results are one message, parts before or after them another."""
+        group: list[Part] = []
+        group_is_results = False
         for index, part in enumerate(parts):
             is_result = "functionResponse" in part
-            if run and is_result is not told:
-                yield Message("tool" if told else "user", run)
-                run = []
-            told = is_result
+            if group and is_result is not group_is_results:
+                yield Message("tool" if group_is_results else "user", group)
+                group = []
+            group_is_results = is_result
             if is_result:
-                run.append(self._result(part, f"{where}.parts[{index}].functionResponse"))
+                group.append(self._result(part, f"{path}.parts[{index}].functionResponse"))
             else:
-                run.append(_part(part, False, self._stamp))
-        if run or not parts:
-            yield Message("tool" if told else "user", run)
+                group.append(_part(part, False, self._stamp))
+        if group or not parts:
+            yield Message("tool" if group_is_results else "user", group)
 
-    def _call(self, part: dict[str, Any], where: str) -> ToolCall:
-        call = _object(part.pop("functionCall"), where)
+    def _call(self, part: dict[str, Any], path: str) -> ToolCall:
+        """Decode a call."""
+        call = _object(part.pop("functionCall"), path)
         name, args, id = call.pop("name", None), call.pop("args", {}), call.pop("id", None)
         if not isinstance(name, str) or not name:
-            raise ValueError(f"{where}.name is missing")
+            raise ValueError(f"{path}.name is missing")
         if not isinstance(args, Mapping):
-            raise ValueError(f"{where}.args is not an object")
-        if not isinstance(id, str) or not id:  # the wire may do without: they are told apart by their order
-            id = f"call_{self._made}"
-        self._made += 1
+            raise ValueError(f"{path}.args is not an object")
+        if not isinstance(id, str) or not id:  # ids are optional: without them calls and results are paired by order
+            id = f"call_{self._generated_ids}"
+        self._generated_ids += 1
         self._waiting.append((id, name))
         seal = _seal(part, "functionCall", call, self._stamp)
         return ToolCall(id, name, dict(args), msgspec.json.encode(args).decode(), seal=seal)
 
-    def _result(self, part: dict[str, Any], where: str) -> ToolResult:
-        said = _object(part.pop("functionResponse"), where)
-        name, id, response = said.pop("name", None), said.pop("id", None), said.pop("response", {})
+    def _result(self, part: dict[str, Any], path: str) -> ToolResult:
+        """Decode a tool result."""
+        fields = _object(part.pop("functionResponse"), path)
+        name, id, response = fields.pop("name", None), fields.pop("id", None), fields.pop("response", {})
         if not isinstance(response, Mapping):
-            raise ValueError(f"{where}.response is not an object")
-        media = [_object(p, f"{where}.parts") for p in _listed(said.pop("parts", None), f"{where}.parts")]
-        text, error = _told(response)
+            raise ValueError(f"{path}.response is not an object")
+        media = [_object(p, f"{path}.parts") for p in _list(fields.pop("parts", None), f"{path}.parts")]
+        text, error = _response_text(response)
         pictures = [p for p in (_part(m, False, self._stamp) for m in media) if type(p) is Media]
         return ToolResult(
-            self._answered(id, name),
+            self._call_id(id, name),
             text,
             name if isinstance(name, str) else None,
             error,
             tuple(pictures),
-            _seal(part, "functionResponse", said, self._stamp),
+            _seal(part, "functionResponse", fields, self._stamp),
         )
 
-    def _answered(self, id: Any, name: Any) -> str:
-        """The call a result answers: by its id, or the first of its name that waits."""
-        places = enumerate(self._waiting)
+    def _call_id(self, id: Any, name: Any) -> str:
+        """Return the id of the call that a result answers: by its id, or the first waiting call of its name."""
+        waiting = enumerate(self._waiting)
         if isinstance(id, str) and id:
-            found = next((i for i, (own, _) in places if own == id), None)
+            index = next((i for i, (call_id, _) in waiting if call_id == id), None)
         else:
-            found = next((i for i, (_, called) in places if called == name), 0 if self._waiting else None)
-        if found is None:
+            index = next((i for i, (_, call_name) in waiting if call_name == name), 0 if self._waiting else None)
+        if index is None:
             return id if isinstance(id, str) else ""
-        return self._waiting.pop(found)[0]
+        return self._waiting.pop(index)[0]
 
 
-def _told(response: Mapping[str, Any]) -> tuple[str, bool]:
-    """(text, is it a failure?): what is wrapped as output or as error, or the object as text."""
+def _response_text(response: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return (text, whether it is a failure): the text inside `output` or `error`, or the object as text."""
     match response:
         case {"output": str(text)} if len(response) == 1:
             return text, False
@@ -188,52 +195,55 @@ def _told(response: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _part(part: dict[str, Any], by_model: bool, stamp: Stamp) -> Part:
-    """A part that is neither call nor result. `thought: false` says nothing."""
-    thought = part.get("thought") is True
-    beside = {key: value for key, value in part.items() if key != "thought"}
-    text = beside.pop("text", None)
-    if isinstance(text, str) or (text is None and beside.keys() <= {"thoughtSignature"} and part):
-        if thought and by_model:
-            return Reasoning(text or "", stamp(beside) if beside else None)
-        return Text(text or "", stamp(beside) if beside else None)
-    if not thought:
-        for key, place in (("inlineData", "data"), ("fileData", "fileUri")):
-            said = _camel(beside.get(key))
-            if isinstance(where := said.pop(place, None), str):
-                kind = str(said.pop("mimeType", "file"))
-                del beside[key]
-                seal = _seal(beside, key, said, stamp)
-                return Media(kind, where, None, seal) if place == "data" else Media(kind, None, where, seal)
+    """Decode a part that is neither call nor result. `thought: false` has no meaning."""
+    is_thought = part.get("thought") is True
+    other_keys = {key: value for key, value in part.items() if key != "thought"}
+    text = other_keys.pop("text", None)
+    if isinstance(text, str) or (text is None and other_keys.keys() <= {"thoughtSignature"} and part):
+        if is_thought and by_model:
+            return Reasoning(text or "", stamp(other_keys) if other_keys else None)
+        return Text(text or "", stamp(other_keys) if other_keys else None)
+    if not is_thought:
+        for key, value_key in (("inlineData", "data"), ("fileData", "fileUri")):
+            fields = _camel(other_keys.get(key))
+            if isinstance(value := fields.pop(value_key, None), str):
+                mime_type = str(fields.pop("mimeType", "file"))
+                del other_keys[key]
+                seal = _seal(other_keys, key, fields, stamp)
+                return (
+                    Media(mime_type, value, None, seal) if value_key == "data" else Media(mime_type, None, value, seal)
+                )
     return Opaque(part, stamp(None))
 
 
-def _seal(beside: dict[str, Any], key: str, inside: dict[str, Any], stamp: Stamp) -> Any:
-    """What came with a part, and with what is in it under a key, and has no place of its own."""
-    kept = {k: v for k, v in beside.items() if k != "thought"} | ({key: inside} if inside else {})
-    return stamp(kept) if kept else None
+def _seal(other_keys: dict[str, Any], key: str, inner_keys: dict[str, Any], stamp: Stamp) -> Any:
+    """Return the seal of the keys beside a part, and of those inside its value under a key, that have no field."""
+    data = {k: v for k, v in other_keys.items() if k != "thought"} | ({key: inner_keys} if inner_keys else {})
+    return stamp(data) if data else None
 
 
-# ── options ──────────────────────────────────────────────────────────────────
+# ── options ───────────────────────────────────────────────────────────────────
 
 
 def _tools(data: Any, options: dict[str, Any]) -> None:
-    """Functions in OpenAI's shape; a table may hold them and the endpoint's own tools side by side."""
+    """Decode functions in OpenAI's form. One object may hold functions and the endpoint's own tools."""
     tools: list[dict[str, Any]] = []
-    for index, table in enumerate(_listed(data, "tools")):
-        kinds = _object(table, f"tools[{index}]")
-        where = f"tools[{index}].functionDeclarations"
-        for place, function in enumerate(_listed(kinds.pop("functionDeclarations", None), where)):
-            tools.append(_function(_object(function, f"{where}[{place}]"), f"{where}[{place}]"))
-        if kinds:
-            tools.append(kinds)
+    for index, table in enumerate(_list(data, "tools")):
+        fields = _object(table, f"tools[{index}]")
+        path = f"tools[{index}].functionDeclarations"
+        for position, function in enumerate(_list(fields.pop("functionDeclarations", None), path)):
+            tools.append(_function(_object(function, f"{path}[{position}]"), f"{path}[{position}]"))
+        if fields:
+            tools.append(fields)
     if tools:
         options["tools"] = tools
 
 
-def _function(function: dict[str, Any], where: str) -> dict[str, Any]:
+def _function(function: dict[str, Any], path: str) -> dict[str, Any]:
+    """Decode the declaration of a function."""
     name = function.get("name")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"{where}.name is missing")
+        raise ValueError(f"{path}.name is missing")
     out: dict[str, Any] = {"name": name}
     if isinstance(function.get("description"), str):
         out["description"] = function["description"]
@@ -245,7 +255,7 @@ def _function(function: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _json_schema(schema: Any) -> Any:
-    """The protocol's own kind of schema → JSON Schema: types in small letters, null as a type, counts as numbers."""
+    """Return the protocol's own kind of schema as JSON Schema: lower-case types, null as a type, counts as numbers."""
     if not isinstance(schema, Mapping):
         return schema
     schema = {k: v for k, v in schema.items() if v is not None}
@@ -272,23 +282,23 @@ def _json_schema(schema: Any) -> Any:
 
 
 def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
-    """The choice in the words of the options; what they have no word for stays in the body."""
+    """Decode the tool choice as an option; the parts without an option stay in the body."""
     config = _camel(data)
     calling = _camel(config.get("functionCallingConfig"))
     mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
-    taken: set[str] = set()
+    used: set[str] = set()
     if mode == "ANY" and isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
         options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
-        taken = {"mode", "allowedFunctionNames"}
+        used = {"mode", "allowedFunctionNames"}
     elif mode == "VALIDATED" and not names:
         functions = [tool["function"] for tool in options.get("tools", ()) if "function" in tool]
         for function in functions:
             function["strict"] = True
-        taken = {"mode"} if functions else set()
+        used = {"mode"} if functions else set()
     elif isinstance(mode, str) and mode in _CHOICES and not names:
         options["tool_choice"] = _CHOICES[mode]
-        taken = {"mode"}
-    if rest := {k: v for k, v in calling.items() if k not in taken}:
+        used = {"mode"}
+    if rest := {k: v for k, v in calling.items() if k not in used}:
         config["functionCallingConfig"] = rest
     else:
         config.pop("functionCallingConfig", None)
@@ -297,10 +307,11 @@ def _choice(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
 
 
 def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> None:
+    """Decode the generation config; the parts without an option stay in the body."""
     config = _camel(data)
-    for theirs, ours in _PARAMS.items():
-        if theirs in config:
-            options[ours] = config.pop(theirs)
+    for wire_name, option_name in _PARAMS.items():
+        if wire_name in config:
+            options[option_name] = config.pop(wire_name)
     if "thinkingConfig" in config:
         rest = _thinking(_camel(config.pop("thinkingConfig")), options)
         if rest:
@@ -317,26 +328,27 @@ def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> No
 
 
 def _name(title: Any) -> str:
+    """Return a schema's title as a name."""
     cleaned = re.sub(r"[^A-Za-z0-9_-]", "_", title)[:64] if isinstance(title, str) else ""
     return cleaned or "answer"
 
 
 def _thinking(config: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """How much to think, as the option has it; and what is left to say in the body."""
-    shown = config.get("includeThoughts")
+    """Decode the reasoning option. Return the rest of the config, which stays in the body."""
+    includes_thoughts = config.get("includeThoughts")
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
-    asked: Any = None
+    reasoning: Any = None
     if type(budget) is int:
-        asked = "off" if budget == 0 else budget if budget > 0 else "on"
+        reasoning = "off" if budget == 0 else budget if budget > 0 else "on"
     elif isinstance(level, str):
-        asked = level.lower()
-    elif shown is True:
-        asked = "on"
-    if asked is None:
+        reasoning = level.lower()
+    elif includes_thoughts is True:
+        reasoning = "on"
+    if reasoning is None:
         return config
-    options["reasoning"] = asked
-    taken = {"includeThoughts", "thinkingBudget" if type(budget) is int else "thinkingLevel"}
-    rest = {key: value for key, value in config.items() if key not in taken}
-    if asked != "off" and shown is not True:
-        rest["includeThoughts"] = False  # to think does not mean to show it, here
+    options["reasoning"] = reasoning
+    used = {"includeThoughts", "thinkingBudget" if type(budget) is int else "thinkingLevel"}
+    rest = {key: value for key, value in config.items() if key not in used}
+    if reasoning != "off" and includes_thoughts is not True:
+        rest["includeThoughts"] = False  # on this wire thinking does not include showing the thoughts
     return rest

@@ -1,4 +1,4 @@
-"""Neutral replies and events → bodies and streams of generateContent."""
+"""Encode replies and events as bodies and streams of Gemini generateContent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "gemini"
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
-_WORD = re.compile(r"[A-Z][A-Z_]+")
-"""What the protocol's own reasons look like: one that came over it goes on as it was."""
-_MADE = re.compile(r"call_\d+(_\d+)*")
+_REASON = re.compile(r"[A-Z][A-Z_]+")
+"""The form of the protocol's own finish reasons: such a reason is passed on unchanged."""
+_GENERATED_ID = re.compile(r"call_\d+(_\d+)*")
 _STATUS = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -49,7 +49,7 @@ _STATUS = {
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The body of a whole answer."""
+    """Return the body of a whole reply."""
     parts = [wire for part in reply.message.parts if (wire := _part(part)) is not None]
     candidate = {**_content(parts), "finishReason": _reason(reply.finish, reply.raw_finish), "index": 0}
     for part in reply.message.parts:
@@ -59,47 +59,51 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the content of a candidate."""
     return {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
 
 
 def _head(model: str | None, id: str | None) -> dict[str, Any]:
+    """Return the model and the id of a reply."""
     head = {"modelVersion": model, "responseId": id}
     return {key: value for key, value in head.items() if value}
 
 
 def _reason(finish: str, raw: str | None) -> str:
-    return raw if raw is not None and _WORD.fullmatch(raw) else _FINISH.get(finish, "OTHER")
+    """Return the finish reason."""
+    return raw if raw is not None and _REASON.fullmatch(raw) else _FINISH.get(finish, "OTHER")
 
 
 def _part(part: Part) -> dict[str, Any] | None:
-    """A part; None for what has no place on this wire, or says nothing."""
-    own = part.seal is not None and part.seal.protocol == _PROTOCOL
-    beside = part.seal.data if own and part.seal is not None and type(part.seal.data) is dict else {}
+    """Encode a part; None for one that has no place on this wire, or is empty."""
+    is_own = part.seal is not None and part.seal.protocol == _PROTOCOL
+    other_keys = part.seal.data if is_own and part.seal is not None and type(part.seal.data) is dict else {}
     match part:
         case Text():
-            return {"text": part.text, **beside} if part.text or beside else None
+            return {"text": part.text, **other_keys} if part.text or other_keys else None
         case Reasoning():
-            return {"text": part.text, "thought": True, **beside} if part.text or beside else None
+            return {"text": part.text, "thought": True, **other_keys} if part.text or other_keys else None
         case ToolCall():
-            return None if part.arguments is None and part.raw else _call(part, beside)
+            return None if part.arguments is None and part.raw else _call(part, other_keys)
         case Media():
             key = "inlineData" if part.data is not None else "fileData"
-            place = {"data": part.data} if part.data is not None else {"fileUri": part.url}
-            return {**beside, key: {"mimeType": part.type, **place, **beside.get(key, {})}}
+            value_field = {"data": part.data} if part.data is not None else {"fileUri": part.url}
+            return {**other_keys, key: {"mimeType": part.type, **value_field, **other_keys.get(key, {})}}
         case Opaque():
-            return dict(part.data) if own and type(part.data) is dict else None
+            return dict(part.data) if is_own and type(part.data) is dict else None
         case ToolResult():
             return None
 
 
-def _call(call: ToolCall, beside: dict[str, Any]) -> dict[str, Any]:
-    id = {} if not call.id or _MADE.fullmatch(call.id) else {"id": call.id}
-    said = {**id, "name": call.name, "args": call.arguments or {}, **beside.get("functionCall", {})}
-    return {**beside, "functionCall": said}
+def _call(call: ToolCall, other_keys: dict[str, Any]) -> dict[str, Any]:
+    """Encode a call."""
+    id = {} if not call.id or _GENERATED_ID.fullmatch(call.id) else {"id": call.id}
+    function_call = {**id, "name": call.name, "args": call.arguments or {}, **other_keys.get("functionCall", {})}
+    return {**other_keys, "functionCall": function_call}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """The counts that are known: thoughts stand beside the candidates' tokens here, not among them."""
+    """Return the known counts. On this wire the candidates' tokens do not include the thoughts."""
     answer = usage.output
     if answer is not None and usage.reasoning is not None:
         answer = max(answer - usage.reasoning, 0)
@@ -110,12 +114,12 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "cachedContentTokenCount": usage.cached or None,
         "thoughtsTokenCount": usage.reasoning or None,
     }
-    known = {key: value for key, value in counts.items() if value is not None}
-    return {"usageMetadata": known} if known else {}
+    known_counts = {key: value for key, value in counts.items() if value is not None}
+    return {"usageMetadata": known_counts} if known_counts else {}
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error."""
     word = _STATUS.get(status, "INTERNAL" if status >= 500 else "FAILED_PRECONDITION")
     error: dict[str, Any] = {"code": status, "message": message, "status": word}
     if code is not None and code != word:
@@ -124,26 +128,26 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 
 
 class StreamEncoder:
-    """Chunks of one reply. A call is sent when it is whole: the protocol knows no pieces of one."""
+    """The encoder of one reply's chunks. A call is sent when it is complete: the protocol has no pieces of one."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._head = _head(model, id)
         self._usage: Usage | None = None
-        self._beside: dict[str, Any] = {}
+        self._candidate_keys: dict[str, Any] = {}
 
     def begin(self) -> list[tuple[str | None, Any]]:
-        """Nothing: the first piece is the first chunk."""
+        """Return no frames: the first piece is the first chunk."""
         return []
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
-        """What one event comes to."""
+        """Return the frames of one event."""
         match event:
             case TextDelta():
                 return [self._chunk({"text": event.text})]
             case ReasoningDelta():
                 return [self._chunk({"text": event.text, "thought": True})]
             case BlockEnd():
-                return self._ended(event.part)
+                return self._end_part(event.part)
             case ToolCallEnd():
                 wire = _part(event.call)
                 return [] if wire is None else [self._chunk(wire)]
@@ -151,25 +155,28 @@ class StreamEncoder:
                 self._usage = event.usage
                 return []
             case Finished(finish="error" | "cut"):
-                return []  # what does not end well has no closing word
+                return []  # an incomplete reply gets no end frame
             case Finished():
                 candidate = {**_content([{"text": ""}]), "finishReason": _reason(event.finish, event.raw), "index": 0}
                 usage = {} if self._usage is None else _usage(self._usage)
-                return [(None, {"candidates": [{**candidate, **self._beside}], **usage, **self._head})]
+                return [(None, {"candidates": [{**candidate, **self._candidate_keys}], **usage, **self._head})]
         return []
 
-    def _ended(self, part: Part) -> list[tuple[str | None, Any]]:
-        """What the deltas of a part have not said: its seal, on a part without text; a part that has no deltas."""
+    def _end_part(self, part: Part) -> list[tuple[str | None, Any]]:
+        """Return the frame of the data that the deltas lack: a seal, on a part without text, or a whole part."""
         if type(part) is Text and part.extra:
-            self._beside = {k: v for k, v in part.extra.items() if k not in ("content", "finishReason", "index")}
+            self._candidate_keys = {
+                k: v for k, v in part.extra.items() if k not in ("content", "finishReason", "index")
+            }
         if type(part) in (Text, Reasoning):
             part = msgspec.structs.replace(part, text="")
         wire = _part(part)
         return [] if wire is None else [self._chunk(wire)]
 
     def _chunk(self, part: dict[str, Any]) -> tuple[str | None, Any]:
+        """Return one chunk."""
         return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
-        """A failure in the middle."""
+        """Return the frames of a failure in the middle."""
         return [(None, write_error(status, message, code))]

@@ -1,1 +1,1 @@
-"""Anthropic Messages. `client` asks an endpoint, `server` answers a client; they share no code."""
+"""Anthropic Messages. `client` calls an endpoint, `server` answers a client; they share no code."""

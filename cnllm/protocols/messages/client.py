@@ -1,4 +1,4 @@
-"""Anthropic Messages: content blocks, one after the other."""
+"""Register the client side of Anthropic Messages."""
 
 from cnllm.protocols import Wire
 from cnllm.protocols.messages.client_decode import decode_chunk, fast_decoder
@@ -6,13 +6,13 @@ from cnllm.protocols.messages.client_encode import encode_body, takes_medium
 
 __all__ = ["WIRE"]
 
-_PARTS = frozenset(["document", "image"])
+_FILE_PARTS = frozenset(["document", "image"])
 WIRE = Wire(
-    write=encode_body,
-    chunk=decode_chunk,
+    encode_body=encode_body,
+    decode_chunk=decode_chunk,
     turns="messages",
-    quick=fast_decoder,
-    apart=(None, "any", "first"),
-    takes=takes_medium,
-    parts=_PARTS,
+    fast_decoder=fast_decoder,
+    separate_system=(None, "any", "first"),
+    takes_medium=takes_medium,
+    file_parts=_FILE_PARTS,
 )

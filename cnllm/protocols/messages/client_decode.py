@@ -1,7 +1,7 @@
-"""Anthropic Messages, reading: bodies and events → what they mean.
+"""Decode bodies and events of Anthropic Messages.
 
-A body is a list of blocks; a stream opens each block, adds to it and closes it. What a block has beside its text goes
-back with it as it came: signatures, citations, and whole blocks that nobody here understands.
+A body is a list of blocks; a stream opens each block, adds to it and closes it. The keys of a block beside its text
+go back with it as received: signatures, citations, and whole blocks of unknown types.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.jsonpath import get, get_first
-from cnllm.protocols import Quick
+from cnllm.protocols import FastDecoder
 from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.reported import names_status, reported
+from cnllm.protocols.reported import find_error, has_error_status
 from cnllm.protocols.usage import merge_counts, read_counts
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
@@ -22,13 +22,13 @@ from cnllm.types import Event
 __all__ = ["decode_chunk", "fast_decoder"]
 
 _TEXT, _THOUGHT, _HIDDEN, _CALL = "text", "thinking", "redacted_thinking", "tool_use"
-_OPEN = "block"  # what is remembered: the block that is open,
+_OPEN = "block"  # keys of the state: the open block,
 _COUNTS = "usage"  # and the counts so far
 _ENDS = ("message_delta", "message_stop")
 
 
 def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: bool = False) -> list[Event]:
-    """One decoded event of a stream, or with `whole` one body: its events, and what it leaves in `sink`."""
+    """Decode one event of a stream, or with `whole` one body. Return its events; the rest is stored in `sink`."""
     fault = _fault(data, flags)
     if fault is not None and sink.fault is None:
         sink.fault = fault
@@ -47,10 +47,10 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
             out += _count(message, flags, sink)
     elif kind == "content_block_start":
         out += _close(sink)
-        out += _begun(data.get("content_block"), data.get("index"), sink)
+        out += _begin_block(data.get("content_block"), data.get("index"), sink)
     elif kind == "content_block_delta":
         if type(delta := data.get("delta")) is dict:
-            out += _added(delta, data.get("index"), sink)
+            out += _add_delta(delta, data.get("index"), sink)
     elif kind == "content_block_stop":
         out += _close(sink)
     elif kind in _ENDS:
@@ -62,6 +62,7 @@ def decode_chunk(data: dict[str, Any], flags: Flags, sink: EventSink, *, whole: 
 
 
 def _head(message: dict[str, Any], sink: EventSink) -> None:
+    """Read the id and the model of a message."""
     if sink.id is None and type(message.get("id")) is str:
         sink.id = message["id"] or None
     if sink.model is None and type(message.get("model")) is str:
@@ -69,6 +70,7 @@ def _head(message: dict[str, Any], sink: EventSink) -> None:
 
 
 def _reason(said: dict[str, Any], sink: EventSink) -> None:
+    """Read the stop reason."""
     reason = said.get("stop_reason")
     if type(reason) is str and reason:
         sink.raw_finish = reason
@@ -76,84 +78,85 @@ def _reason(said: dict[str, Any], sink: EventSink) -> None:
 
 
 def _count(data: dict[str, Any], flags: Flags, sink: EventSink) -> list[Event]:
-    """Counts come in parts: each event's are laid over those before, but nothing known is lost to a zero."""
+    """Merge the counts, which come in parts. A zero never replaces a known count."""
     usage = get_first(data, flags.usage.at if flags.usage else None)
     if type(usage) is not dict:
         return []
-    known = sink.state.setdefault(_COUNTS, {})
-    merge_counts(known, usage)
-    return sink.add_usage(read_counts(known, flags))
+    counts = sink.state.setdefault(_COUNTS, {})
+    merge_counts(counts, usage)
+    return sink.add_usage(read_counts(counts, flags))
 
 
-# ── blocks ───────────────────────────────────────────────────────────────────
+# ── blocks ────────────────────────────────────────────────────────────────────
 
 
 class _Block:
-    """The block that is open: its place in the stream, and `beside`, what it has beside its text.
+    """The open block: its position in the stream, and `other_keys`, its keys beside its text.
 
-    `given` is a call's input as it stood in the block itself; pieces of it that follow take its place. `sealed` counts
-    the sink's parts when it was told of what stands beside.
+    `input` is the input of a call in the block itself; pieces of it that follow replace it. `sealed_at` is the number
+    of the sink's parts when the seal was added.
     """
 
-    __slots__ = ("_own", "_sizes", "_texts", "beside", "given", "kind", "pieces", "place", "sealed")
+    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "place", "sealed_at")
 
-    def __init__(self, kind: str, place: Any, beside: dict[str, Any]) -> None:
+    def __init__(self, kind: str, place: Any, other_keys: dict[str, Any]) -> None:
         self.kind = kind
         self.place = place
-        self.beside = beside
-        self.given: Any = None
+        self.other_keys = other_keys
+        self.input: Any = None
         self.pieces: list[str] = []
-        self.sealed = -1
-        self._own: dict[str, list[Any]] = {}  # lists that grow
+        self.sealed_at = -1
+        self._own_lists: dict[str, list[Any]] = {}  # lists that grow
         self._texts: dict[str, list[str]] = {}  # texts that grow, in pieces
-        self._sizes: dict[str, int] = {}  # of these
+        self._sizes: dict[str, int] = {}  # lengths of these texts
 
     def add(self, delta: dict[str, Any]) -> None:
-        """Add a delta of no special kind: text to text, one of many to the many, and else it is what there is."""
+        """Add a delta of no special type: text is appended to text, an item to its list, and all else replaces."""
         for key, value in delta.items():
             if key == "type":
                 continue
-            old, many = self.beside.get(key), f"{key}s"
-            if key == "citation" or (old is None and type(self.beside.get(many)) is list):
-                self._many(many).append(value)
-            elif type(old) is str and type(value) is str:
-                self._text(key, old, value)
-            elif type(old) is list and type(value) is list:
-                self._many(key).extend(value)
+            previous, list_key = self.other_keys.get(key), f"{key}s"
+            if key == "citation" or (previous is None and type(self.other_keys.get(list_key)) is list):
+                self._own_list(list_key).append(value)
+            elif type(previous) is str and type(value) is str:
+                self._text(key, previous, value)
+            elif type(previous) is list and type(value) is list:
+                self._own_list(key).extend(value)
             else:
-                self.beside[key] = value
-                self._own.pop(key, None)
+                self.other_keys[key] = value
+                self._own_lists.pop(key, None)
                 self._texts.pop(key, None)
                 self._sizes.pop(key, None)
 
-    def _many(self, key: str) -> list[Any]:
-        """A list that may be changed: what came is the chunk's."""
-        own = self._own.get(key)
-        if own is None:
-            old = self.beside.get(key)
-            own = self._own[key] = self.beside[key] = list(old) if type(old) is list else []
-        return own
+    def _own_list(self, key: str) -> list[Any]:
+        """Return a list of the block's own that may change: the list of a chunk must not."""
+        own_list = self._own_lists.get(key)
+        if own_list is None:
+            previous = self.other_keys.get(key)
+            own_list = self._own_lists[key] = self.other_keys[key] = list(previous) if type(previous) is list else []
+        return own_list
 
-    def _text(self, key: str, old: str, more: str) -> None:
-        pieces = self._texts.setdefault(key, [old])
-        size = self._sizes.get(key, len(old))
-        if key == "signature" and size == len(more) and "".join(pieces) == more:
-            return  # it came once more
-        pieces.append(more)
-        self._sizes[key] = size + len(more)
+    def _text(self, key: str, previous: str, text: str) -> None:
+        """Append text to a key."""
+        pieces = self._texts.setdefault(key, [previous])
+        size = self._sizes.get(key, len(previous))
+        if key == "signature" and size == len(text) and "".join(pieces) == text:
+            return  # the endpoint repeated it
+        pieces.append(text)
+        self._sizes[key] = size + len(text)
 
     def whole(self) -> dict[str, Any]:
-        """All that stands beside the text."""
-        return {**self.beside, **{key: "".join(pieces) for key, pieces in self._texts.items()}}
+        """Return all keys beside the text."""
+        return {**self.other_keys, **{key: "".join(pieces) for key, pieces in self._texts.items()}}
 
     def seal(self) -> dict[str, Any] | None:
-        """What stands beside the text, or None where it says nothing."""
+        """Return the keys beside the text, or None if all are empty."""
         whole = self.whole()
         return whole if any(whole.values()) else None
 
 
 def _blocks(content: Any, sink: EventSink) -> list[Event]:
-    """The blocks of a whole body."""
+    """Decode the blocks of a whole body."""
     if type(content) is not list:
         if type(content) is str:
             sink.answered = True
@@ -162,13 +165,13 @@ def _blocks(content: Any, sink: EventSink) -> list[Event]:
     sink.answered = True
     out: list[Event] = []
     for place, block in enumerate(content):
-        out += _begun(block, place, sink)
+        out += _begin_block(block, place, sink)
         out += _close(sink)
     return out
 
 
-def _begun(block: Any, place: Any, sink: EventSink) -> list[Event]:
-    """A block, or its beginning."""
+def _begin_block(block: Any, place: Any, sink: EventSink) -> list[Event]:
+    """Decode a block, or its beginning."""
     if type(block) is not dict:
         return sink.add_opaque(block) if block else []
     sink.answered = True
@@ -177,152 +180,167 @@ def _begun(block: Any, place: Any, sink: EventSink) -> list[Event]:
         kind = ""
     out: list[Event]
     if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
-        opened = sink.state[_OPEN] = _Block(kind, place, _besides(block, kind))
+        open_block = sink.state[_OPEN] = _Block(kind, place, _other_keys(block, kind))
         out = sink.begin_block("text" if kind == _TEXT else "thought")
-        _sealed(opened, sink)
-        return out + _said(opened, block.get(kind), sink)
+        _add_seal(open_block, sink)
+        return out + _add_text(open_block, block.get(kind), sink)
     if kind == _HIDDEN:
         sink.state[_OPEN] = _Block(kind, place, dict(block))
         out = sink.begin_block("thought")
         sink.add_seal(block)
         return out
     if kind == _CALL and type(block.get("name")) is str and block["name"]:
-        opened = sink.state[_OPEN] = _Block(kind, _place(place), {})
-        opened.given = block.get("input")
+        open_block = sink.state[_OPEN] = _Block(kind, _place(place), {})
+        open_block.input = block.get("input")
         function = {"name": block["name"], "arguments": ""}
-        head = {**_besides(block, "name", "input"), "id": block.get("id"), "index": opened.place, "function": function}
+        head = {
+            **_other_keys(block, "name", "input"),
+            "id": block.get("id"),
+            "index": open_block.place,
+            "function": function,
+        }
         return sink.add_call_pieces([head], True)
     sink.state[_OPEN] = _Block(kind, place, dict(block))
     return sink.add_opaque(block)
 
 
-def _added(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
-    """More of the block that is open; one that was never opened begins with it."""
+def _add_delta(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
+    """Decode a delta of the open block; without one, the delta begins a block."""
     kind = delta.get("type")
-    opened: _Block | None = sink.state.get(_OPEN)
+    open_block: _Block | None = sink.state.get(_OPEN)
     out: list[Event] = []
-    for own, word in ((_TEXT, "text_delta"), (_THOUGHT, "thinking_delta")):
-        if kind == word:
-            if opened is None or opened.kind != own:
+    for text_type, delta_type in ((_TEXT, "text_delta"), (_THOUGHT, "thinking_delta")):
+        if kind == delta_type:
+            if open_block is None or open_block.kind != text_type:
                 out += _close(sink)
-                out += _begun({"type": own}, place, sink)
-                opened = sink.state[_OPEN]
-            assert opened is not None
-            return out + _said(opened, delta.get(own), sink)
-    if opened is None:
+                out += _begin_block({"type": text_type}, place, sink)
+                open_block = sink.state[_OPEN]
+            assert open_block is not None
+            return out + _add_text(open_block, delta.get(text_type), sink)
+    if open_block is None:
         return sink.add_opaque(delta)
     piece = delta.get("partial_json")
     if kind == "input_json_delta" and type(piece) is str:
-        opened.pieces.append(piece)
-        if opened.kind == _CALL:
-            return sink.add_call_pieces([{"index": opened.place, "function": {"arguments": piece}}], False)
+        open_block.pieces.append(piece)
+        if open_block.kind == _CALL:
+            return sink.add_call_pieces([{"index": open_block.place, "function": {"arguments": piece}}], False)
     else:
-        opened.add(delta)
-    if opened.kind in (_TEXT, _THOUGHT, _CALL):
-        _sealed(opened, sink)
+        open_block.add(delta)
+    if open_block.kind in (_TEXT, _THOUGHT, _CALL):
+        _add_seal(open_block, sink)
     return []
 
 
-def _said(opened: _Block, text: Any, sink: EventSink) -> list[Event]:
+def _add_text(open_block: _Block, text: Any, sink: EventSink) -> list[Event]:
+    """Add text or reasoning."""
     if type(text) is not str or not text:
         return []
-    return sink.add_text(text) if opened.kind == _TEXT else sink.add_reasoning(text, _THOUGHT)
+    return sink.add_text(text) if open_block.kind == _TEXT else sink.add_reasoning(text, _THOUGHT)
 
 
-def _sealed(opened: _Block, sink: EventSink) -> None:
-    """Tell the part that was begun last where to find what stands beside it."""
-    if opened.beside and opened.sealed != sink.part_count:
-        opened.sealed = sink.part_count
-        sink.add_seal(opened.seal)
+def _add_seal(open_block: _Block, sink: EventSink) -> None:
+    """Add the seal of the last part: a function that reads the keys beside it at the end."""
+    if open_block.other_keys and open_block.sealed_at != sink.part_count:
+        open_block.sealed_at = sink.part_count
+        sink.add_seal(open_block.seal)
 
 
 def _close(sink: EventSink) -> list[Event]:
-    """The block that is open is over: an input that came with it and in no pieces is all there is."""
-    opened: _Block | None = sink.state.pop(_OPEN, None)
-    if opened is None:
+    """Close the open block. An input in the block itself counts if no pieces followed."""
+    open_block: _Block | None = sink.state.pop(_OPEN, None)
+    if open_block is None:
         return []
     out: list[Event] = []
-    if opened.kind == _CALL and not any(opened.pieces) and opened.given not in (None, {}):
-        out += sink.add_call_pieces([{"index": opened.place, "function": {"arguments": opened.given}}], False)
-    if opened.kind not in (_TEXT, _THOUGHT, _CALL):
-        sink.add_seal(_whole(opened))  # once, not with every piece: a program to run may come in thousands
+    if open_block.kind == _CALL and not any(open_block.pieces) and open_block.input not in (None, {}):
+        out += sink.add_call_pieces([{"index": open_block.place, "function": {"arguments": open_block.input}}], False)
+    if open_block.kind not in (_TEXT, _THOUGHT, _CALL):
+        # Once, not with every piece: a program may come in thousands of pieces.
+        sink.add_seal(_stored_block(open_block))
     return out + sink.end_block()
 
 
-def _whole(opened: _Block) -> dict[str, Any]:
-    """A block that is kept as it is, with the input that came in pieces."""
-    whole = opened.whole()
-    if not opened.pieces:
+def _stored_block(open_block: _Block) -> dict[str, Any]:
+    """Return a block that is stored as received, with the input from its pieces."""
+    whole = open_block.whole()
+    if not open_block.pieces:
         return whole
-    raw = "".join(opened.pieces)
+    raw = "".join(open_block.pieces)
     try:
-        given: Any = msgspec.json.decode(raw) if raw else whole.get("input")
+        call_input: Any = msgspec.json.decode(raw) if raw else whole.get("input")
     except (msgspec.DecodeError, RecursionError):
-        given = raw
-    return {**whole, "input": given}
+        call_input = raw
+    return {**whole, "input": call_input}
 
 
-def _besides(block: dict[str, Any], *own: str) -> dict[str, Any]:
+def _other_keys(block: dict[str, Any], *own: str) -> dict[str, Any]:
+    """Return the keys of a block without its type and these."""
     return {key: value for key, value in block.items() if key not in ("type", *own) and value is not None}
 
 
 def _place(place: Any) -> Any:
+    """Return a position, or None for an invalid one."""
     return None if type(place) in (list, dict) else place
 
 
-# ── failures ─────────────────────────────────────────────────────────────────
+# ── failures ──────────────────────────────────────────────────────────────────
 
 
 def _fault(data: dict[str, Any], flags: Flags) -> Any:
-    """The error that a body or an event reports, or None. An object with 0 as its code reports success."""
+    """Return the error in a body or an event, or None. An object with 0 as its code reports success."""
     paths = flags.error
     for path in (paths.at if paths else None) or ():
-        found = get(data, path)
-        if type(found) is dict:
-            code = get_first(found, paths.code if paths else None)
-            said = get_first(found, paths.message if paths else None)
-            if code not in (0, "0") and (said or code or names_status(found)):
-                return found
-        elif type(found) is str and found:
+        error = get(data, path)
+        if type(error) is dict:
+            code = get_first(error, paths.code if paths else None)
+            message = get_first(error, paths.message if paths else None)
+            if code not in (0, "0") and (message or code or has_error_status(error)):
+                return error
+        elif type(error) is str and error:
             return data
     kind = data.get("type")
     if kind == "error":
         return data
-    return reported(data) if kind is None else None
+    return find_error(data) if kind is None else None
 
 
-# ── the commonest event ──────────────────────────────────────────────────────
+# ── the fast decoder ──────────────────────────────────────────────────────────
 
 
-class _Said(msgspec.Struct, gc=False):
+class _TextDelta(msgspec.Struct, gc=False):
+    """A delta of text or reasoning."""
+
     type: Literal["text_delta", "thinking_delta"]
     text: str | None = None
     thinking: str | None = None
 
 
 class _Delta(msgspec.Struct, gc=False):
+    """The event of such a delta."""
+
     type: Literal["content_block_delta"]
-    delta: _Said
+    delta: _TextDelta
     usage: None = None
     error: None = None
 
 
 @lru_cache(maxsize=1)
 def _decoder() -> msgspec.json.Decoder[_Delta]:
+    """Return the decoder of the most common event."""
     return msgspec.json.Decoder(_Delta)
 
 
-def fast_decoder(flags: Flags) -> Quick:
-    """The fast way: one piece of text or of thinking, and nothing beside it."""
+def fast_decoder(flags: Flags) -> FastDecoder:
+    """Return the fast decoder: one piece of text or reasoning, and nothing else."""
     decode = _decoder().decode
 
     def read(text: bytes) -> tuple[str, str | None] | None:
+        """Decode one event."""
         try:
-            said = decode(text).delta
+            delta = decode(text).delta
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if said.type == "text_delta":
-            return None if said.thinking or not said.text else (said.text, None)
-        return None if said.text or not said.thinking else (said.thinking, _THOUGHT)
+        if delta.type == "text_delta":
+            return None if delta.thinking or not delta.text else (delta.text, None)
+        return None if delta.text or not delta.thinking else (delta.thinking, _THOUGHT)
 
     return read

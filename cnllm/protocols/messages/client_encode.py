@@ -1,7 +1,7 @@
-"""Anthropic Messages, writing: turns and tools → the body's own shapes.
+"""Encode messages and tools as bodies of Anthropic Messages.
 
-The system's text stands apart from the turns. Results are blocks of a user's turn, before anything else in it, so
-that those of one round of calls and what the user says next are one turn.
+The system text stands beside the messages. Results are blocks of a user's message, before anything else in it, so
+that the results of one round of calls and the user's next text are one message.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from cnllm.types.media import file_name, media_kind
 __all__ = ["encode_body"]
 
 _SYSTEM = ("system", "developer")
-_MARKS = ("cache_control", "citations")
-"""What a caller may put beside the text or the picture of a block."""
+_CALLER_KEYS = ("cache_control", "citations")
+"""Keys that a caller may add to a block of text or a picture."""
 
 Block = dict[str, Any]
 
 
-def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
-    """The body but for parameters and patches."""
-    body: dict[str, Any] = {"model": ask.model}
-    start = next((i for i, m in enumerate(ask.messages) if m.role not in _SYSTEM), len(ask.messages))
-    if system := _shortest([block for m in ask.messages[:start] for block in _content(m, flags, ask.names)]):
+def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
+    """Return the body without parameters and patches."""
+    body: dict[str, Any] = {"model": request.model}
+    start = next((i for i, m in enumerate(request.messages) if m.role not in _SYSTEM), len(request.messages))
+    if system := _shortest([block for m in request.messages[:start] for block in _content(m, flags, request.names)]):
         body["system"] = system
-    body["messages"] = _turns(ask.messages[start:], flags, ask.names)
-    if ask.tools:
-        body["tools"] = [_tool(tool, ask.names) for tool in ask.tools]
-        if (choice := _choice(ask)) is not None:
+    body["messages"] = _turns(request.messages[start:], flags, request.names)
+    if request.tools:
+        body["tools"] = [_tool(tool, request.names) for tool in request.tools]
+        if (choice := _choice(request)) is not None:
             body["tool_choice"] = choice
-    if ask.method == "json_schema" and ask.schema is not None:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": ask.schema}}
-    if ask.stream:
+    if request.method == "json_schema" and request.schema is not None:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
+    if request.stream:
         body["stream"] = True
     return body
 
 
 def _turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the messages of the body."""
     out: list[dict[str, Any]] = []
-    results: list[Block] | None = None  # the turn that results stand in, while nothing else has come
+    results: list[Block] | None = None  # the content that results are added to, until another message comes
     for message in messages:
         blocks = list(_content(message, flags, names))
         if message.role == "tool":
@@ -65,7 +66,7 @@ def _turns(messages: Sequence[Message], flags: Flags, names: dict[str, str]) -> 
 
 
 def _shortest(blocks: list[Block]) -> str | list[Block]:
-    """A string where one block of plain text is all there is."""
+    """Return a string for a single block of plain text, else the blocks."""
     if not blocks:
         return ""
     only = blocks[0]
@@ -73,7 +74,7 @@ def _shortest(blocks: list[Block]) -> str | list[Block]:
 
 
 def _content(message: Message, flags: Flags, names: dict[str, str]) -> Iterable[Block]:
-    """The blocks of a turn, in order. Text that is nothing is refused, so there is none."""
+    """Yield the blocks of a message, in order. The endpoint refuses empty text, so it is left out."""
     for part in message.parts:
         block = _block(part, flags, names)
         if block is not None:
@@ -81,34 +82,37 @@ def _content(message: Message, flags: Flags, names: dict[str, str]) -> Iterable[
 
 
 def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
+    """Encode a part as a block; None if it has none."""
     match part:
         case Text():
             if not part.text.strip() and (not part.text or part.seal is None):
                 return None
-            return {"type": "text", "text": part.text, **_sealed(part), **_marks(part.extra)}
+            return {"type": "text", "text": part.text, **_seal_data(part), **_caller_keys(part.extra)}
         case Reasoning():
             return _thought(part, flags)
         case Media():
             return _media(part)
         case ToolCall():
             name = names.get(part.name, part.name)
-            return {"type": "tool_use", "id": part.id, "name": name, "input": _input(part), **_sealed(part)}
+            return {"type": "tool_use", "id": part.id, "name": name, "input": _input(part), **_seal_data(part)}
         case ToolResult():
             return _result(part)
         case Opaque():
             return part.data if type(part.data) is dict else None
 
 
-def _sealed(part: Text | ToolCall) -> dict[str, Any]:
+def _seal_data(part: Text | ToolCall) -> dict[str, Any]:
+    """Return the seal's data, or nothing."""
     return part.seal.data if part.seal is not None and type(part.seal.data) is dict else {}
 
 
-def _marks(extra: dict[str, Any] | None) -> dict[str, Any]:
-    return {key: extra[key] for key in _MARKS if key in extra} if extra else {}
+def _caller_keys(extra: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the caller's keys of a block."""
+    return {key: extra[key] for key in _CALLER_KEYS if key in extra} if extra else {}
 
 
 def _thought(thought: Reasoning, flags: Flags) -> Block | None:
-    """Thinking as it came: signed, or where the endpoint wants no signature, the text alone."""
+    """Encode reasoning: as received with its signature, or only its text if the endpoint needs no signature."""
     seal = thought.seal.data if thought.seal is not None and type(thought.seal.data) is dict else None
     if seal is not None and "type" in seal:
         return seal
@@ -121,28 +125,29 @@ def takes_medium(media: Media, flags: Flags) -> bool:
     """Whether a medium has a form on this wire: pictures, and PDFs and plain texts as documents."""
     kind = media_kind(media)
     return kind == "image" or (
-        kind == "file" and (media.data is None or media.type == _PDF or _plain(media) is not None)
+        kind == "file" and (media.data is None or media.type == _PDF or _plain_text(media) is not None)
     )
 
 
 def _media(media: Media) -> Block:
+    """Encode a medium."""
     if media_kind(media) == "image":
         block: Block = {"type": "image"}
     else:
-        beside = {key: (media.extra or {})[key] for key in _DOCUMENT if key in (media.extra or {})}
+        document_keys = {key: (media.extra or {})[key] for key in _DOCUMENT_KEYS if key in (media.extra or {})}
         name = file_name(media)
-        block = {"type": "document", **({"title": name} if name else {}), **beside}
+        block = {"type": "document", **({"title": name} if name else {}), **document_keys}
     if media.data is None:
         source = {"type": "url", "url": media.url or ""}
-    elif block["type"] == "document" and (text := _plain(media)) is not None:
+    elif block["type"] == "document" and (text := _plain_text(media)) is not None:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         source = {"type": "base64", "media_type": media.type, "data": media.data}
-    return {**block, "source": source, **_marks(media.extra)}
+    return {**block, "source": source, **_caller_keys(media.extra)}
 
 
-def _plain(media: Media) -> str | None:
-    """The text of a file of plain text; None for any other."""
+def _plain_text(media: Media) -> str | None:
+    """Return the text of a file of plain text; None for any other."""
     if media.data is None or media.type.partition("/")[0] != "text":
         return None
     try:
@@ -152,40 +157,44 @@ def _plain(media: Media) -> str | None:
 
 
 _PDF = "application/pdf"
-_DOCUMENT = ("context", "citations")
+_DOCUMENT_KEYS = ("context", "citations")
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a call."""
     if call.arguments is not None:
         return call.arguments
     return decode_arguments(call.raw)[0] or {}
 
 
 def _result(result: ToolResult) -> Block:
-    """A result; what an endpoint's own had beside its text goes back with it while the text is the same."""
+    """Encode a result. The endpoint's own keys beside its text go back with it while the text is unchanged."""
     block: Block = {"type": "tool_result", "tool_use_id": result.id}
-    kept = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
+    data = result.seal.data if result.seal is not None and type(result.seal.data) is dict else {}
     texts = [{"type": "text", "text": result.text}] if result.text.strip() else []
-    if "content" in kept and _told(kept["content"]) == result.text:
-        block["content"] = kept["content"]
+    if "content" in data and _content_text(data["content"]) == result.text:
+        block["content"] = data["content"]
     elif result.media:
         block["content"] = [*texts, *(_media(media) for media in result.media)]
     elif texts:
         block["content"] = result.text
     if result.error:
         block["is_error"] = True
-    return {**block, **{key: value for key, value in kept.items() if key != "content"}}
+    return {**block, **{key: value for key, value in data.items() if key != "content"}}
 
 
-def _told(content: Any) -> str:
+def _content_text(content: Any) -> str:
+    """Return the text of a result's content."""
     blocks = content if type(content) is list else ()
     return result_text(
-        b["text"] for b in blocks if type(b) is dict and b.get("type") == "text" and type(b["text"]) is str
+        block["text"]
+        for block in blocks
+        if type(block) is dict and block.get("type") == "text" and type(block["text"]) is str
     )
 
 
 def _tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
-    """A tool; an endpoint's own kind goes as it is."""
+    """Encode a tool; an endpoint's own kind is sent as it is."""
     if tool.definition is not None:
         return tool.definition
     wire: dict[str, Any] = {"name": names.get(tool.name, tool.name)}
@@ -197,12 +206,12 @@ def _tool(tool: OfferedTool, names: dict[str, str]) -> dict[str, Any]:
     return {**(tool.extra or {}), **wire}
 
 
-def _choice(ask: EncodeInput) -> dict[str, Any] | None:
-    """The choice, with the wish for one call at a time inside it."""
-    words = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
-    choice: dict[str, Any] = {} if ask.choice is None else {"type": words[ask.choice]}
-    if ask.choice == "named":
-        choice["name"] = ask.chosen
-    if ask.parallel is False and ask.choice != "none":
+def _choice(request: EncodeInput) -> dict[str, Any] | None:
+    """Return the tool choice, with `disable_parallel_tool_use` inside it."""
+    types = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
+    choice: dict[str, Any] = {} if request.choice is None else {"type": types[request.choice]}
+    if request.choice == "named":
+        choice["name"] = request.tool_name
+    if request.parallel is False and request.choice != "none":
         choice = {"type": "auto", **choice, "disable_parallel_tool_use": True}
     return choice or None

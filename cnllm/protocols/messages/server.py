@@ -1,4 +1,4 @@
-"""Anthropic Messages, as a server speaks it: what each direction is, in one place."""
+"""Register the server side of Anthropic Messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
 
-__all__ = ["SPOKEN"]
+__all__ = ["CODEC"]
 
-SPOKEN = ServerCodec(
+CODEC = ServerCodec(
     read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, bearer=True
 )

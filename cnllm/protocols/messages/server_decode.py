@@ -1,4 +1,4 @@
-"""Anthropic Messages, as a server speaks it: requests. What it answers is written in `server_encode`."""
+"""Decode requests of Anthropic Messages. `server_encode` writes the replies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Block = dict[str, Any]
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
-    """Raises `ValueError` naming the message or key that is not as it must be."""
+    """Return the messages and options of a body. Raises `ValueError` with the message or key that is wrong."""
     turns = body.get("messages")
     if not isinstance(turns, list) or not turns:
         raise ValueError("messages: a list with a message in it is required")
@@ -31,12 +31,12 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         raise ValueError("max_tokens: an integer is required")
     messages: list[Message] = []
     if body.get("system") is not None:
-        blocks = _listed(body["system"], "system")
+        blocks = _content_blocks(body["system"], "system")
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
     for index, turn in enumerate(turns):
         messages += _turn(turn, f"messages.{index}", stamp)
-    options: dict[str, Any] = {ours: body[key] for key, ours in _PARAMS.items() if body.get(key) is not None}
+    options: dict[str, Any] = {option: body[key] for key, option in _PARAMS.items() if body.get(key) is not None}
     extra = {key: value for key, value in body.items() if key not in _OWN and key not in _PARAMS and value is not None}
     _tools(body, options)
     _thinking(body, options, extra)
@@ -51,30 +51,30 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     )
 
 
-def _listed(content: Any, where: str) -> list[Block]:
-    """Content as blocks."""
+def _content_blocks(content: Any, path: str) -> list[Block]:
+    """Return content as blocks. Raises `ValueError`."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
-        raise ValueError(f"{where}: a string or a list of blocks is required")
+        raise ValueError(f"{path}: a string or a list of blocks is required")
     for n, block in enumerate(content):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise ValueError(f"{where}.{n}: an object with a type is required")
+            raise ValueError(f"{path}.{n}: an object with a type is required")
     return content
 
 
-def _turn(turn: Any, where: str, stamp: Stamp) -> Iterator[Message]:
-    """A turn as messages: each result in it is one of its own, before what else the user says."""
+def _turn(turn: Any, path: str, stamp: Stamp) -> Iterator[Message]:
+    """Yield a message as neutral ones: each result is one of its own, before the rest of the user's content."""
     if not isinstance(turn, dict):
-        raise ValueError(f"{where}: an object is required")
+        raise ValueError(f"{path}: an object is required")
     role = turn.get("role")
     if role not in ("user", "assistant", "system"):
-        raise ValueError(f"{where}.role: user or assistant is required, not {role!r}")
-    blocks = _listed(turn.get("content"), f"{where}.content")
+        raise ValueError(f"{path}.role: user or assistant is required, not {role!r}")
+    blocks = _content_blocks(turn.get("content"), f"{path}.content")
     parts: list[Part] = []
     results = 0
-    for n, block in enumerate(blocks):
-        part = _part(block, f"{where}.content.{n}", role, stamp)
+    for position, block in enumerate(blocks):
+        part = _part(block, f"{path}.content.{position}", role, stamp)
         if type(part) is ToolResult:
             results += 1
             yield Message("tool", [part])
@@ -84,33 +84,36 @@ def _turn(turn: Any, where: str, stamp: Stamp) -> Iterator[Message]:
         yield Message(role, parts)
 
 
-def _part(block: Block, where: str, role: str, stamp: Stamp) -> Part:
-    """One block. What the endpoint itself put beside an answer is sealed; a caller's marks stay the caller's."""
-    beside = {key: value for key, value in block.items() if key not in ("type", "cache_control") and value is not None}
+def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
+    """Decode one block. Keys that the endpoint added to an answer are sealed; the caller's keys are not."""
+    other_keys = {
+        key: value for key, value in block.items() if key not in ("type", "cache_control") and value is not None
+    }
     marks = {"cache_control": block["cache_control"]} if block.get("cache_control") is not None else None
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
-            del beside["text"]
+            del other_keys["text"]
             if role == "assistant":
-                return Text(block["text"], stamp(beside) if beside else None, marks)
-            return Text(block["text"], None, {**beside, **(marks or {})} or None)
+                return Text(block["text"], stamp(other_keys) if other_keys else None, marks)
+            return Text(block["text"], None, {**other_keys, **(marks or {})} or None)
         case "image", "user" if (media := _media(block, marks)) is not None:
             return media
         case "thinking", "assistant" if isinstance(block.get("thinking"), str):
-            del beside["thinking"]
-            return Reasoning(block["thinking"], stamp(beside) if any(beside.values()) else None)
+            del other_keys["thinking"]
+            return Reasoning(block["thinking"], stamp(other_keys) if any(other_keys.values()) else None)
         case "redacted_thinking", "assistant":
             return Reasoning("", stamp(block))
         case "tool_use", "assistant":
-            return _call(block, where, stamp)
+            return _call(block, path, stamp)
         case "tool_result", "user":
-            return _result(block, where, stamp)
+            return _result(block, path, stamp)
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
-            raise ValueError(f"{where}: a block of type {kind} is not shaped as it must be, or may not stand here")
+            raise ValueError(f"{path}: a block of type {kind} is not shaped as it must be, or may not stand here")
     return Opaque(block, stamp(None) if role == "assistant" else None)
 
 
 def _media(block: Block, marks: Block | None) -> Media | None:
+    """Decode a picture; None if its source is unknown."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
             return Media(kind, data, None, None, marks)
@@ -119,43 +122,44 @@ def _media(block: Block, marks: Block | None) -> Media | None:
     return None
 
 
-def _call(block: Block, where: str, stamp: Stamp) -> ToolCall:
-    id, name, given = block.get("id"), block.get("name"), block.get("input")
+def _call(block: Block, path: str, stamp: Stamp) -> ToolCall:
+    """Decode a call. Raises `ValueError`."""
+    id, name, input = block.get("id"), block.get("name"), block.get("input")
     if not isinstance(id, str) or not isinstance(name, str) or not id or not name:
-        raise ValueError(f"{where}: an id and a name are required")
-    if not isinstance(given, dict):
-        raise ValueError(f"{where}.input: an object is required")
-    beside = {k: v for k, v in block.items() if k not in ("type", "id", "name", "input") and v is not None}
-    raw = msgspec.json.encode(given).decode() if given else ""
-    return ToolCall(id, name, given, raw, seal=stamp(beside) if beside else None)
+        raise ValueError(f"{path}: an id and a name are required")
+    if not isinstance(input, dict):
+        raise ValueError(f"{path}.input: an object is required")
+    other_keys = {k: v for k, v in block.items() if k not in ("type", "id", "name", "input") and v is not None}
+    raw = msgspec.json.encode(input).decode() if input else ""
+    return ToolCall(id, name, input, raw, seal=stamp(other_keys) if other_keys else None)
 
 
-def _result(block: Block, where: str, stamp: Stamp) -> ToolResult:
-    """A result. Blocks that text and pictures cannot say are kept beside them, for whom they were written."""
+def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
+    """Decode a result. Blocks that text and pictures cannot express are sealed for the model they belong to."""
     id = block.get("tool_use_id")
     if not isinstance(id, str) or not id:
-        raise ValueError(f"{where}.tool_use_id: it is required")
+        raise ValueError(f"{path}.tool_use_id: it is required")
     content = block.get("content")
-    blocks = [] if content is None else _listed(content, f"{where}.content")
+    blocks = [] if content is None else _content_blocks(content, f"{path}.content")
     text = result_text(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
     pictures = [(b, _media(b, None)) for b in blocks if b["type"] == "image"]
-    kept = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
-    said: list[Block] = [{"type": "text", "text": text}] if text else []
-    told = [*said, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]
-    if blocks not in (told, [{"type": "text", "text": ""}]):
-        kept["content"] = blocks
+    data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
+    texts: list[Block] = [{"type": "text", "text": text}] if text else []
+    plain_blocks = [*texts, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]
+    if blocks not in (plain_blocks, [{"type": "text", "text": ""}]):
+        data["content"] = blocks
     return ToolResult(
         id,
         text,
         None,
         block.get("is_error") is True,
         tuple(media for _, media in pictures if media is not None),
-        stamp(kept) if kept else None,
+        stamp(data) if data else None,
     )
 
 
 def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:
-    """Functions in the neutral shape; the endpoint's own tools, and functions with more beside them, as they are."""
+    """Decode functions in the neutral form; the endpoint's own tools, and keys beside a function, are kept."""
     tools = body.get("tools")
     if tools is not None:
         if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
@@ -175,30 +179,31 @@ def _tools(body: dict[str, Any], options: dict[str, Any]) -> None:
         options["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
 
 
-def _tool(tool: Block, where: str) -> Block:
+def _tool(tool: Block, path: str) -> Block:
+    """Decode a tool. Raises `ValueError`."""
     if tool.get("type") not in (None, "custom"):
         return tool
     if not isinstance(tool.get("name"), str) or not isinstance(tool.get("input_schema"), dict):
-        raise ValueError(f"{where}: a name and an input_schema are required")
+        raise ValueError(f"{path}: a name and an input_schema are required")
     function = {"name": tool["name"], "parameters": tool["input_schema"]}
     function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
-    beside = {key: value for key, value in tool.items() if key not in _FUNCTION and value is not None}
-    return {"type": "function", "function": function, **beside}
+    other_keys = {key: value for key, value in tool.items() if key not in _FUNCTION and value is not None}
+    return {"type": "function", "function": function, **other_keys}
 
 
 def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, Any]) -> None:
-    """How much thinking is asked for, and the form of the answer."""
-    asked, config = body.get("thinking"), body.get("output_config")
+    """Decode how much reasoning is requested, and the form of the answer."""
+    thinking, config = body.get("thinking"), body.get("output_config")
     config = dict(config) if isinstance(config, dict) else {}
-    shape = config.pop("format", None) or body.get("output_format")
-    if isinstance(shape, dict) and isinstance(shape.get("schema"), dict):
-        options["schema"] = {"json_schema": {"name": "answer", "schema": shape["schema"]}}
+    format = config.pop("format", None) or body.get("output_format")
+    if isinstance(format, dict) and isinstance(format.get("schema"), dict):
+        options["schema"] = {"json_schema": {"name": "answer", "schema": format["schema"]}}
     rest: dict[str, Any] = {}
-    if isinstance(asked, dict):
-        rest = {key: value for key, value in asked.items() if key not in ("type", "budget_tokens")}
-        match asked.get("type"):
+    if isinstance(thinking, dict):
+        rest = {key: value for key, value in thinking.items() if key not in ("type", "budget_tokens")}
+        match thinking.get("type"):
             case "enabled":
-                budget = asked.get("budget_tokens")
+                budget = thinking.get("budget_tokens")
                 options["reasoning"] = budget if type(budget) is int else "on"
             case "adaptive":
                 level = config.pop("effort", None)
@@ -206,7 +211,7 @@ def _thinking(body: dict[str, Any], options: dict[str, Any], extra: dict[str, An
             case "disabled" | "between_tools":
                 options["reasoning"] = "off"
             case _:
-                rest = asked
+                rest = thinking
     if rest:
         extra["thinking"] = rest
     if config:

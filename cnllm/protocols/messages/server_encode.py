@@ -1,4 +1,4 @@
-"""Anthropic Messages, as a server speaks it: replies, whole and as streams."""
+"""Encode replies of Anthropic Messages, whole and as streams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "anthropic-messages"
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
-_WORDS = {
+_RAW_REASONS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn"),
     "length": ("max_tokens", "model_context_window_exceeded"),
 }
@@ -52,7 +52,7 @@ Frames = list[tuple[str | None, Any]]
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The body of a whole answer. Calls that were cut off are there with what can be said of their input."""
+    """Return the body of a whole reply. Incomplete calls are included with the input that is known."""
     parts = [*reply.message.parts, *reply.incomplete]
     return {
         "id": reply.id or "msg",
@@ -67,36 +67,41 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 
 
 def _reason(finish: str, raw: str | None) -> str:
-    return raw if raw is not None and raw in _WORDS.get(finish, ()) else _FINISH.get(finish, "end_turn")
+    """Return the stop reason."""
+    return raw if raw is not None and raw in _RAW_REASONS.get(finish, ()) else _FINISH.get(finish, "end_turn")
 
 
 def _block(part: Part) -> Block | None:
-    own = _own(part)
+    """Encode a part as a block; None if it has none."""
+    seal_data = _seal_data(part)
     match part:
         case Text():
-            return {"type": "text", "text": part.text, **own}
+            return {"type": "text", "text": part.text, **seal_data}
         case Reasoning():
-            if own.get("type") == "redacted_thinking":
-                return own
-            return {"type": "thinking", "thinking": part.text, "signature": "", **own}
+            if seal_data.get("type") == "redacted_thinking":
+                return seal_data
+            return {"type": "thinking", "thinking": part.text, "signature": "", **seal_data}
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **own}
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}, **seal_data}
         case Opaque() if isinstance(part.data, dict) and (part.seal is None or part.seal.protocol == _PROTOCOL):
             return part.data
     return None
 
 
-def _own(part: Part) -> Block:
-    """What a part goes back with, where this protocol gave it."""
+def _seal_data(part: Part) -> Block:
+    """Return the data that goes back with a part, if it is from this protocol."""
     seal: Seal | None = part.seal
-    known = seal is not None and seal.protocol == _PROTOCOL and isinstance(seal.data, dict)
-    return dict(seal.data) if known and seal is not None else {}
+    is_own = seal is not None and seal.protocol == _PROTOCOL and isinstance(seal.data, dict)
+    return dict(seal.data) if is_own and seal is not None else {}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """The counts: what came from the cache or went there is not among the input here."""
-    apart = (usage.cached or 0) + (usage.cache_write or 0)
-    out: dict[str, Any] = {"input_tokens": max((usage.input or 0) - apart, 0), "output_tokens": usage.output or 0}
+    """Return the counts. On this wire the input does not include tokens read from the cache or written to it."""
+    cache_tokens = (usage.cached or 0) + (usage.cache_write or 0)
+    out: dict[str, Any] = {
+        "input_tokens": max((usage.input or 0) - cache_tokens, 0),
+        "output_tokens": usage.output or 0,
+    }
     if usage.cache_write is not None:
         out["cache_creation_input_tokens"] = usage.cache_write
     if usage.cached is not None:
@@ -107,29 +112,30 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error."""
     kind = _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-# ── streams ──────────────────────────────────────────────────────────────────
+# ── streams ───────────────────────────────────────────────────────────────────
 
 
 class StreamEncoder:
-    """Events of one reply: one block is open at a time, each closed before the next begins."""
+    """The encoder of one reply's events: one block is open at a time, and closes before the next begins."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._id = id
         self._model = model
         self._usage = Usage()
-        self._open = ""  # the type of the block that is open
+        self._open = ""  # the type of the open block
         self._place = -1
-        self._calls: dict[int, list[str]] = {}  # input that waits for its block, by the call's index
-        self._queue: list[ToolCallStart] = []  # calls that wait for the one before them
+        self._calls: dict[int, list[str]] = {}  # input of calls without a block so far, by the call's index
+        self._queue: list[ToolCallStart] = []  # calls that wait for the end of the one before
         self._current: int | None = None
         self._raw = ""
 
     def begin(self) -> Frames:
+        """Return the frames before the first event."""
         message: dict[str, Any] = {
             "id": self._id or "msg",
             "type": "message",
@@ -143,95 +149,103 @@ class StreamEncoder:
         return [("message_start", {"type": "message_start", "message": message})]
 
     def event(self, event: Event) -> Frames:
+        """Return the frames of one event."""
         match event:
             case TextDelta():
-                return [*self._begun({"type": "text", "text": ""}), self._delta("text_delta", "text", event.text)]
+                return [*self._begin_block({"type": "text", "text": ""}), self._delta("text_delta", "text", event.text)]
             case ReasoningDelta():
                 head = {"type": "thinking", "thinking": "", "signature": ""}
-                return [*self._begun(head), self._delta("thinking_delta", "thinking", event.text)]
+                return [*self._begin_block(head), self._delta("thinking_delta", "thinking", event.text)]
             case BlockEnd():
-                return self._ended(event.part)
+                return self._end_part(event.part)
             case ToolCallStart():
                 self._queue.append(event)
                 self._calls[event.index] = []
                 return self._next_call()
             case ToolCallDelta():
-                return self._input(event)
+                return self._add_input(event)
             case ToolCallEnd():
-                return [*self._closed(), *self._next_call()] if event.index == self._current else []
+                return [*self._close_block(), *self._next_call()] if event.index == self._current else []
             case UsageSeen():
                 self._usage = event.usage
                 return []
             case Finished(finish="error" | "cut"):
-                return []  # what does not end well has no closing word
+                return []  # an incomplete reply gets no end frame
             case Finished():
                 return self._end(event)
         return []
 
     def _frame(self, kind: str, **data: Any) -> tuple[str | None, Any]:
+        """Return one frame."""
         return kind, {"type": kind, **data}
 
     def _delta(self, kind: str, key: str, value: Any) -> tuple[str | None, Any]:
+        """Return the frame of a delta."""
         return self._frame("content_block_delta", index=self._place, delta={"type": kind, key: value})
 
-    def _begun(self, block: Block, *, anew: bool = False) -> Frames:
-        """Open a block, unless one of its type is."""
-        if self._open == block["type"] and not anew:
+    def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
+        """Open a block, unless one of its type is open."""
+        if self._open == block["type"] and not always:
             return []
-        out = [*self._flushed(), *self._closed()]
+        out = [*self._open_all_calls(), *self._close_block()]
         self._open = block["type"]
         self._place += 1
         return [*out, self._frame("content_block_start", index=self._place, content_block=block)]
 
-    def _closed(self) -> Frames:
+    def _close_block(self) -> Frames:
+        """Close the open block."""
         if not self._open:
             return []
         self._open, self._current = "", None
         return [self._frame("content_block_stop", index=self._place)]
 
-    def _ended(self, part: Part) -> Frames:
-        """A part is complete: what goes back with it is told, and what came in no pieces."""
-        own = _own(part)
+    def _end_part(self, part: Part) -> Frames:
+        """Complete a part: write its seal, and the part itself if it came in no pieces."""
+        seal_data = _seal_data(part)
         match part:
             case Text() if self._open == "text":
-                cited = own.get("citations")
-                told = (
-                    [self._delta("citations_delta", "citation", c) for c in cited if c] if type(cited) is list else []
+                citations = seal_data.get("citations")
+                deltas = (
+                    [self._delta("citations_delta", "citation", citation) for citation in citations if citation]
+                    if type(citations) is list
+                    else []
                 )
-                return [*told, *self._closed()]
-            case Reasoning() if own.get("type") == "redacted_thinking":
-                return [*self._begun(own, anew=True), *self._closed()]
-            case Reasoning() if self._open == "thinking" or (own and not part.text):
-                head = self._begun({"type": "thinking", "thinking": "", "signature": ""})
-                signed = own.get("signature")
-                told = [self._delta("signature_delta", "signature", signed)] if signed else []
-                return [*head, *told, *self._closed()]
+                return [*deltas, *self._close_block()]
+            case Reasoning() if seal_data.get("type") == "redacted_thinking":
+                return [*self._begin_block(seal_data, always=True), *self._close_block()]
+            case Reasoning() if self._open == "thinking" or (seal_data and not part.text):
+                head = self._begin_block({"type": "thinking", "thinking": "", "signature": ""})
+                signature = seal_data.get("signature")
+                deltas = [self._delta("signature_delta", "signature", signature)] if signature else []
+                return [*head, *deltas, *self._close_block()]
             case Opaque() if (block := _block(part)) is not None:
-                return [*self._begun(block, anew=True), *self._closed()]
+                return [*self._begin_block(block, always=True), *self._close_block()]
         return []
 
-    # Calls may grow side by side; here one is written after the other.
+    # Events of several calls may alternate; the stream writes one call after the other.
 
     def _next_call(self) -> Frames:
-        """Open the calls that wait, as far as the one that is open is complete."""
+        """Open the waiting calls, as far as the open one is complete."""
         out: Frames = []
-        while self._queue and (self._current is None or _whole(self._raw)):
+        while self._queue and (self._current is None or _is_complete_json(self._raw)):
             out += self._open_call()
         return out
 
     def _open_call(self) -> Frames:
+        """Open the first waiting call."""
         event = self._queue.pop(0)
-        waiting = "".join(self._calls.pop(event.index, ()))
-        out = self._closed()
-        self._open, self._current, self._raw = "tool_use", event.index, waiting
+        input = "".join(self._calls.pop(event.index, ()))
+        out = self._close_block()
+        self._open, self._current, self._raw = "tool_use", event.index, input
         self._place += 1
         block = {"type": "tool_use", "id": event.id, "name": event.name, "input": {}}
         out.append(self._frame("content_block_start", index=self._place, content_block=block))
-        if waiting:
-            out.append(self._delta("input_json_delta", "partial_json", waiting))
+        if input:
+            out.append(self._delta("input_json_delta", "partial_json", input))
         return out
 
-    def _input(self, event: ToolCallDelta) -> Frames:
+    def _add_input(self, event: ToolCallDelta) -> Frames:
+        """Add input to a call."""
         if event.index in self._calls:
             self._calls[event.index].append(event.text)
             return []
@@ -240,23 +254,26 @@ class StreamEncoder:
         self._raw += event.text
         return [self._delta("input_json_delta", "partial_json", event.text), *self._next_call()]
 
-    def _flushed(self) -> Frames:
+    def _open_all_calls(self) -> Frames:
+        """Open all waiting calls."""
         out: Frames = []
         while self._queue:
             out += self._open_call()
         return out
 
     def _end(self, event: Finished) -> Frames:
+        """Return the frames that end the stream."""
         delta = {"stop_reason": _reason(event.finish, event.raw), "stop_sequence": None}
-        told = self._frame("message_delta", delta=delta, usage=_usage(self._usage))
-        return [*self._flushed(), *self._closed(), told, self._frame("message_stop")]
+        delta_frame = self._frame("message_delta", delta=delta, usage=_usage(self._usage))
+        return [*self._open_all_calls(), *self._close_block(), delta_frame, self._frame("message_stop")]
 
     def error(self, status: int, message: str, code: str | None) -> Frames:
+        """Return the frames of a failure in the middle."""
         return [("error", write_error(status, message, code))]
 
 
-def _whole(raw: str) -> bool:
-    """Is it one complete JSON value?"""
+def _is_complete_json(raw: str) -> bool:
+    """Whether a text is one complete JSON value."""
     try:
         msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

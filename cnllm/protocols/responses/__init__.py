@@ -1,1 +1,1 @@
-"""OpenAI Responses. `client` asks an endpoint, `server` answers a client; they share no code."""
+"""OpenAI Responses. `client` calls an endpoint, `server` answers a client; they share no code."""

@@ -1,19 +1,20 @@
-"""OpenAI Responses."""
+"""Register the client side of OpenAI Responses."""
 
 from cnllm.protocols import Wire
-from cnllm.protocols.responses.client_decode import decode_chunk, fast_decoder
+from cnllm.protocols.responses.client_decode import decode_chunk
 from cnllm.protocols.responses.client_encode import encode_body, takes_medium
+from cnllm.protocols.responses.fast_decode import fast_decoder
 
 __all__ = ["WIRE"]
 
-_PARTS = frozenset(["file", "input_file"])
+_FILE_PARTS = frozenset(["file", "input_file"])
 WIRE = Wire(
-    write=encode_body,
-    chunk=decode_chunk,
+    encode_body=encode_body,
+    decode_chunk=decode_chunk,
     turns="input",
-    quick=fast_decoder,
-    apart=("first",),
-    takes=takes_medium,
-    parts=_PARTS,
-    tells_length=False,
+    fast_decoder=fast_decoder,
+    separate_system=("first",),
+    takes_medium=takes_medium,
+    file_parts=_FILE_PARTS,
+    reports_length=False,
 )

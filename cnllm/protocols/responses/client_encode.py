@@ -1,6 +1,6 @@
-"""OpenAI Responses, writing: messages and tools → the body's own shapes.
+"""Encode messages and tools as bodies of OpenAI Responses.
 
-The history is a flat list of items. What an endpoint gave out goes back as the item that it was: the seal of a part
+The history is a flat list of items. A part from an endpoint goes back as the item that it was: the seal of a part
 holds all of the item that the part itself does not.
 """
 
@@ -19,151 +19,163 @@ from cnllm.types.media import data_url, media_kind, upload_name
 __all__ = ["encode_body"]
 
 
-def encode_body(ask: EncodeInput, flags: Flags) -> dict[str, Any]:
-    """The body but for parameters and patches."""
-    body: dict[str, Any] = {"model": ask.model}
-    messages = list(ask.messages)
-    first = flags.messages is not None and flags.messages.system == "first"
-    if messages and (first or _instructs(messages[0])) and messages[0].role in ("system", "developer"):
+def encode_body(request: EncodeInput, flags: Flags) -> dict[str, Any]:
+    """Return the body without parameters and patches."""
+    body: dict[str, Any] = {"model": request.model}
+    messages = list(request.messages)
+    always_instructions = flags.messages is not None and flags.messages.system == "first"
+    if (
+        messages
+        and (always_instructions or _is_instructions(messages[0]))
+        and messages[0].role in ("system", "developer")
+    ):
         body["instructions"] = messages.pop(0).text
-    elif first:  # who wants them apart wants them in any case
+    elif always_instructions:  # an endpoint that needs instructions needs them in every request
         body["instructions"] = ""
-    body["input"] = _adjacent(_followed([i for message in messages for i in _items(message, flags, ask.names)]))
-    if ask.tools:
-        body["tools"] = [_tool(tool, flags, ask.names) for tool in ask.tools]
-        if ask.choice is not None:
-            body["tool_choice"] = {"type": "function", "name": ask.chosen} if ask.choice == "named" else ask.choice
-    if ask.method == "json_schema" and ask.schema is not None:
-        body["text"] = {"format": {"type": "json_schema", "name": ask.schema_name, "schema": ask.schema}}
-    elif ask.method == "json_object":
+    body["input"] = _results_after_calls(
+        _drop_unfollowed_reasoning([item for message in messages for item in _items(message, flags, request.names)])
+    )
+    if request.tools:
+        body["tools"] = [_tool(tool, flags, request.names) for tool in request.tools]
+        if request.choice is not None:
+            body["tool_choice"] = (
+                {"type": "function", "name": request.tool_name} if request.choice == "named" else request.choice
+            )
+    if request.method == "json_schema" and request.schema is not None:
+        body["text"] = {"format": {"type": "json_schema", "name": request.schema_name, "schema": request.schema}}
+    elif request.method == "json_object":
         body["text"] = {"format": {"type": "json_object"}}
-    if ask.stream:
+    if request.stream:
         body["stream"] = True
     return body
 
 
-def _instructs(message: Message) -> bool:
-    """Did this message stand apart from the items where it came from?"""
-    return any("instructions" in _sealed(p) for p in message.parts)
+def _is_instructions(message: Message) -> bool:
+    """Whether a message was the instructions of a request."""
+    return any("instructions" in _seal_data(p) for p in message.parts)
 
 
-def _sealed(part: Part) -> dict[str, Any]:
-    """What a part goes back with, or nothing."""
+def _seal_data(part: Part) -> dict[str, Any]:
+    """Return the seal's data, or nothing."""
     data = None if part.seal is None else part.seal.data
     return data if type(data) is dict else {}
 
 
-def _followed(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without reasoning that led to nothing: the endpoint demands the item that came of it."""
+def _drop_unfollowed_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items without reasoning that no item follows: the endpoint refuses such reasoning."""
     out: list[dict[str, Any]] = []
-    follows = False
+    has_successor = False
     for item in reversed(items):
-        thought = item.get("type") == "reasoning"
-        if not thought:
-            follows = item.get("role", "assistant") == "assistant" and item.get("type") != "function_call_output"
-        if follows or not thought:
+        is_reasoning = item.get("type") == "reasoning"
+        if not is_reasoning:
+            has_successor = item.get("role", "assistant") == "assistant" and item.get("type") != "function_call_output"
+        if has_successor or not is_reasoning:
             out.append(item)
     out.reverse()
     return out
 
 
-def _adjacent(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results right after their calls: what the assistant said between them, with its reasoning, comes after them."""
+def _results_after_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items with results right after their calls.
+
+    Messages of the assistant between them, with their reasoning, come after the results.
+    """
     out: list[dict[str, Any]] = []
-    held: list[dict[str, Any]] = []
-    waiting: set[Any] = set()
-    answered = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
-    for place, item in enumerate(items):
+    delayed: list[dict[str, Any]] = []
+    open_calls: set[Any] = set()
+    answered_ids = {item.get("call_id") for item in items if item.get("type") == "function_call_output"}
+    for position, item in enumerate(items):
         kind = item.get("type")
-        following = items[place + 1] if place + 1 < len(items) else {}
-        if kind == "function_call" and item.get("call_id") in answered:
-            waiting.add(item.get("call_id"))
+        following = items[position + 1] if position + 1 < len(items) else {}
+        if kind == "function_call" and item.get("call_id") in answered_ids:
+            open_calls.add(item.get("call_id"))
         elif kind == "function_call_output":
-            waiting.discard(item.get("call_id"))
-        elif waiting and (_says(item) or (kind == "reasoning" and _says(following))):
-            held.append(item)
+            open_calls.discard(item.get("call_id"))
+        elif open_calls and (_is_assistant_message(item) or (kind == "reasoning" and _is_assistant_message(following))):
+            delayed.append(item)
             continue
         out.append(item)
-        if not waiting:
-            out += held
-            held = []
-    return out + held
+        if not open_calls:
+            out += delayed
+            delayed = []
+    return out + delayed
 
 
-def _says(item: dict[str, Any]) -> bool:
-    """Is it a message of the assistant's?"""
+def _is_assistant_message(item: dict[str, Any]) -> bool:
+    """Whether an item is a message of the assistant."""
     return item.get("role") == "assistant" and item.get("type", "message") == "message"
 
 
 def _items(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """The items that a message comes to."""
+    """Yield the items of a message."""
     if message.role == "tool":
         yield from (_result(p, flags) for p in message.parts if type(p) is ToolResult)
     elif message.role == "assistant":
         yield from _assistant(message, flags, names)
     else:
         item: dict[str, Any] = {"role": message.role, "content": _content(message.parts)}
-        beside: dict[str, Any] = next((i for p in message.parts if type(i := _sealed(p).get("item")) is dict), {})
-        yield {**item, **beside}
+        item_keys: dict[str, Any] = next((i for p in message.parts if type(i := _seal_data(p).get("item")) is dict), {})
+        yield {**item, **item_keys}
 
 
-# ── what the assistant said ──────────────────────────────────────────────────
+# ── messages of the assistant ─────────────────────────────────────────────────
 
 
 def _assistant(message: Message, flags: Flags, names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """One item for each part; texts that came as one item go back as one.
+    """Yield one item for each part; texts from one item go back as one.
 
-    Where reasoning lost its seal (somebody edited it), what followed it has no id: the endpoint would miss the
+    If reasoning lost its seal (somebody edited it), the items behind it have no id: the endpoint would miss the
     reasoning of an item that it knows.
     """
-    bare = any(type(p) is Reasoning and not _sealed(p) for p in message.parts)
-    said: dict[str, Any] | None = None  # the message that the next text may belong to
+    without_ids = any(type(p) is Reasoning and not _seal_data(p) for p in message.parts)
+    open_message: dict[str, Any] | None = None  # the message that the next text may continue
     for part in message.parts:
         item: dict[str, Any] | None
         match part:
             case Text():
-                if said is not None and _sealed(part).get("at"):
-                    said["content"].append(_said(part))
+                if open_message is not None and _seal_data(part).get("at"):
+                    open_message["content"].append(_text_part(part))
                     continue
                 item = _text(part)
             case ToolCall():
                 item = _call(part, names)
             case Reasoning():
-                item = _thought(part, flags)
+                item = _reasoning(part, flags)
             case Opaque() if type(part.data) is dict:
                 item = part.data
-            case Media():  # only a user can show pictures
+            case Media():  # only a user's message may have pictures
                 item = {"role": "user", "content": [_part(part)]}
             case _:
                 item = None
-        said = item if item is not None and type(part) is Text and type(item["content"]) is list else None
+        open_message = item if item is not None and type(part) is Text and type(item["content"]) is list else None
         if item is None:
             continue
-        if bare and type(part) in (Text, ToolCall) and "id" in item:
+        if without_ids and type(part) in (Text, ToolCall) and "id" in item:
             item = {key: value for key, value in item.items() if key != "id"}
-            said = item if said is not None else None
+            open_message = item if open_message is not None else None
         yield item
 
 
 def _text(part: Text) -> dict[str, Any] | None:
-    sealed = _sealed(part)
-    if type(beside := sealed.get("item")) is dict:
-        return {"type": "message", "role": "assistant", **beside, "content": [_said(part)]}
+    """Encode a text as a message."""
+    sealed = _seal_data(part)
+    if type(item_keys := sealed.get("item")) is dict:
+        return {"type": "message", "role": "assistant", **item_keys, "content": [_text_part(part)]}
     return {"role": "assistant", "content": part.text} if part.text else None
 
 
-def _said(part: Text) -> dict[str, Any]:
-    """A text as a part of the message it came in; what was a refusal is one again."""
-    beside = _sealed(part).get("part")
-    beside = beside if type(beside) is dict else {}
-    if beside.get("type") == "refusal":
-        return {"type": "refusal", "refusal": part.text, **beside}
-    return {"type": "output_text", "text": part.text, **beside}
+def _text_part(part: Text) -> dict[str, Any]:
+    """Encode a text as a part of its message; a refusal stays one."""
+    part_keys = _seal_data(part).get("part")
+    part_keys = part_keys if type(part_keys) is dict else {}
+    if part_keys.get("type") == "refusal":
+        return {"type": "refusal", "refusal": part.text, **part_keys}
+    return {"type": "output_text", "text": part.text, **part_keys}
 
 
-def _thought(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
-    """Reasoning as it was, or in plain text where the endpoint takes it so."""
-    sealed = _sealed(part)
+def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
+    """Encode reasoning: as received, or in plain text if the endpoint accepts that."""
+    sealed = _seal_data(part)
     if sealed:
         return sealed
     if flags.reasoning is None or flags.reasoning.replay_as != "content-parts" or not part.text:
@@ -172,47 +184,50 @@ def _thought(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
 
 
 def _call(call: ToolCall, names: dict[str, str]) -> dict[str, Any]:
+    """Encode a call."""
     raw = call.raw if call.raw.strip() not in ("", "null") else ""
     return {
         "type": "function_call",
-        **_sealed(call),
+        **_seal_data(call),
         "call_id": call.id,
         "name": names.get(call.name, call.name),
         "arguments": raw or msgspec.json.encode(call.arguments or {}).decode(),
     }
 
 
-# ── what it was told ─────────────────────────────────────────────────────────
+# ── results and content ───────────────────────────────────────────────────────
 
 
 def _result(result: ToolResult, flags: Flags) -> dict[str, Any]:
+    """Encode a tool result."""
     output: Any = result.text
-    sealed = _sealed(result)
-    if type(parts := sealed.get("output")) is list:  # parts of kinds that nobody here knows
+    sealed = _seal_data(result)
+    if type(parts := sealed.get("output")) is list:  # parts of unknown types
         output = parts
     elif result.media:
         texts = [{"type": "input_text", "text": result.text}] if result.text else []
         output = [*texts, *(_part(m) for m in result.media)]
-    beside = sealed.get("item")
-    beside = beside if type(beside) is dict else {}
-    return {"type": "function_call_output", **beside, "call_id": result.id, "output": output}
+    item_keys = sealed.get("item")
+    item_keys = item_keys if type(item_keys) is dict else {}
+    return {"type": "function_call_output", **item_keys, "call_id": result.id, "output": output}
 
 
 def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
-    """A string where text is all there is, else a list of parts."""
-    if all(type(p) is Text and "part" not in _sealed(p) for p in parts) and len(parts) < 2:
+    """Return a string if there is only text, else a list of parts."""
+    if all(type(p) is Text and "part" not in _seal_data(p) for p in parts) and len(parts) < 2:
         return "".join(p.text for p in parts if type(p) is Text)
     return [_part(p) for p in parts if type(p) in (Media, Opaque) or (type(p) is Text and p.text)]
 
 
 def _part(part: Part) -> dict[str, Any]:
-    beside = _sealed(part).get("part")
-    beside = beside if type(beside) is dict else {}
+    """Encode a content part."""
+    part_keys = _seal_data(part).get("part")
+    part_keys = part_keys if type(part_keys) is dict else {}
     match part:
         case Text():
-            return {"type": "input_text", "text": part.text, **beside}
+            return {"type": "input_text", "text": part.text, **part_keys}
         case Media():
-            return {**_media(part), **beside}
+            return {**_media(part), **part_keys}
         case Opaque(data=dict() as data):
             if data.get("type") == "file" and type(data.get("file")) is dict:
                 return {"type": "input_file", **data["file"]}
@@ -221,11 +236,12 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def takes_medium(media: Media, flags: Flags) -> bool:
-    """Whether a medium has a form on this wire: everything but a sound by URL."""
+    """Whether a medium has a form on this wire: all but a sound by URL."""
     return media.data is not None or media_kind(media) != "audio"
 
 
 def _media(media: Media) -> dict[str, Any]:
+    """Encode a medium."""
     extra = media.extra or {}
     kind = media_kind(media)
     if kind == "file":
@@ -238,11 +254,11 @@ def _media(media: Media) -> dict[str, Any]:
     return {**extra, "type": f"input_{kind}", f"{kind}_url": data_url(media)}
 
 
-# ── tools ────────────────────────────────────────────────────────────────────
+# ── tools ─────────────────────────────────────────────────────────────────────
 
 
 def _tool(tool: OfferedTool, flags: Flags, names: dict[str, str]) -> dict[str, Any]:
-    """A tool in the flat shape. What is not said of `strict` would mean that it is wanted."""
+    """Encode a tool in the flat form. A missing `strict` would mean true."""
     if tool.definition is not None:
         return tool.definition
     wire: dict[str, Any] = {"type": "function", "name": names.get(tool.name, tool.name)}

@@ -1,8 +1,8 @@
-"""OpenAI Responses, as a server speaks it: the response object, with every field that the specification requires.
+"""Build the response object of OpenAI Responses, with every field that the specification requires.
 
-Most of its fields repeat the request. Where the request says nothing, or nothing of the right type, the field has the
-default of the specification (openresponses/openresponses, public/openapi/openapi.json, version 2026-04-24). `user` is
-not in that version; clients that were written for an earlier one look for it.
+Most of its fields repeat the request. If the request has no value, or none of the right type, the field has the
+default of the specification (openresponses/openresponses, public/openapi/openapi.json, version 2026-04-24). `user`
+is not in that version; clients for an earlier one read it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TOOL_FIELDS = ("description", "parameters", "strict")
 
 
 def response_resource(id: str, model: str, created: int, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the response object as it is before anything was generated. `request` is the body that it answers."""
-    given = request or {}
+    """Return the response object before anything was generated. `request` is the body that it answers."""
+    request_body = request or {}
     resource: dict[str, Any] = {
         "id": id,
         "object": "response",
@@ -33,50 +33,52 @@ def response_resource(id: str, model: str, created: int, request: Mapping[str, A
         "model": model,
         "output": [],
         "usage": None,
-        "metadata": _object(given.get("metadata")),
-        "reasoning": {"effort": None, "summary": None, **_object(given.get("reasoning"))},
-        "service_tier": _service_tier(given.get("service_tier")),
-        "text": _text(given.get("text")),
-        "tool_choice": _tool_choice(given.get("tool_choice")),
-        "tools": _tools(given.get("tools")),
-        "truncation": "auto" if given.get("truncation") == "auto" else "disabled",
+        "metadata": _object(request_body.get("metadata")),
+        "reasoning": {"effort": None, "summary": None, **_object(request_body.get("reasoning"))},
+        "service_tier": _service_tier(request_body.get("service_tier")),
+        "text": _text(request_body.get("text")),
+        "tool_choice": _tool_choice(request_body.get("tool_choice")),
+        "tools": _tools(request_body.get("tools")),
+        "truncation": "auto" if request_body.get("truncation") == "auto" else "disabled",
     }
     for name, number in _NUMBERS.items():
-        resource[name] = given[name] if type(given.get(name)) in (int, float) else number
+        resource[name] = request_body[name] if type(request_body.get(name)) in (int, float) else number
     for name, count in _COUNTS.items():
-        resource[name] = given[name] if type(given.get(name)) is int else count
+        resource[name] = request_body[name] if type(request_body.get(name)) is int else count
     for name, switch in _SWITCHES.items():
-        resource[name] = given[name] if type(given.get(name)) is bool else switch
+        resource[name] = request_body[name] if type(request_body.get(name)) is bool else switch
     for name in _TEXTS:
-        resource[name] = given[name] if type(given.get(name)) is str else None
+        resource[name] = request_body[name] if type(request_body.get(name)) is str else None
     return resource
 
 
 def _object(value: Any) -> dict[str, Any]:
+    """Return an object, empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def _service_tier(value: Any) -> str:
-    """Return the tier; `auto` asks the server to choose, and it chooses the default one."""
+    """Return the tier. With `auto` the server chooses, and it chooses the default one."""
     return value if isinstance(value, str) and value != "auto" else "default"
 
 
 def _text(value: Any) -> dict[str, Any]:
-    """Return the settings of the text, with a format in full."""
+    """Return the settings of the text, with a complete format."""
     settings = {key: item for key, item in _object(value).items() if item is not None}
-    form = _object(settings.get("format"))
-    if form.get("type") == "json_schema":
-        form = {"name": "answer", "description": None, "schema": None, "strict": False, **form}
-    return {**settings, "format": form if isinstance(form.get("type"), str) else {"type": "text"}}
+    format = _object(settings.get("format"))
+    if format.get("type") == "json_schema":
+        format = {"name": "answer", "description": None, "schema": None, "strict": False, **format}
+    return {**settings, "format": format if isinstance(format.get("type"), str) else {"type": "text"}}
 
 
 def _tool_choice(value: Any) -> Any:
+    """Return the tool choice, `auto` for an invalid one."""
     fits = isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("type"), str))
     return value if fits else "auto"
 
 
 def _tools(value: Any) -> list[Any]:
-    """Return the tools; what a function leaves out stands there as null."""
+    """Return the tools; missing keys of a function are null."""
     tools = [tool for tool in value if isinstance(tool, dict)] if isinstance(value, list) else []
     empty = dict.fromkeys(_TOOL_FIELDS)
     return [{**empty, **tool} if tool.get("type") == "function" else tool for tool in tools]

@@ -1,4 +1,4 @@
-"""OpenAI Responses, as a server speaks it: what each direction is, in one place."""
+"""Register the server side of OpenAI Responses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from cnllm.protocols import ServerCodec
 from cnllm.protocols.responses.server_decode import read_request
 from cnllm.protocols.responses.server_encode import StreamEncoder, write_error, write_reply
 
-__all__ = ["SPOKEN"]
+__all__ = ["CODEC"]
 
-SPOKEN = ServerCodec(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder)
+CODEC = ServerCodec(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder)

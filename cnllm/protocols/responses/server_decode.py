@@ -1,4 +1,4 @@
-"""OpenAI Responses, as a server speaks it: requests. What it answers is written in `server_encode`."""
+"""Decode requests of OpenAI Responses. `server_encode` writes the replies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cnllm.types.convert import result_text
 
 __all__ = ["read_request"]
 
-_SAME = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
-_OWN = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
+_SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
+_OWN_KEYS = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
 _ROLES = ("system", "developer", "user", "assistant")
-_TEXTS = ("input_text", "output_text", "text")
+_TEXT_TYPES = ("input_text", "output_text", "text")
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
-    """Raises `ValueError` naming the item or key that is not as it must be."""
+    """Return the messages and options of a body. Raises `ValueError` with the item or key that is wrong."""
     messages: list[Message] = []
     instructions = body.get("instructions")
     if isinstance(instructions, str):
@@ -38,13 +38,14 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     )
 
 
-# ── options ──────────────────────────────────────────────────────────────────
+# ── options ───────────────────────────────────────────────────────────────────
 
 
 def _options(body: dict[str, Any]) -> dict[str, Any]:
+    """Decode the options of a body."""
     options: dict[str, Any] = {}
-    extra = {k: v for k, v in body.items() if k not in (*_OWN, *_SAME) and v is not None}
-    for key in _SAME:
+    extra = {k: v for k, v in body.items() if k not in (*_OWN_KEYS, *_SAME_OPTIONS) and v is not None}
+    for key in _SAME_OPTIONS:
         if body.get(key) is not None:
             options[key] = body[key]
     match options.get("tool_choice"):
@@ -74,14 +75,14 @@ def _options(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The answer's format as an option, and what is left of the table."""
+    """Decode the answer's format as an option. Return the rest of the object."""
     rest = {k: v for k, v in text.items() if v is not None}
     match rest.pop("format", None):
-        case {"type": "json_schema", "schema": dict() as schema} as said:
-            options["schema"] = {"json_schema": {"name": said.get("name"), "schema": schema}}
-            more = {k: v for k, v in said.items() if k not in ("type", "name", "schema") and v is not None}
-            if more:
-                rest["format"] = more
+        case {"type": "json_schema", "schema": dict() as schema} as format:
+            options["schema"] = {"json_schema": {"name": format.get("name"), "schema": schema}}
+            format_keys = {k: v for k, v in format.items() if k not in ("type", "name", "schema") and v is not None}
+            if format_keys:
+                rest["format"] = format_keys
         case None | {"type": "text"}:
             pass
         case other:
@@ -90,6 +91,7 @@ def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool(tool: Any, index: int) -> dict[str, Any]:
+    """Decode a tool. Raises `ValueError`."""
     if not isinstance(tool, dict):
         raise ValueError(f"tools[{index}] is not an object")
     if tool.get("type") != "function":
@@ -100,90 +102,93 @@ def _tool(tool: Any, index: int) -> dict[str, Any]:
     return {"type": "function", "function": {key: tool[key] for key in keys if tool.get(key) is not None}}
 
 
-# ── items ────────────────────────────────────────────────────────────────────
+# ── items ─────────────────────────────────────────────────────────────────────
 
 
 def _messages(body: dict[str, Any], stamp: Stamp) -> list[Message]:
-    """The items as messages: what the assistant said and called in a row is one."""
-    given = body.get("input")
-    if isinstance(given, str):
-        return [Message("user", (Text(given),))]
-    if not isinstance(given, list):
+    """Decode the items as messages: texts and calls of the assistant in a row are one message."""
+    items = body.get("input")
+    if isinstance(items, str):
+        return [Message("user", (Text(items),))]
+    if not isinstance(items, list):
         raise ValueError("input is neither a string nor a list")
-    # Of a conversation that the endpoint keeps, only a part is here.
-    kept = body.get("previous_response_id") is not None or body.get("conversation") is not None
+    # If the endpoint stores the conversation, the request has only a part of it.
+    is_partial = body.get("previous_response_id") is not None or body.get("conversation") is not None
     out: list[Message] = []
-    called: set[str] = set()
-    said: list[Part] = []
-    for index, item in enumerate(given):
+    call_ids: set[str] = set()
+    assistant_parts: list[Part] = []
+    for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise ValueError(f"input[{index}] is not an object")
-        kept = kept or item.get("type") == "item_reference"
+        is_partial = is_partial or item.get("type") == "item_reference"
         try:
-            read = _item(item, stamp, called, kept)
+            parsed = _item(item, stamp, call_ids, is_partial)
         except ValueError as error:
             raise ValueError(f"input[{index}]{error}") from error
-        if isinstance(read, Message):
-            if said:
-                out.append(Message("assistant", tuple(said)))
-                said = []
-            out.append(read)
+        if isinstance(parsed, Message):
+            if assistant_parts:
+                out.append(Message("assistant", tuple(assistant_parts)))
+                assistant_parts = []
+            out.append(parsed)
         else:
-            said += read
-    return [*out, Message("assistant", tuple(said))] if said else out
+            assistant_parts += parsed
+    return [*out, Message("assistant", tuple(assistant_parts))] if assistant_parts else out
 
 
-def _item(item: dict[str, Any], stamp: Stamp, called: set[str], kept: bool) -> Message | list[Part]:
-    """A message of its own, or parts of what the assistant said."""
+def _item(item: dict[str, Any], stamp: Stamp, call_ids: set[str], is_partial: bool) -> Message | list[Part]:
+    """Decode an item: a message of its own, or parts of an assistant's message."""
     match item.get("type"):
         case None | "message":
             return _message(item, stamp)
         case "reasoning":
-            return [Reasoning(_thought(item), stamp(item))]
+            return [Reasoning(_reasoning_text(item), stamp(item))]
         case "function_call":
             call = _call(item, stamp)
-            called.add(call.id)
+            call_ids.add(call.id)
             return [call]
-        case "function_call_output" if not kept or str(item.get("call_id")) in called:
+        case "function_call_output" if not is_partial or str(item.get("call_id")) in call_ids:
             return Message("tool", (_result(item, stamp),))
     return [Opaque(item, stamp(None))]
 
 
 def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
+    """Decode a message: an assistant's as parts. Raises `ValueError`."""
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
         raise ValueError(f".role {role!r} is none of {', '.join(_ROLES)}")
     if not isinstance(content, str | list):
         raise ValueError(".content is neither a string nor a list")
-    beside = {k: v for k, v in item.items() if k not in ("type", "role", "content") and v is not None}
+    item_keys = {k: v for k, v in item.items() if k not in ("type", "role", "content") and v is not None}
     if role == "assistant":
-        return list(_said(item, beside, content, stamp))
+        return list(_assistant_texts(item, item_keys, content, stamp))
     parts: list[Part] = (
         [Text(content)] if isinstance(content, str) else [_part(p, n, stamp) for n, p in enumerate(content)]
     )
-    if beside and parts:
+    if item_keys and parts:
         seal = parts[0].seal
-        both = {**(seal.data if seal is not None and isinstance(seal.data, dict) else {}), "item": beside}
-        parts[0] = msgspec.structs.replace(parts[0], seal=stamp(both))
+        seal_data = {**(seal.data if seal is not None and isinstance(seal.data, dict) else {}), "item": item_keys}
+        parts[0] = msgspec.structs.replace(parts[0], seal=stamp(seal_data))
     return Message(str(role), tuple(parts))
 
 
-def _said(item: dict[str, Any], beside: dict[str, Any], content: str | list[Any], stamp: Stamp) -> Iterator[Part]:
-    """The texts of an assistant's message, sealed where there is more to it than text."""
+def _assistant_texts(
+    item: dict[str, Any], item_keys: dict[str, Any], content: str | list[Any], stamp: Stamp
+) -> Iterator[Part]:
+    """Yield the texts of an assistant's message, with a seal if there is more than text."""
     if isinstance(content, str):
-        yield Text(content, stamp({"item": beside, "part": {}}) if beside else None)
+        yield Text(content, stamp({"item": item_keys, "part": {}}) if item_keys else None)
         return
     texts = 0
     for index, part in enumerate(content):
         if not isinstance(part, dict):
             raise ValueError(f".content[{index}] is not an object")
         key = "refusal" if part.get("type") == "refusal" else "text"
-        if part.get("type") not in (*_TEXTS, "refusal") or not isinstance(part.get(key), str):
+        if part.get("type") not in (*_TEXT_TYPES, "refusal") or not isinstance(part.get(key), str):
             yield Opaque({**item, "content": [part]}, stamp(None))
             continue
-        rest = {k: v for k, v in part.items() if k != key and (k != "type" or v not in _TEXTS)}
-        if rest or beside or len(content) > 1:
-            seal = {"item": beside, "part": rest} | ({"at": index} if texts else {})
+        part_keys = {k: v for k, v in part.items() if k != key and (k != "type" or v not in _TEXT_TYPES)}
+        if part_keys or item_keys or len(content) > 1:
+            seal = {"item": item_keys, "part": part_keys} | ({"at": index} if texts else {})
             yield Text(part[key], stamp(seal))
         else:
             yield Text(part[key])
@@ -191,11 +196,11 @@ def _said(item: dict[str, Any], beside: dict[str, Any], content: str | list[Any]
 
 
 def _part(part: Any, index: int, stamp: Stamp) -> Part:
-    """A part of what the user says."""
+    """Decode a part of a user's message. Raises `ValueError`."""
     if not isinstance(part, dict):
         raise ValueError(f".content[{index}] is not an object")
     kind = part.get("type")
-    if kind in _TEXTS:
+    if kind in _TEXT_TYPES:
         if not isinstance(part.get("text"), str):
             raise ValueError(f".content[{index}].text is not a string")
         rest = {k: v for k, v in part.items() if k not in ("type", "text") and v is not None}
@@ -204,7 +209,7 @@ def _part(part: Any, index: int, stamp: Stamp) -> Part:
 
 
 def _media(part: dict[str, Any]) -> Media | None:
-    """A picture or a sound; None for what is neither, or is kept by the endpoint."""
+    """Decode a picture or a sound; None for anything else, or a medium stored at the endpoint."""
     match part:
         case {"type": "input_image", "image_url": str(url)}:
             extra = {k: v for k, v in part.items() if k not in ("type", "image_url") and v is not None}
@@ -217,7 +222,8 @@ def _media(part: dict[str, Any]) -> Media | None:
     return None
 
 
-def _thought(item: dict[str, Any]) -> str:
+def _reasoning_text(item: dict[str, Any]) -> str:
+    """Return the text of a reasoning item. Raises `ValueError`."""
     for field in ("summary", "content"):
         parts = item.get(field)
         if parts is not None and not isinstance(parts, list):
@@ -228,17 +234,19 @@ def _thought(item: dict[str, Any]) -> str:
 
 
 def _call(item: dict[str, Any], stamp: Stamp) -> ToolCall:
+    """Decode a call. Raises `ValueError`."""
     id, name, raw = item.get("call_id"), item.get("name"), item.get("arguments")
     for key, value in (("call_id", id), ("name", name), ("arguments", raw)):
         if not isinstance(value, str):
             raise ValueError(f".{key} is not a string")
-    arguments, problem = _decoded(str(raw))
-    beside = {k: v for k, v in item.items() if k not in ("type", "call_id", "name", "arguments") and v is not None}
-    seal = stamp(beside) if beside else None
+    arguments, problem = _decode_arguments(str(raw))
+    other_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "name", "arguments") and v is not None}
+    seal = stamp(other_keys) if other_keys else None
     return ToolCall(str(id), str(name), arguments, str(raw), "wire", problem, seal)
 
 
-def _decoded(raw: str) -> tuple[dict[str, Any] | None, str | None]:
+def _decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return (arguments, problem) of a JSON text."""
     if not raw.strip():
         return {}, None
     try:
@@ -249,35 +257,36 @@ def _decoded(raw: str) -> tuple[dict[str, Any] | None, str | None]:
 
 
 def _result(item: dict[str, Any], stamp: Stamp) -> ToolResult:
+    """Decode a tool result. Raises `ValueError`."""
     id, output = item.get("call_id"), item.get("output")
     if not isinstance(id, str):
         raise ValueError(".call_id is not a string")
     if not isinstance(output, str | list):
         raise ValueError(".output is neither a string nor a list")
-    beside = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
-    seal: dict[str, Any] = {"item": beside} if beside else {}
+    item_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
+    seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
     text: Any = output
     media: tuple[Media, ...] = ()
     if isinstance(output, list):
-        text, media, plain = _output(output)
-        if not plain:
+        text, media, is_complete = _output(output)
+        if not is_complete:
             seal["output"] = output
     return ToolResult(id, str(text), None, False, media, stamp(seal) if seal else None)
 
 
 def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:
-    """A result's text and pictures; False where they do not say all that stands there, in its order."""
+    """Return a result's text and media; False if they do not express all of its content, in its order."""
     texts: list[str] = []
     media: list[Media] = []
-    plain = True
+    is_complete = True
     for part in output:
-        said = part if isinstance(part, dict) else {}
-        found = _media(said)
-        if found is not None:
-            media.append(found)
-        elif said.get("type") in _TEXTS and isinstance(said.get("text"), str):
-            plain = plain and not media and not texts and len(said) == 2
-            texts.append(said["text"])
+        part_object = part if isinstance(part, dict) else {}
+        medium = _media(part_object)
+        if medium is not None:
+            media.append(medium)
+        elif part_object.get("type") in _TEXT_TYPES and isinstance(part_object.get("text"), str):
+            is_complete = is_complete and not media and not texts and len(part_object) == 2
+            texts.append(part_object["text"])
         else:
-            plain = False
-    return result_text(texts), tuple(media), plain and (bool(media) or not output)
+            is_complete = False
+    return result_text(texts), tuple(media), is_complete and (bool(media) or not output)

@@ -1,4 +1,4 @@
-"""OpenAI Responses, as a server speaks it: replies, whole and as streams."""
+"""Encode replies of OpenAI Responses, whole and as streams."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Frame = tuple[str | None, Any]
 
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The body of a whole answer. `request` is the body that it answers."""
+    """Return the body of a whole reply. `request` is the body that it answers."""
     id = reply.id or "resp"
     output: list[dict[str, Any]] = []
     for part in reply.message.parts:
-        if type(part) is Text and _sealed(part).get("at") and output and output[-1].get("type") == "message":
+        if type(part) is Text and _seal_data(part).get("at") and output and output[-1].get("type") == "message":
             output[-1]["content"].append(_content(part))
         elif (item := _item(part, f"{id}_{len(output)}", reply)) is not None:
             output.append(item)
@@ -52,18 +52,18 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
 
 
 def _ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
-    """The fields that say how a reply ended, and when if it is complete."""
-    status, why = _status(finish, raw)
+    """Return the fields about the end of a reply, with the time if it is complete."""
+    status, details = _status(finish, raw)
     return {
         "status": status,
         "completed_at": now if status == "completed" else None,
-        "incomplete_details": why,
+        "incomplete_details": details,
         "error": {"code": "server_error", "message": "the model failed"} if status == "failed" else None,
     }
 
 
 def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
-    """The status, and why a reply is incomplete. A refusal is a whole reply, if the model itself refused."""
+    """Return the status, and why a reply is incomplete. A refusal by the model itself is a complete reply."""
     match finish:
         case "length":
             return "incomplete", {"reason": "max_output_tokens"}
@@ -77,15 +77,15 @@ def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
 
 
 def _usage(usage: Usage) -> dict[str, Any] | None:
-    """The counts that are known; None where none is."""
+    """Return the known counts; None if there are none."""
     if usage == Usage():
         return None
-    given: dict[str, Any] = {"cached_tokens": usage.cached or 0}
+    input_details: dict[str, Any] = {"cached_tokens": usage.cached or 0}
     if usage.cache_write is not None:
-        given["cache_write_tokens"] = usage.cache_write
+        input_details["cache_write_tokens"] = usage.cache_write
     return {
         "input_tokens": usage.input or 0,
-        "input_tokens_details": given,
+        "input_tokens_details": input_details,
         "output_tokens": usage.output or 0,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
@@ -93,30 +93,30 @@ def _usage(usage: Usage) -> dict[str, Any] | None:
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error."""
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-# ── items ────────────────────────────────────────────────────────────────────
+# ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _sealed(part: Part) -> dict[str, Any]:
-    """What this protocol said of a part besides what the part says."""
+def _seal_data(part: Part) -> dict[str, Any]:
+    """Return the seal's data, if it is from this protocol."""
     seal = part.seal
     return seal.data if seal is not None and seal.protocol == NAME and isinstance(seal.data, dict) else {}
 
 
 def _item(part: Part, id: str, reply: Reply | None = None) -> dict[str, Any] | None:
-    """A part as an item, with an id of ours where it has none."""
+    """Encode a part as an item, with an id of ours if it has none."""
     match part:
         case Text():
-            beside = _sealed(part).get("item") or {"id": f"msg_{id}", "status": "completed"}
-            refused = reply is not None and reply.finish == "content_filter" and reply.raw_finish == "completed"
-            content = [_content(part, refused=refused)]
-            return {"type": "message", "role": "assistant", **beside, "content": content}
+            item_keys = _seal_data(part).get("item") or {"id": f"msg_{id}", "status": "completed"}
+            is_refusal = reply is not None and reply.finish == "content_filter" and reply.raw_finish == "completed"
+            content = [_content(part, is_refusal=is_refusal)]
+            return {"type": "message", "role": "assistant", **item_keys, "content": content}
         case Reasoning():
-            return _thought(part, id)
+            return _reasoning(part, id)
         case ToolCall():
             return _call(part, id, "completed")
         case Opaque() if part.seal is not None and part.seal.protocol == NAME and isinstance(part.data, dict):
@@ -124,36 +124,39 @@ def _item(part: Part, id: str, reply: Reply | None = None) -> dict[str, Any] | N
     return None
 
 
-def _content(part: Text, *, refused: bool = False) -> dict[str, Any]:
-    beside = _sealed(part).get("part")
-    if beside is None:
-        beside = {"type": "refusal"} if refused else {"annotations": [], "logprobs": []}
-    if beside.get("type") == "refusal":
-        return {"type": "refusal", "refusal": part.text, **beside}
-    return {"type": "output_text", "text": part.text, **beside}
+def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
+    """Encode a text as a content part."""
+    part_keys = _seal_data(part).get("part")
+    if part_keys is None:
+        part_keys = {"type": "refusal"} if is_refusal else {"annotations": [], "logprobs": []}
+    if part_keys.get("type") == "refusal":
+        return {"type": "refusal", "refusal": part.text, **part_keys}
+    return {"type": "output_text", "text": part.text, **part_keys}
 
 
-def _thought(part: Reasoning, id: str) -> dict[str, Any]:
-    if (sealed := _sealed(part)).get("type") == "reasoning":
+def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
+    """Encode reasoning."""
+    if (sealed := _seal_data(part)).get("type") == "reasoning":
         return sealed
     summary = [{"type": "summary_text", "text": part.text}] if part.text else []
     return {"type": "reasoning", "id": f"rs_{id}", "summary": summary}
 
 
 def _call(call: ToolCall, id: str, status: str) -> dict[str, Any]:
+    """Encode a call."""
     arguments = call.raw
     if not arguments and status == "completed":
         arguments = msgspec.json.encode(call.arguments or {}).decode()
-    own = {"id": f"fc_{id}", "status": status}
-    beside = {**own, **_sealed(call)}
-    return {"type": "function_call", **beside, "call_id": call.id, "name": call.name, "arguments": arguments}
+    own_keys = {"id": f"fc_{id}", "status": status}
+    item_keys = {**own_keys, **_seal_data(call)}
+    return {"type": "function_call", **item_keys, "call_id": call.id, "name": call.name, "arguments": arguments}
 
 
-# ── streams ──────────────────────────────────────────────────────────────────
+# ── streams ───────────────────────────────────────────────────────────────────
 
 
-class _Open:
-    """An item that is being written: its place in the output, itself as it began, and what has come of it."""
+class _OpenItem:
+    """An item that is being written: its position in the output, its first version, and its pieces."""
 
     def __init__(self, place: int, kind: str, item: dict[str, Any]) -> None:
         self.place = place
@@ -164,23 +167,23 @@ class _Open:
 
 
 class StreamEncoder:
-    """The events of one reply. An item is over when the reader's events say so, which may be after the next began."""
+    """The encoder of one reply's events. An item ends when its event says so, perhaps after the next one began."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         self._id = id
         self._resource = response_resource(id, model, int(time.time()), request)
         self._count = 0
-        self._items: list[_Open] = []
-        self._calls: dict[int, _Open] = {}
+        self._items: list[_OpenItem] = []
+        self._calls: dict[int, _OpenItem] = {}
         self._usage: Usage = Usage()
 
     def begin(self) -> list[Frame]:
-        """What comes before the first event."""
+        """Return the frames before the first event."""
         created = self._frame("response.created", response=self._resource)
         return [created, self._frame("response.in_progress", response=self._resource)]
 
     def event(self, event: Event) -> list[Frame]:
-        """One event; `Finished` ends the stream."""
+        """Return the frames of one event; `Finished` ends the stream."""
         match event:
             case TextDelta():
                 return self._piece("message", event.text)
@@ -190,134 +193,154 @@ class StreamEncoder:
                 return self._block(event.part)
             case ToolCallStart():
                 item = _call(ToolCall(event.id, event.name), f"{self._id}_{len(self._items)}", "in_progress")
-                self._calls[event.index] = opened = self._add("function_call", item)
-                return [self._added(opened)]
-            case ToolCallDelta() if (called := self._calls.get(event.index)) is not None:
-                called.pieces.append(event.text)
-                return [self._at("response.function_call_arguments.delta", called, delta=event.text)]
-            case ToolCallEnd() if (called := self._calls.get(event.index)) is not None:
-                return self._called(called, event.call)
+                self._calls[event.index] = item_state = self._add("function_call", item)
+                return [self._item_added(item_state)]
+            case ToolCallDelta() if (call_item := self._calls.get(event.index)) is not None:
+                call_item.pieces.append(event.text)
+                return [self._item_frame("response.function_call_arguments.delta", call_item, delta=event.text)]
+            case ToolCallEnd() if (call_item := self._calls.get(event.index)) is not None:
+                return self._end_call(call_item, event.call)
             case UsageSeen():
                 self._usage = event.usage
             case Finished(finish="error" | "cut"):
-                return []  # what does not end well has no closing word
+                return []  # an incomplete reply gets no end frame
             case Finished():
                 return self._end(event)
         return []
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
-        """A failure in the middle."""
+        """Return the frames of a failure in the middle."""
         error = {"code": code or "server_error", "message": message}
-        output = [opened.item for opened in self._items if opened.done]
+        output = [item_state.item for item_state in self._items if item_state.done]
         failed = {**self._resource, "status": "failed", "error": error, "output": output}
-        said = {"code": code, "message": message, "param": None}
+        fields = {"code": code, "message": message, "param": None}
         kind = write_error(status, message, code)["error"]["type"]
-        # The specification has an object; the vendor's own clients read the same three fields beside it.
+        # The specification has an object; the vendor's own clients read the same three fields outside of it.
         return [
-            self._frame("error", error={"type": kind, **said}, **said),
+            self._frame("error", error={"type": kind, **fields}, **fields),
             self._frame("response.failed", response=failed),
         ]
 
-    # ── parts ────────────────────────────────────────────────────────────────
+    # ── parts ─────────────────────────────────────────────────────────────────
 
     def _piece(self, kind: str, text: str) -> list[Frame]:
+        """Return the frames of a piece of text or reasoning."""
         out: list[Frame] = []
         last = self._items[-1] if self._items else None
         if last is None or last.kind != kind or last.done:
-            out, last = self._open(kind)
+            out, last = self._open_item(kind)
         last.pieces.append(text)
         if kind == "message":
-            return [*out, self._at("response.output_text.delta", last, content_index=0, delta=text, logprobs=[])]
-        return [*out, self._at("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
+            return [
+                *out,
+                self._item_frame("response.output_text.delta", last, content_index=0, delta=text, logprobs=[]),
+            ]
+        return [*out, self._item_frame("response.reasoning_summary_text.delta", last, summary_index=0, delta=text)]
 
-    def _open(self, kind: str) -> tuple[list[Frame], _Open]:
-        """An item of text or reasoning begins."""
+    def _open_item(self, kind: str) -> tuple[list[Frame], _OpenItem]:
+        """Begin an item of text or reasoning."""
         id = f"{self._id}_{len(self._items)}"
         if kind == "message":
             item = {"type": kind, "id": f"msg_{id}", "status": "in_progress", "role": "assistant", "content": []}
-            opened = self._add(kind, item)
+            new_item = self._add(kind, item)
             part = _content(Text(""))
             return [
-                self._added(opened),
-                self._at("response.content_part.added", opened, content_index=0, part=part),
-            ], opened
-        opened = self._add(kind, {"type": kind, "id": f"rs_{id}", "summary": []})
+                self._item_added(new_item),
+                self._item_frame("response.content_part.added", new_item, content_index=0, part=part),
+            ], new_item
+        new_item = self._add(kind, {"type": kind, "id": f"rs_{id}", "summary": []})
         part = {"type": "summary_text", "text": ""}
         return [
-            self._added(opened),
-            self._at("response.reasoning_summary_part.added", opened, summary_index=0, part=part),
-        ], opened
+            self._item_added(new_item),
+            self._item_frame("response.reasoning_summary_part.added", new_item, summary_index=0, part=part),
+        ], new_item
 
     def _block(self, part: Part) -> list[Frame]:
-        """A part is complete: the first of its kind that was not yet, or one of which nothing came in pieces."""
+        """Complete a part: the first open one of its kind, or one that came in no pieces."""
         out: list[Frame] = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
-        opened = next((i for i in self._items if i.kind == kind and not i.done), None) if kind else None
-        item = _item(part, f"{self._id}_{len(self._items) if opened is None else opened.place}")
+        open_item = next((i for i in self._items if i.kind == kind and not i.done), None) if kind else None
+        item = _item(part, f"{self._id}_{len(self._items) if open_item is None else open_item.place}")
         if item is None:
             return []
-        if opened is None and type(part) is Text and part.text:
+        if open_item is None and type(part) is Text and part.text:
             out = self._piece("message", part.text)
-            opened = self._items[-1]
-        if opened is None:
-            opened = self._add(kind, item)
-            return [self._added(opened), *self._done(opened, item)]
-        text = "".join(opened.pieces)
+            open_item = self._items[-1]
+        if open_item is None:
+            open_item = self._add(kind, item)
+            return [self._item_added(open_item), *self._item_done(open_item, item)]
+        text = "".join(open_item.pieces)
         if kind == "message":
             content = item["content"][0]
             key = "refusal" if content["type"] == "refusal" else "text"
             if key == "text":
-                out.append(self._at("response.output_text.done", opened, content_index=0, text=text, logprobs=[]))
+                out.append(
+                    self._item_frame("response.output_text.done", open_item, content_index=0, text=text, logprobs=[])
+                )
             else:
-                out.append(self._at("response.refusal.done", opened, content_index=0, refusal=content["refusal"]))
-            out.append(self._at("response.content_part.done", opened, content_index=0, part=content))
+                out.append(
+                    self._item_frame("response.refusal.done", open_item, content_index=0, refusal=content["refusal"])
+                )
+            out.append(self._item_frame("response.content_part.done", open_item, content_index=0, part=content))
         else:
-            said = {"type": "summary_text", "text": text}
-            out.append(self._at("response.reasoning_summary_text.done", opened, summary_index=0, text=text))
-            out.append(self._at("response.reasoning_summary_part.done", opened, summary_index=0, part=said))
-        return [*out, *self._done(opened, item)]
+            summary_part = {"type": "summary_text", "text": text}
+            out.append(self._item_frame("response.reasoning_summary_text.done", open_item, summary_index=0, text=text))
+            out.append(
+                self._item_frame("response.reasoning_summary_part.done", open_item, summary_index=0, part=summary_part)
+            )
+        return [*out, *self._item_done(open_item, item)]
 
-    def _called(self, opened: _Open, call: ToolCall) -> list[Frame]:
-        item = _call(call, f"{self._id}_{opened.place}", "completed")
+    def _end_call(self, open_item: _OpenItem, call: ToolCall) -> list[Frame]:
+        """Complete a call."""
+        item = _call(call, f"{self._id}_{open_item.place}", "completed")
         arguments = item["arguments"]
         out: list[Frame] = []
-        if not opened.pieces and arguments:
-            out.append(self._at("response.function_call_arguments.delta", opened, delta=arguments))
-        out.append(self._at("response.function_call_arguments.done", opened, arguments=arguments, name=call.name))
-        return [*out, *self._done(opened, item)]
+        if not open_item.pieces and arguments:
+            out.append(self._item_frame("response.function_call_arguments.delta", open_item, delta=arguments))
+        out.append(
+            self._item_frame("response.function_call_arguments.done", open_item, arguments=arguments, name=call.name)
+        )
+        return [*out, *self._item_done(open_item, item)]
 
     def _end(self, event: Finished) -> list[Frame]:
-        """What is still open was cut off."""
+        """Return the frames that end the stream. Items that are still open are incomplete."""
         out: list[Frame] = []
-        for opened in self._items:
-            if not opened.done and opened.kind == "function_call":
-                out += self._done(opened, {**opened.item, "arguments": "".join(opened.pieces), "status": "incomplete"})
-            elif not opened.done:
-                text = "".join(opened.pieces)
-                out += self._block(Text(text) if opened.kind == "message" else Reasoning(text))
+        for open_item in self._items:
+            if not open_item.done and open_item.kind == "function_call":
+                out += self._item_done(
+                    open_item, {**open_item.item, "arguments": "".join(open_item.pieces), "status": "incomplete"}
+                )
+            elif not open_item.done:
+                text = "".join(open_item.pieces)
+                out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text))
         end = {**_ending(event.finish, event.raw, int(time.time())), "usage": _usage(self._usage)}
-        response = {**self._resource, **end, "output": [opened.item for opened in self._items]}
+        response = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
         return [*out, self._frame(f"response.{end['status']}", response=response)]
 
-    # ── frames ───────────────────────────────────────────────────────────────
+    # ── frames ────────────────────────────────────────────────────────────────
 
-    def _add(self, kind: str, item: dict[str, Any]) -> _Open:
-        opened = _Open(len(self._items), kind, item)
-        self._items.append(opened)
-        return opened
+    def _add(self, kind: str, item: dict[str, Any]) -> _OpenItem:
+        """Add an item."""
+        open_item = _OpenItem(len(self._items), kind, item)
+        self._items.append(open_item)
+        return open_item
 
-    def _added(self, opened: _Open) -> Frame:
-        return self._frame("response.output_item.added", output_index=opened.place, item=opened.item)
+    def _item_added(self, open_item: _OpenItem) -> Frame:
+        """Return the frame that announces an item."""
+        return self._frame("response.output_item.added", output_index=open_item.place, item=open_item.item)
 
-    def _done(self, opened: _Open, item: dict[str, Any]) -> Iterable[Frame]:
-        if "id" in opened.item:  # readers know the item by the id that it began with
-            item = {**item, "id": opened.item["id"]}
-        opened.item, opened.done = item, True
-        return [self._frame("response.output_item.done", output_index=opened.place, item=item)]
+    def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> Iterable[Frame]:
+        """End an item."""
+        if "id" in open_item.item:  # readers know the item by its first id
+            item = {**item, "id": open_item.item["id"]}
+        open_item.item, open_item.done = item, True
+        return [self._frame("response.output_item.done", output_index=open_item.place, item=item)]
 
-    def _at(self, kind: str, opened: _Open, **said: Any) -> Frame:
-        return self._frame(kind, item_id=opened.item.get("id", ""), output_index=opened.place, **said)
+    def _item_frame(self, kind: str, open_item: _OpenItem, **fields: Any) -> Frame:
+        """Return the frame of an event of an item."""
+        return self._frame(kind, item_id=open_item.item.get("id", ""), output_index=open_item.place, **fields)
 
-    def _frame(self, kind: str, **said: Any) -> Frame:
+    def _frame(self, kind: str, **fields: Any) -> Frame:
+        """Return one frame."""
         self._count += 1
-        return kind, {"type": kind, "sequence_number": self._count - 1, **said}
+        return kind, {"type": kind, "sequence_number": self._count - 1, **fields}

@@ -1,0 +1,149 @@
+"""Record the items of a reply, so that each of them counts once.
+
+A stream announces each item, sends it piece by piece, and again as a whole at its end; its last event repeats the whole
+reply. A record of each item tells which of its parts have come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnllm.protocols.decode_sink import EventSink
+
+__all__ = ["ItemRecord", "OutputRecords", "RecordMatcher", "add_record", "find_record", "item_type", "output_records"]
+
+
+class ItemRecord:
+    """The record of one item.
+
+    `number` counts the items; `parts` are the numbers of the sink's parts for each part of its content; `raw` are
+    the pieces of a call's arguments; `reasoning_field` is the field of its reasoning; `whole` is the item at its
+    end, `repeats` how often it came again after that. `whole_parts` are the parts of its reasoning that came whole.
+    """
+
+    __slots__ = (
+        "done",
+        "has_name",
+        "id",
+        "kind",
+        "number",
+        "parts",
+        "raw",
+        "reasoning_field",
+        "repeats",
+        "size",
+        "whole",
+        "whole_parts",
+    )
+
+    def __init__(self, number: int, kind: str, id: str | None) -> None:
+        self.number = number
+        self.kind = kind
+        self.id = id
+        self.parts: dict[int, list[int]] = {}
+        self.raw: list[str] = []
+        self.size = 0  # characters of these pieces
+        self.whole_parts: set[str] = set()
+        self.repeats = 0
+        self.reasoning_field: str | None = None
+        self.has_name = False
+        self.done = False
+        self.whole: dict[str, Any] = {}
+
+
+class OutputRecords:
+    """The records of a reply: by position in the output, by id, by kind, and the part that is being written."""
+
+    __slots__ = ("all", "at", "current_part", "ids", "kinds", "usage")
+
+    def __init__(self) -> None:
+        self.all: list[ItemRecord] = []
+        self.at: dict[int, ItemRecord] = {}
+        self.ids: dict[str, ItemRecord] = {}
+        self.kinds: dict[str, list[ItemRecord]] = {}
+        self.current_part: tuple[ItemRecord, int] | None = None
+        self.usage: dict[str, Any] = {}
+
+
+class RecordMatcher:
+    """A search for the records of a whole reply's items: by id, else the next of the kind. Endpoints change ids."""
+
+    def __init__(self, state: OutputRecords) -> None:
+        self.output_records = state
+        self._count = len(state.all)
+        self._used: set[int] = set()
+        self._next: dict[str, int] = {}
+
+    def match(self, item: dict[str, Any]) -> ItemRecord | None:
+        """Return the record of an item that is not matched so far, or None if the item is new."""
+        kind = item_type(item)
+        record = self.output_records.ids.get(item_id(item) or "")
+        if record is None or record.kind != kind or not self._is_free(record):
+            record = self._next_of(kind)
+        if record is not None:
+            self._used.add(record.number)
+        return record
+
+    def _is_free(self, record: ItemRecord) -> bool:
+        """Whether a record existed before and is not matched."""
+        return record.number < self._count and record.number not in self._used
+
+    def _next_of(self, kind: str) -> ItemRecord | None:
+        """Return the next free record of a kind, or None."""
+        records = self.output_records.kinds.get(kind, [])
+        position = self._next.get(kind, 0)
+        while position < len(records) and not self._is_free(records[position]):
+            position += 1
+        self._next[kind] = position
+        return records[position] if position < len(records) else None
+
+
+def output_records(sink: EventSink) -> OutputRecords:
+    """Return the records of the reply."""
+    state_value = sink.state.get("items")
+    if state_value is None:
+        state_value = sink.state["items"] = OutputRecords()
+    state: OutputRecords = state_value
+    return state
+
+
+def item_id(item: dict[str, Any], key: str = "id") -> str | None:
+    """Return the id of an item, or None."""
+    return item[key] if type(item.get(key)) is str and item[key] else None
+
+
+def item_type(item: dict[str, Any]) -> str:
+    """Return the type of an item."""
+    kind = item.get("type")
+    if type(kind) is str:
+        return kind
+    return "message" if "content" in item else ""
+
+
+def add_record(kind: str, item: dict[str, Any], sink: EventSink, position: Any = None, key: str = "id") -> ItemRecord:
+    """Add a record."""
+    state = output_records(sink)
+    record = ItemRecord(len(state.all), kind, item_id(item, key))
+    state.all.append(record)
+    state.kinds.setdefault(kind, []).append(record)
+    if type(position) is int:
+        state.at[position] = record
+    if record.id is not None:
+        state.ids[record.id] = record
+    return record
+
+
+def find_record(kind: str, data: dict[str, Any], sink: EventSink, key: str = "item_id") -> ItemRecord:
+    """Return the record for an event. Its position counts before its id, because some endpoints change ids."""
+    state = output_records(sink)
+    id = item_id(data, key)
+    position = data.get("output_index")
+    record = state.at.get(position) if type(position) is int else None
+    if record is not None and record.kind == kind and (not record.done or record.id == id):
+        return record
+    record = state.ids.get(id or "")
+    if record is not None and record.kind == kind:
+        return record
+    if type(position) is not int and id is None and state.all and state.all[-1].kind == kind and not state.all[-1].done:
+        return state.all[-1]
+    return add_record(kind, data, sink, position, key)
