@@ -116,7 +116,7 @@ class BaseClient:
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
-            again=lambda *more, **over: self.plan(
+            replan=lambda *more, **over: self.plan(
                 plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **{**options, **over}
             ),
         )
@@ -168,14 +168,14 @@ class CallDriver:
         ), broken
 
     def _retries(self, step: Sleep) -> None:
-        if self._watch is not None and step.why is not None:
-            self._watch.retry_scheduled(credentials.redact_error(step.why, self._secrets), step.seconds)
+        if self._watch is not None and step.error is not None:
+            self._watch.retry_scheduled(credentials.redact_error(step.error, self._secrets), step.seconds)
 
     def _saw(self, step: Observed) -> None:
         if self._watch is None:
             return
-        if step.what == "cut":
-            self._watch.reply_cut(redact.redact(step.why, self._secrets))
+        if step.kind == "cut":
+            self._watch.reply_cut(redact.redact(step.reason, self._secrets))
         else:
             self._watch.emit(Recovered)
 

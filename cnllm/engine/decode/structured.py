@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.engine.decode.reply_notes import LEFT_OUT
+from cnllm.engine.decode.reply_notes import NOTES_LEFT_OUT
 from cnllm.engine.encode.structured import WRAPPED, OutputMethod
 from cnllm.schemas.validate import (
     InvalidAnswer,
@@ -157,7 +157,7 @@ class OutputReader:
             ends = [e for e in events if isinstance(e, ToolCallEnd)]
             reply, events = base, [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._ended, *ends]
         self._reply = reply
-        events = [e for e in events if not (type(e) is NoteAdded and e.note.code == LEFT_OUT)]
+        events = [e for e in events if not (type(e) is NoteAdded and e.note.code == NOTES_LEFT_OUT)]
         if reply.finish == "stop":
             events += self._read(reply.text)
         events += self._fold.omitted_notes()
