@@ -59,7 +59,7 @@ class ErrorFacts(Struct):
     codes: set[str] = set()
     more: list[str] = []
     """Further sentences, for display after the main one."""
-    wait: float | None = None
+    delay: float | None = None
     """The longest delay that the endpoint asks for, in seconds."""
 
 
@@ -80,8 +80,8 @@ def _walk(data: Any, key: str, facts: ErrorFacts, depth: int, room: list[int]) -
         for name, value in data.items():
             folded = key_name(name) if type(name) is str else ""
             if folded not in _ECHO_KEYS:
-                if "retry" in folded and (wait := delay_from_field(folded, value)) is not None:
-                    facts.wait = max(wait, facts.wait or 0.0)
+                if "retry" in folded and (delay := delay_from_field(folded, value)) is not None:
+                    facts.delay = max(delay, facts.delay or 0.0)
                 _walk(value, folded, facts, depth + 1, room)
     elif kind is list:
         for value in data:

@@ -90,6 +90,7 @@ class ReplyBuilder:
         "_surrogates",
         "_tool_calls",
         "answered",
+        "choiceless_chunk",
         "created",
         "fault",
         "finish",
@@ -98,11 +99,10 @@ class ReplyBuilder:
         "id",
         "leaks",
         "model",
-        "odd",
-        "of",
         "raw",
         "raw_finish",
         "refused",
+        "registry_model",
         "renamed",
         "source",
         "splitter",
@@ -124,7 +124,7 @@ class ReplyBuilder:
         ids: ReplyIds | None = None,
         rules: CallRules | None = None,
     ) -> None:
-        self.of = model
+        self.registry_model = model
         self.flags = flags
         self.renamed = renamed
         self.strict_forms: dict[str, dict[str, Any]] = {}  # by name: the parameters of tools that were sent as strict
@@ -141,7 +141,7 @@ class ReplyBuilder:
         self.usage = Usage()
         self._notes = ReplyNotes()
         self.raw: Any = None
-        self.odd: Any = None  # a chunk without a choice: all that can be shown of an empty reply
+        self.choiceless_chunk: Any = None  # a chunk without a choice: all that can be shown of an empty reply
         self.whole = False  # one body, not a stream of fragments
         self.finish: Finish | None = None
         self._calls = CallCollector(ids)
@@ -213,7 +213,7 @@ class ReplyBuilder:
 
     def add_note(self, code: str, flag: str, subject: str, did: str) -> None:
         """Add a note to the events of the text that is being read."""
-        self._out += self.note(code, flag, subject, did, self.of.where(flag))
+        self._out += self.note(code, flag, subject, did, self.registry_model.where(flag))
 
     def finished_call(self, call: CallBuilder) -> ToolCall | None:
         """Return the whole call that a builder gave; None where its call is not whole."""
@@ -285,7 +285,7 @@ class ReplyBuilder:
             duplicate = self._duplicates[field] = DuplicateField(self.thoughts)
         new = duplicate.new(text)
         if duplicate.ahead:  # from now on the other field may repeat this one
-            self._duplicates[self.source] = DuplicateField(self.thoughts, over=True)
+            self._duplicates[self.source] = DuplicateField(self.thoughts, caught_up=True)
             del self._duplicates[field]
             self.source = field
         return new
@@ -595,7 +595,7 @@ class ReplyBuilder:
             # Where the wire has no word for calls, the calls themselves show that tools are called.
             is_implied = reported == "stop" and self.finish == "tool_calls" and "tool_calls" not in finish.values()
             if self.raw_finish is not None and reported != self.finish and not is_implied:
-                origin = self.of.where(f"finish.{self.raw_finish}") if reported else ""
+                origin = self.registry_model.where(f"finish.{self.raw_finish}") if reported else ""
                 code = "finish-follows" if reported else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, origin)
         if self._max_output is not None:
@@ -605,7 +605,7 @@ class ReplyBuilder:
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
             for code, subject, did in self._rules.ignored_wishes([call.name for call in self._tool_calls]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
-                out += self.note(code, flag, subject, did, self.of.where(flag))
+                out += self.note(code, flag, subject, did, self.registry_model.where(flag))
         price = self.flags.price
         if price is not None and price.off_peak is not None and cost_of(self.usage, price) is not None:
             self._note_price(out)
@@ -623,7 +623,7 @@ class ReplyBuilder:
             unknown = "the time of the reply" if self.created is None else "the peak hours"
             flag = "price.off_peak"
             did = f"the cost uses the price of peak hours: {unknown} is not known"
-            out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.of.where(flag))
+            out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.registry_model.where(flag))
 
     def _note_limit(self, limit: int, out: list[Event]) -> None:
         """Compare the tokens with the limit.
@@ -634,7 +634,7 @@ class ReplyBuilder:
         if output is None or output < limit or not limit or self.finish not in ("stop", "tool_calls"):
             return
         subject = f"{output} tokens of at most {limit}, and {self.raw_finish or 'no finish reason'}"
-        if self.finish == "stop" and not wire(self.of.protocol).tells_length:
+        if self.finish == "stop" and not wire(self.registry_model.protocol).tells_length:
             self.finish = "length"
             out += self.note("limit-reached", "finish", subject, "length: the reply ended at its limit")
         else:
@@ -665,7 +665,11 @@ class ReplyBuilder:
         empty = raw.strip() in ("", "null")
         if call.late is not None:
             call.extra.update(_replace_surrogates(call.late()) or {})
-        extra = Seal(self.of.protocol, self.of.provider, self.of.id, call.extra) if call.extra else None
+        extra = (
+            Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id, call.extra)
+            if call.extra
+            else None
+        )
         name = self.renamed.get(call.name, call.name)
         if arguments is not None and name in self.strict_forms:
             arguments = remove_nulls(arguments, self.strict_forms[name])
@@ -678,7 +682,7 @@ class ReplyBuilder:
             if exclusion is not None:
                 arguments, problem = None, exclusion.reason
                 subject = f"a call of {name!a}"
-                origin = self.of.where(exclusion.flag)
+                origin = self.registry_model.where(exclusion.flag)
                 out += self.note(exclusion.code, exclusion.flag, subject, f"never executed: {exclusion.reason}", origin)
             self._tool_calls.append(
                 ToolCall(call.call_id, name, arguments, raw, call.via, problem, extra, exclusion is not None)
@@ -695,11 +699,17 @@ class ReplyBuilder:
         if kind == "call":
             return self._call_by_builder.get(id(data))
         seal = _replace_surrogates(seal()) if callable(seal) else seal
-        own_seal = None if seal is None else Seal(self.of.protocol, self.of.provider, self.of.id, seal)
+        own_seal = (
+            None
+            if seal is None
+            else Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id, seal)
+        )
         if kind == "media":
             return msgspec.structs.replace(data, seal=own_seal)  # type: ignore[no-any-return]
         if kind == "opaque":
-            return Opaque(data, Seal(self.of.protocol, self.of.provider, self.of.id))
+            return Opaque(
+                data, Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id)
+            )
         if kind == "thought":
             has_calls = self.leaks is not None and self.leaks.thought_of
             return Reasoning(text, None if has_calls else own_seal) if text or own_seal is not None else None
@@ -715,7 +725,7 @@ class ReplyBuilder:
         text = "".join(self.texts)
         if text:
             parts.append(Text(text))
-        origin = Seal(self.of.protocol, self.of.provider, self.of.id)
+        origin = Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id)
         parts += [Opaque(data, origin) for data in self._opaque]
         return [*parts, *self._tool_calls]
 
@@ -733,7 +743,11 @@ class ReplyBuilder:
             data = self.splitter.raw
         if self.leaks is not None and self.leaks.thought_of:
             data = None  # a call was taken out of the reasoning, so the endpoint's own copy no longer fits
-        return None if data is None else Seal(self.of.protocol, self.of.provider, self.of.id, data)
+        return (
+            None
+            if data is None
+            else Seal(self.registry_model.protocol, self.registry_model.provider, self.registry_model.id, data)
+        )
 
     def reply(self, notes: list[Note]) -> Reply:
         """Build the Reply. `notes` are those of the request and come first. Call `end` before."""
@@ -749,7 +763,7 @@ class ReplyBuilder:
             model=_replace_surrogates(self.model),
             id=_replace_surrogates(self.id),
             notes=[*notes, *self.notes],
-            message=Message("assistant", self._message, by=self.of.name),
+            message=Message("assistant", self._message, by=self.registry_model.name),
             incomplete=self._incomplete,
             raw=self.raw,
         )
