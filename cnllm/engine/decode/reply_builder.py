@@ -188,7 +188,7 @@ class ReplyBuilder:
         """Whether each delta holds only new text, as far as is known, and no half of a character waits."""
         if self._stops is not None or self.state.get(REPEATABLE):
             return False
-        if any(buffer.held for buffer in self._surrogates.values()):
+        if any(buffer.pending for buffer in self._surrogates.values()):
             return False
         return not any(deltas.mode in ("cumulative", "either") for deltas in self._deltas.values())
 
@@ -237,11 +237,11 @@ class ReplyBuilder:
         new = deltas.new(text)
         if deltas.restart is not None:
             return self._restart("text", deltas)
-        return self._write(self._surrogates["text"].mend(new))
+        return self._write(self._surrogates["text"].join(new))
 
     def add_piece(self, text: str) -> list[Event]:
         """Add text of the answer that is certainly new."""
-        return self._write(self._surrogates["text"].mend(text))
+        return self._write(self._surrogates["text"].join(text))
 
     def _write(self, new: str) -> list[Event]:
         """Add new text of the answer; reasoning between tags goes to the reasoning."""
@@ -264,7 +264,7 @@ class ReplyBuilder:
         new = deltas.new(text)
         if deltas.restart is not None:
             return self._restart("thought", deltas)
-        self._split_calls(True, self._surrogates["thought"].mend(new), out)
+        self._split_calls(True, self._surrogates["thought"].join(new), out)
         return out
 
     def _new_tagged(self, piece: str) -> str:
@@ -363,7 +363,7 @@ class ReplyBuilder:
             if self._stops.complete:  # it is not known yet whether the answer ends here
                 return out
             self._put(False, self._stops.flush(), out)
-        if not self.is_idle or any(buffer.held for buffer in self._surrogates.values()):
+        if not self.is_idle or any(buffer.pending for buffer in self._surrogates.values()):
             return out  # the part is over; its event comes later, because the text that waits still belongs to it
         return [*out, *(BlockEnd(index, part) for index, part in blocks.finished_parts(self._part))]
 
@@ -482,7 +482,7 @@ class ReplyBuilder:
             duplicate.before_pack(0)
         pieces.clear()
         other.clear()
-        self._surrogates[kind].held = ""
+        self._surrogates[kind].pending = ""
         self._packed_texts = self._packed_thoughts = 0
         if kind == "text" and self.splitter is not None:
             reasoning = self.flags.reasoning
@@ -497,10 +497,10 @@ class ReplyBuilder:
         out = [self._with_caller_name(event) for event in out]
         out += self.note("deltas-reread", "stream.deltas", "the deltas were misread", f"read again as {deltas.mode}")
         if kind == "text" and self.splitter is not None:
-            for in_reasoning, piece in self.splitter.feed(self._surrogates[kind].mend(snapshot)):
+            for in_reasoning, piece in self.splitter.feed(self._surrogates[kind].join(snapshot)):
                 self._split_calls(in_reasoning, self._new_tagged(piece) if in_reasoning else piece, out)
         else:
-            self._split_calls(kind != "text", self._surrogates[kind].mend(snapshot), out)
+            self._split_calls(kind != "text", self._surrogates[kind].join(snapshot), out)
         return out
 
     def compact(self) -> None:
