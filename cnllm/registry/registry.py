@@ -241,7 +241,7 @@ class Registry:
             if alias is not None:
                 target = aliases[alias]
                 if _split(target)[0] not in providers:
-                    raise self._error(["aliases", alias], f"alias '{alias}' points to an unknown provider: '{target}'")
+                    raise self._error(["aliases", alias], f"alias '{alias}' names no model: '{target}'")
                 return self._apply_preference(target, models) if document.builtin else _split(target)
         provider, slash, id = name.partition("/")
         provider = _registry_spelling(providers, provider) or provider
@@ -394,7 +394,7 @@ class Registry:
                 problem = "extends itself" if parent in chain else f"extends more than {_MAX_EXTENDS} others in a row"
                 raise self._error(path, f'{section}."{name}" {problem}: {" → ".join([*chain, parent])}')
             if not any(parent in d.data.get(section, {}) for d in self._documents):
-                raise self._error(path, f'{section}."{chain[-1]}" extends {parent}, which does not exist')
+                raise self._error(path, f'{section}."{chain[-1]}" extends {parent}, which is not there')
             chain.append(parent)
 
     def _error(self, path: list[str], message: str) -> RegistryError:
