@@ -17,13 +17,12 @@ from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
 from cnllm.registry.flags import Flags
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Model
+from cnllm.registry.routing import host_entry, origin_of, path_problem, routing_entry
 from cnllm.types import Note, checks
 
 __all__ = ["Registry"]
 
 _MAX_EXTENDS = 2  # models or providers in a chain of `extends`
-_ROUTING_KEYS = ("base_url", "path", "stream_path", "keys")
-_HOST_HEADERS = ("host", ":authority")
 
 
 class Registry:
@@ -192,7 +191,7 @@ class Registry:
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
-            if (problem := _path_problem(getattr(flags, key))) is not None:
+            if (problem := path_problem(getattr(flags, key))) is not None:
                 layer = next(la for la in reversed(layers) if key in la.table)
                 raise self._error([*layer.path, key], f"{layer.name}.{key} {problem}")
         is_listed = f"{provider}/{id}" in self._names("models")
@@ -485,9 +484,9 @@ class Registry:
         """
         origins = self._builtin_origins.get(env.upper())
         if origins is not None and origin in origins:  # a `host` header selects another site on the same machine
-            doubtful = [layer for layer in layers if not layer.document.builtin and _host_entry(layer.table)]
+            doubtful = [layer for layer in layers if not layer.document.builtin and host_entry(layer.table)]
         else:
-            doubtful = [la for la in layers if _routing_entry(la.table) and not (la.path and la.document.builtin)]
+            doubtful = [la for la in layers if routing_entry(la.table) and not (la.path and la.document.builtin)]
             if origins is None:
                 doubtful = [layer for layer in doubtful if layer.path]
             if not doubtful:
@@ -496,7 +495,7 @@ class Registry:
             if not layer.path:
                 return layer.name
             if not self._is_trusted(layer.document, own=origins is None):
-                line = layer.document.line([*layer.path, *(_routing_entry(layer.table) or ())])
+                line = layer.document.line([*layer.path, *(routing_entry(layer.table) or ())])
                 return f"{layer.document.shown}:{line}" if line else layer.document.shown
         return None
 
@@ -528,15 +527,6 @@ class Registry:
         return out
 
 
-def _path_problem(path: str | None) -> str | None:
-    """Return what is wrong with a path, which must not change the host or port of its address; None for a valid one."""
-    if not path:
-        return None
-    if not path.startswith("/"):
-        return "must begin with /"
-    return None if path.isprintable() and not {" ", "\\"} & set(path) else "holds a character that a URL cannot hold"
-
-
 def _text(name: str, value: Any) -> str:
     checks.require_text(name, value)
     return str.__str__(value)
@@ -546,35 +536,6 @@ def _option(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise checks.wrong_type(name, value, "a string or None")
     return None if value is None else str.__str__(value)
-
-
-def _routing_entry(table: dict[str, Any]) -> list[str] | None:
-    """Return the keys of the first entry that sets the address or the key of a request, in any mode; or None."""
-    for keys, mode_table in _mode_tables(table):
-        for key in _ROUTING_KEYS:
-            if key in mode_table:
-                return [*keys, key]
-    return _host_entry(table)
-
-
-def _host_entry(table: dict[str, Any]) -> list[str] | None:
-    """Return the keys of a `host` header, or None."""
-    for keys, mode_table in _mode_tables(table):
-        for source in (mode_table, *(v for name, v in mode_table.get("call", {}).items() if name == "extra_headers")):
-            for name in (source.get("headers") if source is mode_table else source) or ():
-                if name.strip().lower() in _HOST_HEADERS:
-                    return [*keys, *(["headers"] if source is mode_table else ["call", "extra_headers"]), name]
-    auth = next(((k, s["auth"]) for k, s in _mode_tables(table) if isinstance(s.get("auth"), dict)), None)
-    if auth is not None and str(auth[1].get("header", "")).strip().lower() in _HOST_HEADERS:
-        return [*auth[0], "auth"]
-    return None
-
-
-def _mode_tables(table: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Yield a table and its `when` tables, each with the keys that lead to it."""
-    yield [], table
-    for condition, mode_table in table.get("when", {}).items():
-        yield ["when", condition], mode_table
 
 
 def _matches(pieces: list[str], id: str) -> bool:
@@ -627,13 +588,3 @@ def _registry_spelling(names: Mapping[str, Any], name: str) -> str | None:
         return name
     folded = name.casefold()
     return next((n for n in names if n.casefold() == folded), None)
-
-
-def origin_of(url: str) -> str:
-    """Return the scheme, host and port of a URL, in lower case, without the scheme's default port."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port and (parts.scheme, parts.port) not in (("https", 443), ("http", 80)) else ""
-    host = parts.hostname or ""
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"

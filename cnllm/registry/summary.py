@@ -27,6 +27,7 @@ _CODE_FILES = (
     "registry/flags.py",
     "registry/model.py",
     "registry/registry.py",
+    "registry/routing.py",
     "registry/merge.py",
     "registry/documents.py",
     "registry/check.py",

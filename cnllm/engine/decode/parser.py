@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.decode import endpoint_errors
+from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, short_text
 from cnllm.engine.decode.json_array import JsonArrayElements
 from cnllm.engine.decode.reply_builder import ReplyBuilder
 from cnllm.engine.decode.request_facts import request_facts
@@ -30,13 +31,9 @@ from cnllm.types.policy import Limits
 
 __all__ = ["StreamParser", "parse_response", "text_reply_builder"]
 
-_SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _MAX_FAST_PIECE = 25  # characters
 _MAX_STATUS = 999  # RFC 9110 gives a status three digits
 _MAX_FULL_READS = 8  # chunks of plain text that are read in full while the id or the model is unknown
-_MAX_FIELD_SIZE = max(len(field) for field in _SSE_FIELDS)
-_BOM = b"\xef\xbb\xbf"
-_BLANK = b" \t\r\n"
 
 
 class StreamParser:
@@ -217,7 +214,7 @@ class StreamParser:
         """Read the first bytes, which decide between a stream of events and one body."""
         if self._done:
             return []
-        if self._mode == "" and not self._head and not (chunk := chunk.lstrip(_BLANK)):
+        if self._mode == "" and not self._head and not (chunk := chunk.lstrip(BLANK)):
             return []  # blank lines that keep a connection alive before the body begins
         self._head.append(chunk)
         if self._mode == "whole":
@@ -225,7 +222,7 @@ class StreamParser:
         head = b"".join(self._head)
         mode = self._detect_mode(head)
         if mode is None:
-            self._head = [head.rstrip(_BLANK)]  # blank lines after a BOM must not add up
+            self._head = [head.rstrip(BLANK)]  # blank lines after a BOM must not add up
             return []
         self._mode = mode
         if mode == "whole":
@@ -238,8 +235,8 @@ class StreamParser:
 
         On a wire that knows arrays of chunks, an array counts as a stream of them.
         """
-        mode = _detect_mode(head, at_end=at_end)
-        if mode == "whole" and self._arrays and head.removeprefix(_BOM).lstrip(_BLANK)[:1] == b"[":
+        mode = detect_mode(head, at_end=at_end)
+        if mode == "whole" and self._arrays and head.removeprefix(BOM).lstrip(BLANK)[:1] == b"[":
             self._framing = JsonArrayElements(self._limits.event)
             return "sse"
         return mode
@@ -265,7 +262,7 @@ class StreamParser:
             self._note_unreadable(data, error, out)
             return
         if type(decoded) is not dict:
-            out += self._builder.note("odd-chunk", "stream", _short_text(data), "skipped: not an object")
+            out += self._builder.note("odd-chunk", "stream", short_text(data), "skipped: not an object")
             return
         if self._raw is not None:
             self._raw.append(decoded)
@@ -309,7 +306,7 @@ class StreamParser:
             did = f"skipped: {error}; the reply is incomplete"
         else:
             did = "skipped: not JSON"
-        out += self._builder.note("unreadable-chunk", "stream", _short_text(data), did)
+        out += self._builder.note("unreadable-chunk", "stream", short_text(data), did)
 
     # ── end ──────────────────────────────────────────────────────────────────
 
@@ -331,8 +328,8 @@ class StreamParser:
         elif not self._done:
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
-                for chunk in [data] if _is_complete(data) else data.split(b"\n"):
-                    if not self._done and _is_complete(chunk):
+                for chunk in [data] if is_complete(data) else data.split(b"\n"):
+                    if not self._done and is_complete(chunk):
                         self._read_event(chunk, out)
         self._finish(out, marker=False)
         return [*before, *(out if self._output_reader is None else self._output_reader.events(out))]
@@ -366,7 +363,7 @@ class StreamParser:
         if self._status >= 300:
             builder.fault = endpoint_errors.read_fault(self._status, self._headers, body, builder.flags)
             return
-        body = body.removeprefix(_BOM)
+        body = body.removeprefix(BOM)
         if not body.strip():
             builder.whole, builder.fault = True, endpoint_errors.EMPTY_BODY
             return
@@ -520,38 +517,3 @@ def _reply_ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:
     if plan is None:
         return None
     return ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)
-
-
-def _detect_mode(head: bytes, *, at_end: bool = False) -> str | None:
-    """Return the mode that the first bytes indicate, "sse" or "whole"; None while both are possible."""
-    if head[:3] == _BOM:
-        text = head[3:].lstrip(_BLANK)
-    elif not at_end and _BOM.startswith(head[:3]):
-        return None
-    else:
-        text = head.lstrip(_BLANK)
-    if not text:
-        return "whole" if at_end else None
-    if text.startswith(_SSE_FIELDS):
-        return "sse"
-    if len(text) < _MAX_FIELD_SIZE and any(f.startswith(text) for f in _SSE_FIELDS):
-        return "sse" if at_end else None  # the beginning of a field's name, cut off
-    return "whole"
-
-
-def _is_complete(data: bytes) -> bool:
-    """Whether data is a whole chunk or the end marker, although its blank line is missing."""
-    text = data.strip()
-    if text == b"[DONE]":
-        return True
-    try:
-        decode_lenient(text)
-    except NotJson:
-        return False
-    return True
-
-
-def _short_text(data: bytes) -> str:
-    """Return data as text of at most 80 characters."""
-    text = data.decode("utf-8", "replace").strip()
-    return text if len(text) <= 80 else text[:79] + "…"

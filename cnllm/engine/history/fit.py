@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history import call_ids, media, prompted_tools, reasoning, repair, roles
+from cnllm.engine.history import call_ids, calls_as_text, media, prompted_tools, reasoning, repair, roles
 from cnllm.engine.options import Function
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Messages, Reasoning, Tools
@@ -88,8 +88,8 @@ def _repair(
     if has_media:
         turns = media.drop_unreadable(turns, flags, codec, ledger)
     if tool_rules.supported is False and ledger.policy != "send":
-        form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else repair.IN_WORDS
-        turns = repair.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)
+        form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
+        turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, False, ledger)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.repair import TextForm
+from cnllm.engine.history.calls_as_text import TextForm
 from cnllm.engine.options import Function, RequestOptions
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, Text, ToolCall, ToolResult

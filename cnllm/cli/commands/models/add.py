@@ -243,7 +243,7 @@ def _advice(path: Path, before: Document | None, addition: Addition) -> list[str
     """What is still to be done before the model can be asked."""
     from cnllm.registry import Registry
     from cnllm.registry.documents import overlay_paths
-    from cnllm.registry.registry import origin_of
+    from cnllm.registry.routing import origin_of
     from cnllm.registry.trusted_files import is_trusted
 
     if not _among(path, [str(name) for name in overlay_paths()]):
