@@ -94,10 +94,10 @@ def add_model(text: str, addition: Addition, shown: str) -> EditedFile:
     return EditedFile(out, f"[aliases]\n{alias_line}\n{block}" if alias_line else block, line)
 
 
-def replace_file(path: Path, text: str, others: Sequence[str]) -> None:
+def replace_file(path: Path, text: str, files: Sequence[str]) -> None:
     """Replace a file in one step, if the registry finds no new fault in the text.
 
-    `others` are the loaded files, with or without this one. Raises `RegistryError` with the first new fault.
+    `files` are the loaded files, with or without this one. Raises `RegistryError` with the first new fault.
     """
     target = path.resolve()
     private_files.make_private_folder(target.parent, narrow=False)
@@ -105,18 +105,18 @@ def replace_file(path: Path, text: str, others: Sequence[str]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
-        _require_no_new_fault(path, name, others)
+        _require_no_new_fault(path, name, files)
         os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
         os.replace(name, target)
     finally:
         Path(name).unlink(missing_ok=True)
 
 
-def _require_no_new_fault(path: Path, candidate: str, others: Sequence[str]) -> None:
+def _require_no_new_fault(path: Path, candidate: str, files: Sequence[str]) -> None:
     """Raise `RegistryError` with the first fault that the candidate adds."""
-    is_this = [Path(other).resolve() == path.resolve() for other in others]
-    existing = [other for other in others if Path(other).exists()]
-    candidates = [candidate if is_same else other for other, is_same in zip(others, is_this, strict=True)]
+    is_this = [Path(file).resolve() == path.resolve() for file in files]
+    existing = [file for file in files if Path(file).exists()]
+    candidates = [candidate if is_same else file for file, is_same in zip(files, is_this, strict=True)]
     faults = [p for p in check(candidates if any(is_this) else [*candidates, candidate]) if p.severity == "error"]
     old_messages = {problem.message for problem in check(existing)} if faults else set()
     for fault in faults:

@@ -417,9 +417,9 @@ class Registry:
         """Raise `UnknownModel` unless the provider supports a protocol."""
         if protocol == own_protocol:
             return
-        known = self._names("protocols")
+        protocols = self._names("protocols")
         others = self._other_protocols(provider)
-        if protocol in known and (others is None or protocol in others):
+        if protocol in protocols and (others is None or protocol in others):
             return
         supported = ", ".join(sorted({str(own_protocol), *(others or ())}))
         raise UnknownModel(f"{provider} does not support the protocol {protocol}", hint=f"it supports {supported}")

@@ -63,7 +63,7 @@ def as_messages(messages: str | Message | Mapping[str, Any] | Iterable[Any]) -> 
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:
-    """See `Message.from_dict`."""
+    """Return the message of a dict (see `Message.from_dict`)."""
     if type(data) is not dict:
         data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
@@ -94,7 +94,7 @@ def _role(role: Any) -> str:
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """See `Message.to_dict`."""
+    """Return a message as a dict (see `Message.to_dict`)."""
     try:
         return _to_dict(message)
     except checks.FAILURES as error:

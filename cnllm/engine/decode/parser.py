@@ -52,12 +52,12 @@ class StreamParser:
         "_busy",
         "_damaged",
         "_decode_chunk",
-        "_done",
         "_fast_decode",
         "_fast_kinds",
         "_framing",
         "_full_reads",
         "_has_end_marker",
+        "_has_ended",
         "_head",
         "_headers",
         "_limits",
@@ -124,7 +124,7 @@ class StreamParser:
         if type(keep_raw) is not bool:
             checks.require_type("keep_raw", keep_raw, int, "True or False")
         self._raw: list[Any] | None = [] if keep_raw else None
-        self._done = False
+        self._has_ended = False
         self._damaged = False
         self._has_end_marker = False
         self._full_reads = 0
@@ -148,7 +148,7 @@ class StreamParser:
     @property
     def done(self) -> bool:
         """Whether the stream has marked its end or reached a limit: reading on is not needed."""
-        return self._done
+        return self._has_ended
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that these bytes cause. Never raises for bytes; after the end it ignores them."""
@@ -157,7 +157,7 @@ class StreamParser:
         self._room = room = self._room - len(chunk)
         if room < 0:
             return self._feed_last(chunk)
-        if self._mode != "sse" or self._done:
+        if self._mode != "sse" or self._has_ended:
             return self._begin_body(chunk)
         out: list[Event] = []
         builder = self._builder
@@ -179,12 +179,12 @@ class StreamParser:
                 self._deliver_run(kind, run, out)
                 run = []
             self._read_event(data, out)
-            if self._done:
+            if self._has_ended:
                 break
             kinds = self._fast_kinds
         if run:
             self._deliver_run(kind, run, out)
-        if chunk[-2:] != b"\n\n" and not self._done:
+        if chunk[-2:] != b"\n\n" and not self._has_ended:
             for data in self._framing.closing_event():
                 self._read_event(data, out)
         if len(builder.texts) > 1024 or len(builder.thoughts) > 1024:
@@ -212,7 +212,7 @@ class StreamParser:
 
     def _begin_body(self, chunk: bytes) -> list[Event]:
         """Read the first bytes, which decide between a stream of events and one body."""
-        if self._done:
+        if self._has_ended:
             return []
         if self._mode == "" and not self._head and not (chunk := chunk.lstrip(BLANK)):
             return []  # blank lines that keep a connection alive before the body begins
@@ -298,7 +298,7 @@ class StreamParser:
         lines = data.split(b"\n")
         if len(lines) > 1:
             for line in lines:
-                if not self._done and line.strip():
+                if not self._has_ended and line.strip():
                     self._read_event(line, out)
             return
         if data.lstrip()[:1] in (b"{", b"["):
@@ -312,7 +312,7 @@ class StreamParser:
 
     def end(self) -> list[Event]:
         """End the input and return the last events."""
-        if self._done:
+        if self._has_ended:
             return []
         before: list[Event] = []
         out: list[Event] = []
@@ -325,22 +325,22 @@ class StreamParser:
         if self._mode == "whole":
             self._read_whole(b"".join(self._head), out)
             self._head = []
-        elif not self._done:
+        elif not self._has_ended:
             for data in self._framing.end():
                 # A chunk without its blank line counts if it is complete; a partial one is left by a cut.
                 for chunk in [data] if is_complete(data) else data.split(b"\n"):
-                    if not self._done and is_complete(chunk):
+                    if not self._has_ended and is_complete(chunk):
                         self._read_event(chunk, out)
         self._finish(out, marker=False)
         return [*before, *(out if self._output_reader is None else self._output_reader.events(out))]
 
     def _feed_last(self, chunk: bytes) -> list[Event]:
         """Read the last bytes within the limit. For an error response they are enough."""
-        if self._done:
+        if self._has_ended:
             return []
         chunk = chunk[: self._room]
         out = self._feed_counted(chunk)
-        if self._done or (self._mode == "whole" and self._status >= 300):
+        if self._has_ended or (self._mode == "whole" and self._status >= 300):
             return [*out, *self.end()]
         last: list[Event] = []
         self._stop_at_limit("max_reply_bytes", last)
@@ -384,9 +384,9 @@ class StreamParser:
 
     def _finish(self, out: list[Event], *, marker: bool) -> None:
         """End the reply; `marker` means that the stream sent its end marker."""
-        if self._done:
+        if self._has_ended:
             return
-        self._done = True
+        self._has_ended = True
         self._has_end_marker = marker
         builder = self._builder
         proof = (builder.flags.stream.terminator if builder.flags.stream else None) or "finish"
@@ -406,7 +406,7 @@ class StreamParser:
         Raises `StreamCut` where the end is not proven, `ReplyTooLarge` beyond a limit, and `EndpointError` for an error
         that the endpoint reported.
         """
-        if not self._done:
+        if not self._has_ended:
             self.end()
         if self._reply is None:
             notes = self._plan.notes if self._plan is not None else list(self._builder.registry_model.notes)

@@ -62,7 +62,7 @@ _MAX_REPEAT_CHECKS = 8  # comparisons of a text with all the reasoning so far
 
 
 class ReplyBuilder:
-    """Build one reply.
+    """The builder of one reply.
 
     A wire's decoder reports what arrived (see `cnllm.protocols.decode_sink`), and each report returns events.
     """

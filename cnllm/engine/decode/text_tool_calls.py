@@ -78,13 +78,13 @@ class _RuleList:
 
 @lru_cache(maxsize=256)
 def _active_rules(
-    declared: _RuleList, then: Then | None, prompted: bool, offered: bool
+    rule_list: _RuleList, then: Then | None, prompted: bool, offered: bool
 ) -> tuple[list[Leak], Markers] | None:
     """Return the rules that apply and their markers; None where none applies.
 
     The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
-    united = unite_rules(declared.rules)
+    united = unite_rules(rule_list.rules)
     united = markup_rules(united) if prompted else united
     rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in united]
     rules = [rule for rule in rules if rule.then != "keep"]
