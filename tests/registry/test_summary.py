@@ -35,7 +35,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Registry]:
         seen.append(real())
         return seen[-1]
 
-    monkeypatch.setattr(summary, "_loaded", load)
+    monkeypatch.setattr(summary, "_load_registry", load)
     return seen
 
 
@@ -198,9 +198,9 @@ def test_a_file_that_is_edited_meanwhile_leaves_nothing_under_a_wrong_name(
         files.write(other, path.name)
         return registry
 
-    monkeypatch.setattr(summary, "_loaded", edited)
+    monkeypatch.setattr(summary, "_load_registry", edited)
     assert summary.names().complete("home/") == ["home/y" if early else "home/x"]
-    monkeypatch.setattr(summary, "_loaded", real)
+    monkeypatch.setattr(summary, "_load_registry", real)
     assert summary.names().complete("home/") == ["home/y"]
     files.write(PLAIN, path.name)
     assert summary.names().complete("home/") == ["home/x"]
