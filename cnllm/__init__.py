@@ -1,16 +1,16 @@
-"""One client for every OpenAI-compatible model. What each endpoint does on the wire is data: see providers.toml.
+"""One client for every OpenAI-compatible model. The differences between endpoints are data, in providers.toml.
 
     import cnllm
 
     reply = cnllm.call("glm-4.7", "Why is the sky blue?")
     print(reply.text)
 
-Names are imported when they are first used, so that `import cnllm` costs next to nothing.
+Names are imported at their first use, so that `import cnllm` takes almost no time.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers know the name; importing typing for it would be half of what all this costs
+TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it would take half of the import time
 if TYPE_CHECKING:
     from typing import Any
 
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "cnllm.client.sync_client": "Client Stream",
     "cnllm.client.async_client": "AsyncClient AsyncStream",
     "cnllm.engine.encode.plan": "Plan",
@@ -107,7 +107,7 @@ _HOMES = {
         "ToolResult Usage UsageSeen"
     ),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "AsyncClient",
@@ -193,9 +193,9 @@ def __getattr__(name: str) -> Any:
 
     if name == "engine":
         return importlib.import_module("cnllm.engine")
-    if name not in _HOME:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'cnllm' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
     return value
 
 

@@ -119,7 +119,7 @@ class BaseClient:
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
-            again=lambda *more, **over: self.plan(
+            replan=lambda *more, **over: self.plan(
                 plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **{**options, **over}
             ),
         )
@@ -171,14 +171,14 @@ class CallDriver:
         ), broken
 
     def _report_retry(self, step: Sleep) -> None:
-        if self._watch is not None and step.why is not None:
-            self._watch.retry_scheduled(credentials.redact_error(step.why, self._secrets), step.seconds)
+        if self._watch is not None and step.error is not None:
+            self._watch.retry_scheduled(credentials.redact_error(step.error, self._secrets), step.seconds)
 
     def _report_observed(self, step: Observed) -> None:
         if self._watch is None:
             return
-        if step.what == "cut":
-            self._watch.reply_cut(redact.redact(step.why, self._secrets))
+        if step.kind == "cut":
+            self._watch.reply_cut(redact.redact(step.reason, self._secrets))
         else:
             self._watch.emit(Recovered)
 

@@ -18,7 +18,8 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError, KeyMissing, Untrusted
 from cnllm.registry import ownership
 from cnllm.registry.model import Model
-from cnllm.registry.registry import Registry, origin_of
+from cnllm.registry.registry import Registry
+from cnllm.registry.routing import origin_of
 from cnllm.types import Note, Reply
 
 __all__ = [

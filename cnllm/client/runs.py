@@ -245,15 +245,15 @@ def prepare_loop(
         checks.require_type("model", model, Model, "a name or a cnllm.Model")
     loop = Loop(
         as_messages(messages),
-        meant=toolbox.decode_call,
-        refuse=toolbox.refusal,
-        unjudged=toolbox.unchecked,
+        decode_call=toolbox.decode_call,
+        check_call=toolbox.refusal,
+        unchecked_patterns=toolbox.unchecked,
         stream=stream,
         max_steps=rules.max_steps,
         max_repeats=rules.max_repeats,
         approves=rules.approve is not None,
-        forced=_forced(request.get("tool_choice")),
-        again=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
+        first_choice=_forced(request.get("tool_choice")),
+        retry_cut_steps=isinstance(request["if_cut"], str) and str.__str__(request["if_cut"]) == "again-whole",
     )
     free = {k: v for k, v in request.items() if k != "tool_choice"}
     first = open_call(model, loop.messages, stream, request)

@@ -1,10 +1,10 @@
-"""The engine: requests out of messages, replies out of bytes. No I/O, no keys, no clock on the way.
+"""Build requests from messages, and read replies from bytes. The engine does no I/O, and has no keys and no clock.
 
 plan = engine.build_request(model, messages, stream=False, **options)
 reply = engine.parse_response(model, status, headers, content, plan=plan)
 parser = engine.StreamParser(model, plan=plan)
 
-And for those who stand on the other side, as a server of any of the protocols:
+For a server of any of the protocols:
 
 request = engine.decode_request(protocol, body)
 body = engine.encode_reply(protocol, reply)

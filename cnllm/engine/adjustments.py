@@ -1,4 +1,4 @@
-"""Keeps account of every change to a request, and decides by the caller's policy whether one may be made."""
+"""Record every change to a request, and decide by the caller's policy whether a change may be made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Notes of one request. `mode` is what `when` tables are looked up by, for the line behind a note."""
+    """The notes on one request. `mode` selects the `when` tables that may be the origin of a flag."""
 
     def __init__(self, model: Model, policy: str, defaults: Collection[str] = ()) -> None:
         self.model = model
@@ -23,15 +23,15 @@ class Ledger:
         self.defaults = defaults
         self.mode: frozenset[str] = frozenset()
         self.notes: list[Note] = list(model.notes)
-        self._told: set[Note] = set(self.notes)
-        self._places: dict[tuple[str, frozenset[str]], str] = {}
+        self._note_set: set[Note] = set(self.notes)
+        self._origins: dict[tuple[str, frozenset[str]], str] = {}
 
     def for_option(self, option: str) -> Ledger:
-        """The ledger for what comes of one option.
+        """Return the ledger for changes that one option causes.
 
-        One that the model's defaults gave is adjusted, whatever the policy: that is about what the caller asked for,
-        and nobody asked for this. An error would make a call fail for what it did not say, and `send` would send
-        what is known to be refused.
+        The policy is about options that the caller set. An option from the model's defaults is adjusted whatever the
+        policy: an error would make a call fail for an option that the caller never set, and `send` would send a value
+        that is known to be refused.
         """
         if option not in self.defaults:
             return self
@@ -39,57 +39,61 @@ class Ledger:
         lenient.policy = "default"
         return lenient
 
-    def note(self, code: str, flag: str, said: object, did: str) -> None:
-        """Record a change that the endpoint's shape makes necessary: nothing asked for is lost by it."""
-        self._tell(self._made(code, flag, said, did))
+    def note(self, code: str, flag: str, subject: object, did: str) -> None:
+        """Record a change that the endpoint's format requires: nothing that the caller asked for is lost."""
+        self._append(self._build_note(code, flag, subject, did))
 
-    def may_change(self, code: str, flag: str, said: object, did: str) -> bool:
-        """What the caller asked for is not supported: True (and a note) to adjust it, False to send it all the same.
+    def may_change(self, code: str, flag: str, subject: object, did: str) -> bool:
+        """Return whether an unsupported option may be changed, with a note: False means to send it unchanged.
 
-        Raises `CannotSend` where the caller wants that.
+        Raises `CannotSend` where the policy is "error".
         """
         if self.policy == "send":
             return False
-        note = self._made(code, flag, said, did)
+        note = self._build_note(code, flag, subject, did)
         if self.policy == "error":
             self._refuse(note)
-        self._tell(note)
+        self._append(note)
         return True
 
-    def cannot(self, code: str, flag: str, said: object, why: str) -> bool:
-        """The endpoint is known to refuse this, and nothing comes near it: True (and a note) to leave a default out.
+    def cannot(self, code: str, flag: str, subject: object, reason: str) -> bool:
+        """Leave out a default that the endpoint refuses and that has no substitute: return True, with a note.
 
-        What a caller asked for is sent all the same (False) where that is wanted, else raises `CannotSend`.
+        For an option that the caller set, return False (send it unchanged) where the policy is "send". Otherwise raise
+        `CannotSend`.
         """
         if self.policy == "default":
-            self.note(code, flag, said, f"left out: {why}")
+            self.note(code, flag, subject, f"left out: {reason}")
             return True
         if self.policy != "send":
-            self.refuse(code, flag, said, why)
+            self.refuse(code, flag, subject, reason)
         return False
 
-    def refuse(self, code: str, flag: str, said: object, why: str) -> NoReturn:
-        """There is no way to send this: raises `CannotSend`."""
-        self._refuse(self._made(code, flag, said, why))
+    def refuse(self, code: str, flag: str, subject: object, reason: str) -> NoReturn:
+        """Raise `CannotSend`: the option cannot be sent in any form."""
+        self._refuse(self._build_note(code, flag, subject, reason))
 
-    def _tell(self, note: Note) -> None:
-        if note not in self._told:
-            self._told.add(note)
+    def _append(self, note: Note) -> None:
+        """Append a note once."""
+        if note not in self._note_set:
+            self._note_set.add(note)
             self.notes.append(note)
 
     def _refuse(self, note: Note) -> NoReturn:
+        """Raise `CannotSend` for a note."""
         origin = f" ({note.where})" if note.where else ""
         raise CannotSend(
             f"{self.model.name}: {note.flag}: {note.said}: {note.did}{origin}",
             note=note,
-            hint="ask for something else, or let it be adjusted (on_unsupported='adjust')",
+            hint="change the option, or allow adjustments (on_unsupported='adjust')",
         )
 
-    def _made(self, code: str, flag: str, said: object, did: str) -> Note:
-        shown = f"{said} (a default)" if self.policy == "default" else str(said)
-        place = self._places.get((flag, self.mode))
-        if place is None:  # a long history may have hundreds of notes on one flag
-            place = self._places[flag, self.mode] = self.model.where(flag, self.mode)
+    def _build_note(self, code: str, flag: str, subject: object, did: str) -> Note:
+        """Build a note with the origin of its flag."""
+        text = f"{subject} (a default)" if self.policy == "default" else str(subject)
+        origin = self._origins.get((flag, self.mode))
+        if origin is None:  # a long history may have hundreds of notes on one flag
+            origin = self._origins[flag, self.mode] = self.model.where(flag, self.mode)
         return Note(
-            code, flag, str(replace_surrogates(shown)), str(replace_surrogates(did)), place
-        )  # what is quoted may hold half a character
+            code, flag, str(replace_surrogates(text)), str(replace_surrogates(did)), origin
+        )  # quoted text may hold half a character

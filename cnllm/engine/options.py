@@ -1,4 +1,4 @@
-"""What a caller asks for, in one shape, whatever spelling it came in."""
+"""Read the caller's options into one shape, whatever their spelling."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.policy import Recovery
 
-__all__ = ["FURTHER", "Function", "OnUnsupported", "RequestOptions", "option_fault", "read_options"]
+__all__ = ["EXTRA_PARAMS", "Function", "OnUnsupported", "RequestOptions", "option_fault", "read_options"]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
 IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
-FURTHER = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
-"""Parameters that a registry may know by name, and which go out under their own where it says nothing."""
-_TRANSPORT = ("api_key", "limits", "timeout")  # the client's business; accepted so that one set of options serves both
+EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
+"""Parameters that a registry may name, and that are sent under their own name where it does not."""
+_CLIENT_OPTIONS = ("api_key", "limits", "timeout")  # for the client; accepted so that one set of options serves both
 
 
 class Function(Struct, frozen=True):
-    """A tool as offered. `definition` is set for what is not a function (an endpoint's own tool), sent as it is.
+    """A tool as offered.
 
-    `extra` is what a definition had beside the function (cache marks).
+    `definition` is set for a tool that is not a function (an endpoint's own tool), which is sent as it is. `extra`
+    holds the keys beside the function (cache marks).
     """
 
     name: str
@@ -41,10 +42,10 @@ class Function(Struct, frozen=True):
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):
-    """One call's options. `choice` is auto, none, required or named, with `chosen` the named tool.
+    """The options of one call. `choice` is auto, none, required or named, with `chosen` the named tool.
 
-    `schema_kind` is the model class that stood for the schema. `defaults` are the names of the options that the caller
-    left to the model's own defaults.
+    `schema_kind` is the model class that the caller gave as the schema. `defaults` are the names of the options that
+    come from the model's own defaults.
     """
 
     reasoning: str | int | None = None
@@ -70,55 +71,58 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
 def read_options(
     options: Mapping[str, Any], call: Mapping[str, Any] | None = None, declared: Collection[str] = ()
 ) -> RequestOptions:
-    """Options by name → Asked; `call` holds the model's own defaults, `declared` the parameters of its registry.
+    """Read options by name; `call` holds the model's own defaults, `declared` the parameters of its registry.
 
-    An option that is None is one not given, so that wrappers can pass on what they did not get either. Raises
+    An option that is None counts as not given, so that wrappers can pass on an option they did not get. Raises
     `TypeError` or `ValueError` naming the option.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    values = {name: value for name, value in options.items() if value is not None}
     fields: dict[str, Any] = {}
     if call:
-        defaults = _defaults(call, given)
+        defaults = _defaults(call, values)
         for name in ("extra_body", "extra_headers"):
-            if name in call and name in given:
-                given[name] = _over(call[name], _mapping(given[name], name))
-        given = {**defaults, **given}
+            if name in call and name in values:
+                values[name] = _merge(call[name], _mapping(values[name], name))
+        values = {**defaults, **values}
         fields["defaults"] = frozenset(defaults)
-    fields["params"] = {name: _param(name, given[name]) for name in _PARAMS if name in given}
-    further = sorted(name for name in given if name not in _KNOWN and (name in FURTHER or name in declared))
-    for name in further:
-        fields["params"][name] = _param(name, given[name])
-    for name, value in given.items():
+    fields["params"] = {name: _param(name, values[name]) for name in _PARAMS if name in values}
+    extra_params = sorted(name for name in values if name not in _KNOWN and (name in EXTRA_PARAMS or name in declared))
+    for name in extra_params:
+        fields["params"][name] = _param(name, values[name])
+    for name, value in values.items():
         if name in _READERS:
             fields[name] = _READERS[name](value)
         elif name == "tool_choice":
-            fields["choice"], fields["chosen"] = _choice(value)
+            fields["choice"], fields["chosen"] = _tool_choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
-        elif name not in _KNOWN and name not in further:
+        elif name not in _KNOWN and name not in extra_params:
             raise TypeError(
                 f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
             )
     return RequestOptions(**fields)
 
 
-def _defaults(call: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The model's defaults that the caller says nothing about, neither by name nor in the body itself."""
-    body = said.get("extra_body")
-    known = {"stream", *said, *(body if isinstance(body, Mapping) else ())}
-    return {name: value for name, value in call.items() if name not in known}
+def _defaults(call: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model's defaults for options that the caller sets neither by name nor in the body."""
+    body = options.get("extra_body")
+    names = {"stream", *options, *(body if isinstance(body, Mapping) else ())}
+    return {name: value for name, value in call.items() if name not in names}
 
 
-def _over(under: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """A default table with the caller's merged over it, as tables of the registry are."""
+def _merge(default: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    """Return a default table with the caller's table merged over it."""
     out: dict[str, Any] = {}
-    merge_patch(out, under)
-    merge_patch(out, said)
+    merge_patch(out, default)
+    merge_patch(out, override)
     return out
 
 
 def _param(name: str, value: Any) -> Any:
-    """A parameter as JSON has it. Raises what names it for a value that JSON cannot hold, and for NaN."""
+    """Return a parameter as a JSON value.
+
+    Raises `TypeError` or `ValueError`, naming the parameter, for a value that JSON cannot hold, and for NaN.
+    """
     kind = type(value)
     if kind is str or kind is bool:
         return value
@@ -144,6 +148,7 @@ def _param(name: str, value: Any) -> Any:
 
 
 def _reasoning(value: Any) -> str | int:
+    """Read the option `reasoning`: a word, a number of tokens, or a boolean."""
     if type(value) is int and 0 <= value < 2**63:
         return value
     if value is True or value is False:
@@ -159,9 +164,9 @@ def _reasoning(value: Any) -> str | int:
     raise checks.wrong_value("reasoning", value, f"one of off, on, {', '.join(LEVELS)}, or a number of tokens")
 
 
-def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
-    """Strings, OpenAI's and Anthropic's objects."""
-    given = value
+def _tool_choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | None, str | None]:
+    """Read a tool choice: a word, or an object in the shape of OpenAI or Anthropic."""
+    original = value
     if isinstance(value, Mapping):
         value = checks.as_dict("tool_choice", value)
         kind = value.get("type")
@@ -182,37 +187,47 @@ def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"] | 
         case str() as name if name:
             return "named", name
         case _:
-            raise checks.wrong_value("tool_choice", given, "auto, none, required, or a tool's name")
+            raise checks.wrong_value("tool_choice", original, "auto, none, required, or a tool's name")
 
 
 def _tools(value: Any) -> tuple[Function, ...]:
+    """Read a list of tools."""
     if type(value) is not list:
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise TypeError(f"tools is {type(value).__name__}, a list is meant")
+            raise TypeError(f"tools is {type(value).__name__}, a list is expected")
         value = checks.as_list("tools", value, "a list")
     return tuple([_tool(tool, index) for index, tool in enumerate(value)])
 
 
 def _tool(tool: Any, index: int) -> Function:
+    """Read one tool."""
     if type(tool) is Function:
         return tool
-    said = as_tool(tool, f"tools[{index}]")
-    return Function(said.name, said.description, said.parameters, said.strict, said.definition, said.extra)
+    definition = as_tool(tool, f"tools[{index}]")
+    return Function(
+        definition.name,
+        definition.description,
+        definition.parameters,
+        definition.strict,
+        definition.definition,
+        definition.extra,
+    )
 
 
 def _corrections(value: Any) -> int:
+    """Read the option `corrections`."""
     if type(value) is int and value >= 0:
         return value
     raise checks.wrong_value("corrections", value, "how often an invalid answer is sent back, 0 or more,")
 
 
 def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
-    """A JSON Schema, OpenAI's wrapping of one, or a pydantic model → (schema, name, model)."""
+    """Read a JSON Schema, OpenAI's wrapper of one, or a pydantic model; return (schema, name, model)."""
     maker = getattr(value, "model_json_schema", None) if isinstance(value, type) else None
     if callable(maker):
         try:
             return dict(maker()), _name(getattr(value, "__name__", None)), value
-        except Exception as error:  # what a field of the caller's class raises that has no JSON Schema
+        except Exception as error:  # raised by a field of the caller's class that has no JSON Schema
             raise TypeError(f"schema is {checks.kind_of(value)}, which has no JSON Schema: {error}") from error
     if isinstance(value, Mapping):
         value = checks.as_dict("schema", value)
@@ -222,42 +237,48 @@ def _schema(value: Any) -> tuple[dict[str, Any] | None, str, Any]:
             if isinstance(inner.get("schema"), Mapping):
                 return checks.as_dict("schema", inner["schema"]), _name(inner.get("name")), None
         return value, _name(value.get("title")), None
-    raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is meant")
+    raise TypeError(f"schema is {type(value).__name__}; a JSON Schema (dict) or a pydantic model is expected")
 
 
 def _name(title: Any) -> str:
-    """Names of schemas may hold letters, digits, - and _ only."""
-    said = str.__str__(title) if isinstance(title, str) else ""
-    cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in said)
+    """Return a title as the name of a schema, which may hold only letters, digits, - and _."""
+    text = str.__str__(title) if isinstance(title, str) else ""
+    cleaned = "".join(c if (c.isalnum() and c.isascii()) or c in "-_" else "_" for c in text)
     return cleaned.strip("_")[:64] or "answer"
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
+    """Return a mapping as a dict."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is {type(value).__name__}, a dict is meant")
+        raise TypeError(f"{name} is {type(value).__name__}, a dict is expected")
     return dict(value) if type(value) is dict else checks.as_dict(name, value)
 
 
-def _body(value: Any) -> dict[str, Any]:
+def _extra_body(value: Any) -> dict[str, Any]:
+    """Read the option `extra_body`."""
     table = _mapping(value, "extra_body")
     checks.check_json_value("extra_body", table)
     return table
 
 
-def _headers(value: Any) -> dict[str, str]:
-    said = _mapping(value, "extra_headers").items()
+def _extra_headers(value: Any) -> dict[str, str]:
+    """Read the option `extra_headers`."""
+    items = _mapping(value, "extra_headers").items()
     return {
-        _header("a name in extra_headers", k): _header(f"extra_headers[{checks.short_text(k)}]", v) for k, v in said
+        _header("a name in extra_headers", k): _header(f"extra_headers[{checks.short_text(k)}]", v) for k, v in items
     }
 
 
 def _header(place: str, value: Any) -> str:
+    """Return the name or value of a header as a string."""
     if isinstance(value, bytes):
         raise checks.wrong_type(place, value, "a string")
     return str.__str__(value) if isinstance(value, str) else checks.as_text(place, value)
 
 
-def _flag(name: str) -> Callable[[Any], Any]:
+def _bool_reader(name: str) -> Callable[[Any], Any]:
+    """Return a reader for a boolean option."""
+
     def read(value: Any) -> Any:
         if not isinstance(value, bool | int | str):
             raise checks.wrong_type(name, value, "True or False")
@@ -267,7 +288,7 @@ def _flag(name: str) -> Callable[[Any], Any]:
 
 
 def option_fault(options: Mapping[str, Any]) -> Exception | None:
-    """Return which option holds what JSON cannot; None where none does."""
+    """Return the error for an option that holds a value JSON cannot hold; None where there is none."""
     for name, value in options.items():
         try:
             if name == "tools":
@@ -275,7 +296,7 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
                     checks.check_json_value(f"tools ({checks.short_text(tool.name)})", struct_values(tool))
             elif name == "schema":
                 checks.check_json_value(name, None if value is None else _schema(value)[0])
-            elif name not in (*_TRANSPORT, "recovery"):
+            elif name not in (*_CLIENT_OPTIONS, "recovery"):
                 checks.check_json_value(name, value)
         except (TypeError, ValueError) as error:
             return error
@@ -283,11 +304,13 @@ def option_fault(options: Mapping[str, Any]) -> Exception | None:
 
 
 def struct_values(value: Struct) -> dict[str, Any]:
-    """The fields of a value."""
+    """Return the fields of a value by name."""
     return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
-def _one_of(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
+def _word_reader(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return a reader for an option that takes one of some words."""
+
     def read(value: Any) -> Any:
         if not isinstance(value, str) or str.__str__(value) not in words:
             raise checks.wrong_value(name, value, f"one of {', '.join(words)}")
@@ -299,21 +322,22 @@ def _one_of(name: str, words: tuple[str, ...]) -> Callable[[Any], Any]:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "reasoning": _reasoning,
     "tools": _tools,
-    "parallel_tool_calls": _flag("parallel_tool_calls"),
+    "parallel_tool_calls": _bool_reader("parallel_tool_calls"),
     "corrections": _corrections,
-    "extra_body": _body,
-    "extra_headers": _headers,
-    "on_unsupported": _one_of("on_unsupported", get_args(OnUnsupported)),
-    "if_cut": _one_of("if_cut", get_args(IfCut)),
-    "recover_text_calls": _one_of("recover_text_calls", get_args(TextCalls)),
+    "extra_body": _extra_body,
+    "extra_headers": _extra_headers,
+    "on_unsupported": _word_reader("on_unsupported", get_args(OnUnsupported)),
+    "if_cut": _word_reader("if_cut", get_args(IfCut)),
+    "recover_text_calls": _word_reader("recover_text_calls", get_args(TextCalls)),
     "recovery": Recovery.of,
-    "prefill": _flag("prefill"),
+    "prefill": _bool_reader("prefill"),
 }
-"""Options that are one field of `Asked` each, and of the same name."""
-_KNOWN = {*_READERS, *_PARAMS, *_TRANSPORT, "tool_choice", "schema"}
+"""The readers of options that are one field of `RequestOptions` each, with the same name."""
+_KNOWN = {*_READERS, *_PARAMS, *_CLIENT_OPTIONS, "tool_choice", "schema"}
 
 
 def _did_you_mean(word: str) -> str:
+    """Return a hint that names the closest option; empty where none is close."""
     import difflib
 
     close = difflib.get_close_matches(word, _KNOWN, n=1)

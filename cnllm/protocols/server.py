@@ -21,7 +21,7 @@ from cnllm.types import (
     ToolCallStart,
     checks,
 )
-from cnllm.types.convert import struct_fault
+from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 
 _EVENTS = frozenset(get_args(Event))

@@ -1,4 +1,4 @@
-"""The registry: files → Models. It knows nothing of any wire."""
+"""Load models from registry files. The registry knows no wire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Registry"]
 
 
 def __getattr__(name: str) -> Any:
-    """`Registry` when it is first used: a listing that is kept ready needs none of it."""
+    """Return `Registry` at its first use: a cached listing does not need it."""
     if name != "Registry":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from cnllm.registry.registry import Registry

@@ -1,7 +1,7 @@
-"""Entries of the cache: plain data, under a name that only the content it was made from has.
+"""Read and write cache entries: plain data, under a name that depends on the content from which it was computed.
 
-An entry is replaced whole and begins with its own digest, so that one that is damaged, half written or another one's is
-read as absent. A cache that cannot be read or written costs time and nothing else.
+An entry is replaced as a whole and begins with its own digest: one that is damaged, incomplete or another entry's is
+read as absent. A cache that cannot be read or written only costs time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from cnllm.config import paths
 from cnllm.errors import CnllmError
 
 try:
-    from _blake2 import blake2b  # hashlib would bring OpenSSL along, which takes longer than all the rest
-except ImportError:  # a Python that was built otherwise
+    from _blake2 import blake2b  # hashlib would load OpenSSL, which takes longer than everything else
+except ImportError:  # a Python without this module
     from hashlib import blake2b
 
 __all__ = ["DIGEST", "cache_entry", "digest", "read_entry", "write_entry"]
@@ -23,69 +23,70 @@ DIGEST = 32
 
 
 def digest(key: bytes, content: bytes | memoryview) -> bytes:
-    """Return the digest of a content. `key` names the format of what is made from it."""
+    """Return the digest of a content. `key` names the format of the data computed from it."""
     return blake2b(content, digest_size=DIGEST, key=key).digest()
 
 
 def cache_entry(kind: str, key: bytes, *contents: bytes, person: bytes = b"") -> str | None:
-    """Where what was made from these contents is kept; None where there is no place for a cache.
+    """Return the path of the entry for these contents; None where there is no cache folder.
 
-    `key` names the format: a change of what is kept, or of how it is made, changes it.
+    `key` names the format: it changes with the cached data and with the way they are computed.
     """
     try:
         folder = paths.folder("cache")
     except (OSError, RuntimeError, CnllmError) as error:
-        _tell("no cache folder: %s", error)
+        _log("no cache folder: %s", error)
         return None
     if len(contents) == 1:
         name = blake2b(contents[0], digest_size=16, key=key, person=person)
-    else:  # one by one, lest the end of one be taken for the beginning of the next
-        each = b"".join(blake2b(content, digest_size=32).digest() for content in contents)
-        name = blake2b(each, digest_size=16, key=key, person=person)
+    else:  # one by one, so that the end of one cannot count as the beginning of the next
+        digests = b"".join(blake2b(content, digest_size=32).digest() for content in contents)
+        name = blake2b(digests, digest_size=16, key=key, person=person)
     return os.path.join(folder, f"{kind}-{name.hexdigest()}.bin")
 
 
-def read_entry(place: str | None) -> memoryview | None:
-    """What an entry holds, or None."""
-    if place is None:
+def read_entry(path: str | None) -> memoryview | None:
+    """Return the content of an entry, or None."""
+    if path is None:
         return None
     try:
-        with open(place, "rb") as file:
+        with open(path, "rb") as file:
             blob = memoryview(file.read())
     except OSError:
-        return None  # the usual first time
-    if _seal(place, blob[DIGEST:]) != blob[:DIGEST]:
-        _tell("damaged cache entry %s", place)
+        return None  # as on every first use
+    if _entry_digest(path, blob[DIGEST:]) != blob[:DIGEST]:
+        _log("damaged cache entry %s", path)
         return None
     return blob[DIGEST:]
 
 
-def write_entry(place: str | None, payload: bytes) -> None:
-    """Keeps an entry, if that can be done."""
-    if place is None:
+def write_entry(path: str | None, payload: bytes) -> None:
+    """Write an entry, if that is possible."""
+    if path is None:
         return
     import tempfile
     from pathlib import Path
 
     from cnllm.config import private_files
 
-    folder = os.path.dirname(place)
+    folder = os.path.dirname(path)
     try:
         private_files.make_private_folder(Path(folder))
         handle, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
-            file.write(_seal(place, payload) + payload)
-        os.replace(name, place)
+            file.write(_entry_digest(path, payload) + payload)
+        os.replace(name, path)
     except OSError as error:
-        _tell("cache entry %s not written: %s", place, error)
+        _log("cache entry %s not written: %s", path, error)
 
 
-def _seal(place: str, payload: bytes | memoryview) -> bytes:
-    """A digest of an entry that is that of no other."""
-    return blake2b(payload, digest_size=DIGEST, key=os.path.basename(place).encode()).digest()
+def _entry_digest(path: str, payload: bytes | memoryview) -> bytes:
+    """Return a digest of an entry that no other entry has."""
+    return blake2b(payload, digest_size=DIGEST, key=os.path.basename(path).encode()).digest()
 
 
-def _tell(said: str, *more: object) -> None:
+def _log(message: str, *arguments: object) -> None:
+    """Log a message for debugging."""
     import logging
 
-    logging.getLogger("cnllm.registry").debug(said, *more)
+    logging.getLogger("cnllm.registry").debug(message, *arguments)

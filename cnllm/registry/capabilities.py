@@ -1,8 +1,8 @@
-"""What a model can do, in three states: yes, no, unknown. Read off the flags, and off nothing else.
+"""Report what a model can do, in three states: yes, no, unknown.
 
-Each capability is a function below, with the flags it goes by. What no flag says is unknown; so is what only
-`[defaults]` says, for that is what is done with an endpoint of which nothing is known. Nothing is worked out before
-somebody asks: `value` reads flags, `fact` (line, source) looks lines up.
+Each capability is a function in this file, with the flags that it reads. It is unknown where no flag says it, and where
+only `[defaults]` does, because those are for endpoints of which nothing is known. Values are computed on demand:
+`value` reads flags, `fact` (line, source) looks up lines.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from cnllm.registry.model import Fact, Model, conditions
 
 __all__ = ["KINDS", "Capability", "CapabilityRule", "CapabilityState", "capabilities"]
 
-_NOWHERE: frozenset[str] = frozenset()
+_ANY_MODE: frozenset[str] = frozenset()
 
 
 class CapabilityState(Struct, frozen=True):
-    """A state, and the flag (in a mode) that settles it."""
+    """A state, and the flag (in a mode) that decides it."""
 
     value: bool | None = None
     flag: str = ""
-    mode: frozenset[str] = _NOWHERE
+    mode: frozenset[str] = _ANY_MODE
 
 
 class CapabilityRule(Struct, frozen=True):
-    """One capability: its name, the group it is shown in, what a "yes" means, and how it is found."""
+    """The rule of one capability.
+
+    It has the name, the group in listings, the meaning of a "yes", and the function that finds the state.
+    """
 
     name: str
     group: str
@@ -38,40 +41,40 @@ class CapabilityRule(Struct, frozen=True):
 
 
 class Capability:
-    """The state of one capability of one model, and lazily what says so. Immutable."""
+    """The state of one capability of one model, and on demand its origin. Immutable."""
 
     def __init__(self, kind: CapabilityRule, model: Model, facts: _Facts) -> None:
         self.kind = kind
         self._model = model
         self._facts = facts
-        self._found: CapabilityState | None = None
+        self._cached_state: CapabilityState | None = None
 
     @property
     def state(self) -> CapabilityState:
-        """The state, and the flag that settles it."""
-        if self._found is None:
-            self._found = self.kind.find(self._model)
-        return self._found
+        """Return the state, and the flag that decides it."""
+        if self._cached_state is None:
+            self._cached_state = self.kind.find(self._model)
+        return self._cached_state
 
     @property
     def value(self) -> bool | None:
-        """True, False, or None: unknown."""
+        """Return True or False; None is unknown."""
         return self.state.value
 
     @cached_property
     def fact(self) -> Fact | None:
-        """The flag that settles it, with layer, line and source; None where nothing does."""
-        found = self.state
-        return None if found.value is None else self._facts.of(found.flag, found.mode)
+        """Return the flag that decides the state, with layer, line and source; None where none does."""
+        state = self.state
+        return None if state.value is None else self._facts.of(state.flag, state.mode)
 
     @property
     def where(self) -> str:
-        """ "providers.toml:97", or "" where nothing settles it."""
+        """Return the deciding line, such as "providers.toml:97"; "" where there is none."""
         return self.fact.where if self.fact else ""
 
     @property
     def source(self) -> str | None:
-        """The URL (or repository, or thread) behind it."""
+        """Return the URL (or repository, or thread) that backs it."""
         return self.fact.source if self.fact else None
 
     def __repr__(self) -> str:
@@ -79,7 +82,7 @@ class Capability:
 
 
 class _Facts:
-    """A model's facts, explained once and only if somebody asks."""
+    """The facts of a model, collected once and on demand."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -89,36 +92,38 @@ class _Facts:
         return self._model.explain()
 
     def of(self, flag: str, mode: frozenset[str]) -> Fact | None:
-        where = self._model.where(flag, mode)
-        said = [f for f in self._all if f.where == where]
-        under = f".{flag}"
+        """Return the fact on a flag in a mode."""
+        origin = self._model.where(flag, mode)
+        facts = [f for f in self._all if f.where == origin]
+        suffix = f".{flag}"
         return next(
-            (f for f in said if f.flag == flag or f.flag.startswith(f"{flag}.") or f.flag.endswith(under)), None
+            (f for f in facts if f.flag == flag or f.flag.startswith(f"{flag}.") or f.flag.endswith(suffix)), None
         )
 
 
 def capabilities(model: Model) -> dict[str, Capability]:
-    """Every capability by its name, in the order in which they are shown."""
+    """Return every capability by its name, in the order of listings."""
     facts = _Facts(model)
     return {name: Capability(kind, model, facts) for name, kind in KINDS.items()}
 
 
-# ── the modes a model can be in ──────────────────────────────────────────────
+# ── modes of a model ─────────────────────────────────────────────────────────
 
 
-def _states(model: Model) -> list[bool | None]:
-    """The states of reasoning that can be had, without it first; None where nobody knows."""
+def _reasoning_states(model: Model) -> list[bool | None]:
+    """List the possible states of reasoning, without it first; None where they are unknown."""
     mode = model.flags.reasoning.mode if model.flags.reasoning else None
     return {"never": [False], "always": [True], "toggle": [False, True]}.get(mode or "", [None])  # type: ignore[return-value]
 
 
-def _any(found: Iterable[CapabilityState]) -> CapabilityState:
-    """Can it be had in one of several modes? No only where each says no."""
-    ranked = sorted(found, key=lambda f: (f.value is not True, f.value is not None))
+def _best_state(states: Iterable[CapabilityState]) -> CapabilityState:
+    """Return the best state of several modes: no only where each says no."""
+    ranked = sorted(states, key=lambda f: (f.value is not True, f.value is not None))
     return ranked[0] if ranked else CapabilityState()
 
 
-def _flag(value: bool | None, flag: str, mode: frozenset[str] = _NOWHERE) -> CapabilityState:
+def _state(value: bool | None, flag: str, mode: frozenset[str] = _ANY_MODE) -> CapabilityState:
+    """Return a state with its flag."""
     return CapabilityState(value, flag, mode)
 
 
@@ -126,146 +131,147 @@ def _flag(value: bool | None, flag: str, mode: frozenset[str] = _NOWHERE) -> Cap
 
 
 def _no_tools(model: Model) -> bool:
+    """Whether the model is known to take no tools."""
     return model.flags.tools is not None and model.flags.tools.supported is False
 
 
 def _tools(model: Model) -> CapabilityState:
-    """`tools.supported`; without it, whoever names a choice of tools it takes (`tool_choice.allowed`) takes tools."""
+    """Read `tools.supported`; without it, a model with a tool choice (`tool_choice.allowed`) takes tools."""
     tools, choice = model.flags.tools, model.flags.tool_choice
     if tools is not None and tools.supported is not None:
-        return _flag(tools.supported, "tools.supported")
+        return _state(tools.supported, "tools.supported")
     if choice is not None and choice.allowed and set(choice.allowed) != {"none"}:
-        return _flag(True, "tool_choice.allowed")
+        return _state(True, "tool_choice.allowed")
     return CapabilityState()
 
 
-def _forced(model: Model, reasoning: bool | None) -> CapabilityState:
-    """`tool_choice.allowed` in one state of reasoning: does it hold required or named?"""
+def _can_force(model: Model, reasoning: bool | None) -> CapabilityState:
+    """Whether `tool_choice.allowed` holds required or named, in one state of reasoning."""
     mode = conditions(reasoning=reasoning, tools=True, forced=True)
     choice = model.flags_for(mode).tool_choice
     if choice is None or choice.allowed is None:
         return CapabilityState()
-    return _flag("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
+    return _state("required" in choice.allowed or "named" in choice.allowed, "tool_choice.allowed", mode)
 
 
 def _forced_tool(model: Model) -> CapabilityState:
-    """`tool_choice.allowed` in any state of reasoning that can be had (`reasoning.mode`)."""
+    """Read `tool_choice.allowed` in every possible state of reasoning (`reasoning.mode`)."""
     if _no_tools(model):
-        return _flag(False, "tools.supported")
-    return _any(_forced(model, state) for state in _states(model))
+        return _state(False, "tools.supported")
+    return _best_state(_can_force(model, state) for state in _reasoning_states(model))
 
 
 def _forced_reasoning(model: Model) -> CapabilityState:
-    """`tool_choice.allowed` in the mode `reasoning`; no where `reasoning.mode` is never."""
+    """Read `tool_choice.allowed` in the mode `reasoning`; no where `reasoning.mode` is never."""
     if _no_tools(model):
-        return _flag(False, "tools.supported")
-    states = _states(model)
+        return _state(False, "tools.supported")
+    states = _reasoning_states(model)
     if True not in states:
-        return _flag(False, "reasoning.mode") if states == [False] else CapabilityState()
-    return _forced(model, True)
+        return _state(False, "reasoning.mode") if states == [False] else CapabilityState()
+    return _can_force(model, True)
 
 
 def _parallel(model: Model) -> CapabilityState:
-    """`tools.parallel`."""
+    """Read `tools.parallel`."""
     if _no_tools(model):
-        return _flag(False, "tools.supported")
-    return _flag(model.flags.tools.parallel if model.flags.tools else None, "tools.parallel")
+        return _state(False, "tools.supported")
+    return _state(model.flags.tools.parallel if model.flags.tools else None, "tools.parallel")
 
 
 def _strict(model: Model) -> CapabilityState:
-    """`tools.strict`."""
+    """Read `tools.strict`."""
     if _no_tools(model):
-        return _flag(False, "tools.supported")
-    return _flag(model.flags.tools.strict if model.flags.tools else None, "tools.strict")
+        return _state(False, "tools.supported")
+    return _state(model.flags.tools.strict if model.flags.tools else None, "tools.strict")
 
 
 def _stream_tools(model: Model) -> CapabilityState:
-    """`stream.tools`."""
+    """Read `stream.tools`."""
     if _no_tools(model):
-        return _flag(False, "tools.supported")
-    return _flag(model.flags.stream.tools if model.flags.stream else None, "stream.tools")
+        return _state(False, "tools.supported")
+    return _state(model.flags.stream.tools if model.flags.stream else None, "stream.tools")
 
 
 # ── reasoning ────────────────────────────────────────────────────────────────
 
 
 def _reasoning(model: Model) -> CapabilityState:
-    """`reasoning.mode`: toggle and always are yes, never is no."""
-    states = _states(model)
-    return _flag(None if states == [None] else True in states, "reasoning.mode")
+    """Read `reasoning.mode`: toggle and always are yes, never is no."""
+    states = _reasoning_states(model)
+    return _state(None if states == [None] else True in states, "reasoning.mode")
 
 
 def _reasoning_off(model: Model) -> CapabilityState:
-    """`reasoning.mode`: never is yes, always no; toggle is yes if `reasoning.off` or `reasoning.default` says how."""
-    states, flags = _states(model), model.flags.reasoning
+    """Read `reasoning.mode`: never is yes, always no; toggle is yes with `reasoning.off` or `reasoning.default`."""
+    states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1:
-        return _flag(None if states == [None] else states == [False], "reasoning.mode")
+        return _state(None if states == [None] else states == [False], "reasoning.mode")
     if flags is not None and flags.off is not None:
-        return _flag(True, "reasoning.off")
-    return _flag(True, "reasoning.default") if flags is not None and flags.default == "off" else CapabilityState()
+        return _state(True, "reasoning.off")
+    return _state(True, "reasoning.default") if flags is not None and flags.default == "off" else CapabilityState()
 
 
 def _reasoning_default(model: Model) -> CapabilityState:
-    """`reasoning.default`, or `reasoning.mode` where there is no choice."""
-    states, flags = _states(model), model.flags.reasoning
+    """Read `reasoning.default`, or `reasoning.mode` where there is no choice."""
+    states, flags = _reasoning_states(model), model.flags.reasoning
     if len(states) == 1 and states != [None]:
-        return _flag(states == [True], "reasoning.mode")
+        return _state(states == [True], "reasoning.mode")
     default = flags.default if flags is not None else None
-    return _flag(None if default is None else default == "on", "reasoning.default")
+    return _state(None if default is None else default == "on", "reasoning.default")
 
 
 def _levels(model: Model) -> CapabilityState:
-    """`reasoning.effort` with a place and at least two levels; no where `reasoning.mode` is never."""
+    """Read `reasoning.effort` with a path and at least two levels; no where `reasoning.mode` is never."""
     flags = model.flags.reasoning
-    if _states(model) == [False]:
-        return _flag(False, "reasoning.mode")
+    if _reasoning_states(model) == [False]:
+        return _state(False, "reasoning.mode")
     effort = flags.effort if flags is not None else None
-    known = effort is not None and effort.at and sum(getattr(effort, level) is not None for level in LEVELS) > 1
-    return _flag(True, "reasoning.effort") if known else CapabilityState()
+    has_levels = effort is not None and effort.at and sum(getattr(effort, level) is not None for level in LEVELS) > 1
+    return _state(True, "reasoning.effort") if has_levels else CapabilityState()
 
 
 def _budget(model: Model) -> CapabilityState:
-    """`reasoning.budget.at`; no where `reasoning.mode` is never."""
+    """Read `reasoning.budget.at`; no where `reasoning.mode` is never."""
     flags = model.flags.reasoning
-    if _states(model) == [False]:
-        return _flag(False, "reasoning.mode")
-    known = flags is not None and flags.budget is not None and flags.budget.at
-    return _flag(True, "reasoning.budget.at") if known else CapabilityState()
+    if _reasoning_states(model) == [False]:
+        return _state(False, "reasoning.mode")
+    has_budget = flags is not None and flags.budget is not None and flags.budget.at
+    return _state(True, "reasoning.budget.at") if has_budget else CapabilityState()
 
 
-# ── what it reads ────────────────────────────────────────────────────────────
+# ── input ────────────────────────────────────────────────────────────────────
 
 
-def _reads(kind: str) -> Callable[[Model], CapabilityState]:
-    """`input` holds this kind."""
-    return lambda model: _flag(None if model.flags.input is None else kind in model.flags.input, "input")
+def _reads_kind(kind: str) -> Callable[[Model], CapabilityState]:
+    """Return a rule: `input` holds this kind."""
+    return lambda model: _state(None if model.flags.input is None else kind in model.flags.input, "input")
 
 
-# ── how it answers ───────────────────────────────────────────────────────────
+# ── answers ──────────────────────────────────────────────────────────────────
 
 
-def _methods(wanted: frozenset[str]) -> Callable[[Model], CapabilityState]:
-    """`schema.methods` holds one of these, as said by more than `[defaults]`."""
+def _answers_by(methods: frozenset[str]) -> Callable[[Model], CapabilityState]:
+    """Return a rule: `schema.methods` holds one of these, set outside `[defaults]`."""
 
     def find(model: Model) -> CapabilityState:
-        methods = model.flags.schema.methods if model.flags.schema else None
-        if methods is None or model.layer("schema.methods") == "defaults":
+        declared = model.flags.schema.methods if model.flags.schema else None
+        if declared is None or model.layer("schema.methods") == "defaults":
             return CapabilityState()
-        return _flag(not wanted.isdisjoint(methods), "schema.methods")
+        return _state(not methods.isdisjoint(declared), "schema.methods")
 
     return find
 
 
-def _whole(model: Model) -> CapabilityState:
-    """`stream.required` is false in any state of reasoning that can be had."""
+def _without_stream(model: Model) -> CapabilityState:
+    """Read `stream.required`: yes where it is false in any possible state of reasoning."""
 
-    def one(state: bool | None) -> CapabilityState:
+    def state_for(state: bool | None) -> CapabilityState:
         mode = conditions(reasoning=state, stream=False)
         stream = model.flags_for(mode).stream
         required = stream.required if stream is not None else None
-        return CapabilityState() if required is None else _flag(not required, "stream.required", mode)
+        return CapabilityState() if required is None else _state(not required, "stream.required", mode)
 
-    return _any(one(state) for state in _states(model))
+    return _best_state(state_for(state) for state in _reasoning_states(model))
 
 
 _ALL = (
@@ -281,16 +287,18 @@ _ALL = (
     CapabilityRule("stream-tools", "Tools", "a reply with tool calls can be streamed", _stream_tools),
     CapabilityRule("reasoning", "Reasoning", "can reason", _reasoning),
     CapabilityRule("reasoning-off", "Reasoning", "can answer without reasoning", _reasoning_off),
-    CapabilityRule("reasoning-default", "Reasoning", "reasons unless told otherwise", _reasoning_default),
+    CapabilityRule("reasoning-default", "Reasoning", "reasons by default", _reasoning_default),
     CapabilityRule("reasoning-levels", "Reasoning", "takes levels of reasoning", _levels),
     CapabilityRule("reasoning-budget", "Reasoning", "takes a number of tokens to reason with", _budget),
-    CapabilityRule("images", "Reads", "reads images", _reads("image")),
-    CapabilityRule("audio", "Reads", "hears audio", _reads("audio")),
-    CapabilityRule("video", "Reads", "watches video", _reads("video")),
-    CapabilityRule("files", "Reads", "reads files", _reads("file")),
-    CapabilityRule("schema", "Answers", "keeps to a JSON Schema by itself", _methods(frozenset({"json_schema"}))),
-    CapabilityRule("json", "Answers", "answers in JSON by itself", _methods(frozenset({"json_schema", "json_object"}))),
-    CapabilityRule("whole", "Answers", "answers whole, without streaming, too", _whole),
+    CapabilityRule("images", "Reads", "reads images", _reads_kind("image")),
+    CapabilityRule("audio", "Reads", "hears audio", _reads_kind("audio")),
+    CapabilityRule("video", "Reads", "watches video", _reads_kind("video")),
+    CapabilityRule("files", "Reads", "reads files", _reads_kind("file")),
+    CapabilityRule("schema", "Answers", "keeps to a JSON Schema by itself", _answers_by(frozenset({"json_schema"}))),
+    CapabilityRule(
+        "json", "Answers", "answers in JSON by itself", _answers_by(frozenset({"json_schema", "json_object"}))
+    ),
+    CapabilityRule("whole", "Answers", "answers whole, without streaming, too", _without_stream),
 )
 
 KINDS: dict[str, CapabilityRule] = {kind.name: kind for kind in _ALL}

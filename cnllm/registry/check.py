@@ -331,7 +331,7 @@ def _references(document: Document, registry: Registry) -> Iterator[Problem]:
             yield problem(["prefer"], f"prefer: no provider is called '{name}'{did_you_mean(name, providers)}")
     for name in document.data.get("providers", {}):
         try:
-            registry._lineage("providers", name)
+            registry._extends_chain("providers", name)
         except RegistryError as error:
             yield _told(error, document.shown)
     for name in document.data.get("models", {}):

@@ -1,4 +1,4 @@
-"""The registry compared with a public file of limits and prices: where the two disagree, for a person to settle."""
+"""Compare the registry with a public file of limits and prices, and list their differences for a person to settle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLAGS = ("limits.context", "limits.output", "price.input", "price.output", "pric
 
 
 class Disagreement(Struct, frozen=True):
-    """A number that the file has otherwise: `fact` is ours, with line and source, `there` the file's name for it."""
+    """A number that differs: `fact` is ours, with line and source, `there` is the file's name of the model."""
 
     model: str
     flag: str
@@ -28,7 +28,7 @@ class Disagreement(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """What a comparison found: `found` of `models` are in the file, `numbers` could be compared."""
+    """The result of a comparison: `found` of `models` are in the file, `numbers` could be compared."""
 
     models: int
     found: int
@@ -37,16 +37,16 @@ class Comparison(Struct, frozen=True):
 
 
 def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparison:
-    """Every model that the file has too, number by number. Prices in another currency are left alone."""
+    """Compare every model that is in the file, number by number. Prices in another currency are skipped."""
     index: dict[str, list[PublishedModel]] = {}
-    for one in published:
-        index.setdefault(one.id.casefold(), []).append(one)
-    found, numbers, disagreements = 0, 0, list[Disagreement]()
+    for entry in published:
+        index.setdefault(entry.id.casefold(), []).append(entry)
+    match_count, numbers, disagreements = 0, 0, list[Disagreement]()
     names = registry.names()
     for name in names:
         model = registry.resolve(name)
         matches = _matching(model, index.get(model.id.casefold(), []))
-        found += bool(matches)
+        match_count += bool(matches)
         for match in matches:
             pairs = list(_pairs(model.flags, match))
             numbers += len(pairs)
@@ -55,54 +55,58 @@ def compare(registry: Registry, published: Iterable[PublishedModel]) -> Comparis
                 for flag, ours, theirs, same in pairs
                 if not same
             ]
-    return Comparison(len(names), found, numbers, tuple(dict.fromkeys(disagreements)))
+    return Comparison(len(names), match_count, numbers, tuple(dict.fromkeys(disagreements)))
 
 
-def _matching(model: Model, there: list[PublishedModel]) -> list[PublishedModel]:
-    """The entries for the same id at the same provider.
+def _matching(model: Model, entries: list[PublishedModel]) -> list[PublishedModel]:
+    """Return the entries for the same id at the same provider.
 
-    A provider is the same by its name; else by its address; else if the model's key is named after it.
+    A provider is the same by its name; otherwise by its URL; otherwise if the model's key is named after it.
     """
     flags = model.flags
     words = {_plain(key.removesuffix("_KEY").removesuffix("_API")) for key in flags.keys or ()}
-    for same in (
-        [one for one in there if _plain(one.provider) == _plain(model.provider)],
-        [one for one in there if one.base_url and _address(one.base_url) == _address(flags.base_url or "")],
-        [one for one in there if _plain(one.provider) in words],
+    for matches in (
+        [entry for entry in entries if _plain(entry.provider) == _plain(model.provider)],
+        [entry for entry in entries if entry.base_url and _address(entry.base_url) == _address(flags.base_url or "")],
+        [entry for entry in entries if _plain(entry.provider) in words],
     ):
-        if same:
-            return same
+        if matches:
+            return matches
     return []
 
 
 def _plain(name: str) -> str:
+    """Return a name without case and punctuation."""
     return "".join(c for c in name.casefold() if c.isalnum())
 
 
 def _address(url: str) -> str:
+    """Return a URL without case and scheme."""
     return url.casefold().partition("://")[2].rstrip("/")
 
 
 def _pairs(flags: Flags, match: PublishedModel) -> Iterator[tuple[str, float, float, bool]]:
-    """(flag, ours, theirs, do they agree?) of the numbers that both have."""
-    price_too = flags.price is not None and flags.price.currency == CURRENCY
+    """Yield (flag, ours, theirs, whether they agree) for the numbers that both have."""
+    has_price = flags.price is not None and flags.price.currency == CURRENCY
     for flag in FLAGS:
         table, _, name = flag.partition(".")
-        if table == "price" and not price_too:
+        if table == "price" and not has_price:
             continue
         ours, theirs = getattr(getattr(flags, table), name, None), match.values.get(flag)
         if ours is None or theirs is None:
             continue
-        same = _near(ours, theirs)
+        agree = _near(ours, theirs)
         if flag == "limits.context" and match.input_only and flags.limits is not None:
             output = max(flags.limits.output or 0, match.values.get("limits.output", 0))
-            same = theirs <= ours <= theirs + output
-        yield flag, ours, theirs, same
+            agree = theirs <= ours <= theirs + output
+        yield flag, ours, theirs, agree
 
 
 def _near(a: float, b: float) -> bool:
+    """Whether two numbers are equal up to rounding."""
     return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
 
 
 def _fact(model: Model, flag: str) -> Fact | None:
+    """Return the fact on a flag."""
     return next((fact for fact in model.explain() if fact.flag == flag), None)

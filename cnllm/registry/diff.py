@@ -1,4 +1,4 @@
-"""What differs between two models, flag by flag."""
+"""List the differences between two models, flag by flag."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Difference", "differences", "in_order"]
 
 
 class Difference(Struct, frozen=True):
-    """A flag that two models do not share: what is known of it for each, None where nothing is."""
+    """A flag that differs between two models: the fact of each, None where there is none."""
 
     flag: str
     a: Fact | None
@@ -23,7 +23,7 @@ class Difference(Struct, frozen=True):
 
 
 def differences(a: Model, b: Model) -> list[Difference]:
-    """Every effective flag whose value differs, those of a mode (`when`) too, in the order of the flags."""
+    """Return every effective flag whose value differs, also in a mode (`when`), in the order of the flags."""
     left = {fact.flag: fact for fact in a.explain()}
     right = {fact.flag: fact for fact in b.explain()}
     flags = [fact.flag for fact in in_order([*left.values(), *(right[f] for f in right if f not in left)])]
@@ -31,8 +31,8 @@ def differences(a: Model, b: Model) -> list[Difference]:
 
 
 def in_order(facts: Iterable[Fact]) -> list[Fact]:
-    """Facts as the flags are listed, those of one table together, those of a mode last."""
-    order = {flag: place for place, flag in enumerate(_flags(Flags))}
+    """Return facts in the order of the flags: those of one table together, those of a mode last."""
+    order = {flag: index for index, flag in enumerate(_flags(Flags))}
 
     def rank(fact: Fact) -> tuple[bool, str, int, int, list[str], int]:
         keys = fact.flag.split(".")
@@ -45,7 +45,7 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _flags(table: type[Struct], prefix: str = "") -> Iterator[str]:
-    """Every flag and table of flags, dotted, as the classes list them."""
+    """Yield every flag and table of flags, dotted, in the order of the classes."""
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.encode_name}"
         yield name
@@ -55,4 +55,5 @@ def _flags(table: type[Struct], prefix: str = "") -> Iterator[str]:
 
 
 def _same(a: Fact | None, b: Fact | None) -> bool:
+    """Whether two facts have the same value."""
     return a is not None and b is not None and a.value == b.value

@@ -71,7 +71,7 @@ class Document:
 
         return (
             self._status is not None
-            and ownership.is_place(self.path)
+            and ownership.is_user_file(self.path)
             and ownership.ownership_fault(self.path, self._status) is None
         )
 

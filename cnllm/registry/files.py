@@ -1,4 +1,4 @@
-"""Which registry files are in force. Text instead of `Path`s, for whoever has no time for pathlib."""
+"""Find the loaded registry files. Paths are text, because importing pathlib takes too long for shell completion."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["builtin_file", "overlay_files"]
 
 
 def builtin_file() -> str:
-    """The providers.toml that came with the package: inside it, or beside it in a checkout."""
+    """Return the path of the providers.toml in the package, or beside it in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     inside = os.path.join(package, "providers.toml")
     return inside if os.path.exists(inside) else os.path.join(os.path.dirname(package), "providers.toml")
 
 
 def overlay_files() -> list[str]:
-    """The user's registry files: those CNLLM_PROVIDERS lists, else providers.toml in the config folder if it exists."""
-    named = os.environ.get("CNLLM_PROVIDERS")
-    if named is not None:
-        return [place for place in named.split(os.pathsep) if place]
-    own = os.path.join(paths.folder("config"), "providers.toml")
-    return [own] if _exists(own) else []
+    """List the user's registry files: those of CNLLM_PROVIDERS, otherwise providers.toml in the config folder."""
+    listed = os.environ.get("CNLLM_PROVIDERS")
+    if listed is not None:
+        return [path for path in listed.split(os.pathsep) if path]
+    user_file = os.path.join(paths.folder("config"), "providers.toml")
+    return [user_file] if _exists(user_file) else []
 
 
-def _exists(place: str) -> bool:
-    """Is it there? What cannot be told is an error, lest a file be left out in silence."""
+def _exists(path: str) -> bool:
+    """Whether a file exists. Raises `OSError` where that is unknown, so that no file is skipped silently."""
     try:
-        os.stat(place)
+        os.stat(path)
     except OSError as error:
         if error.errno not in (ENOENT, ENOTDIR, EBADF, ELOOP, ENAMETOOLONG):
             raise

@@ -1,6 +1,6 @@
-"""How much a model may be asked to think. Apart, because shells ask for the words without wanting the flags."""
+"""Name the levels of reasoning. A file of its own, because shell completion needs them without the flags."""
 
 __all__ = ["LEVELS"]
 
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""The levels of reasoning a caller may name, weakest first."""
+"""The levels of reasoning, weakest first."""

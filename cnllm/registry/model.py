@@ -1,4 +1,4 @@
-"""One model at one endpoint, over one wire: every flag that holds, and who said so."""
+"""A model at one endpoint, over one wire: its effective flags, and the origin of each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cnllm.types import Note, checks
 __all__ = ["ATOMS", "Fact", "Model", "conditions"]
 
 ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images")
-"""What a `when` may ask about, each also as `no-…`."""
+"""The conditions that a `when` may name, each also as `no-…`."""
 
 
 class Fact(Struct, frozen=True):
-    """One effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source behind it."""
+    """An effective flag: its dotted name, value, layer ("providers.zai"), "file:line", and the source that backs it."""
 
     flag: str
     value: object
@@ -31,27 +31,30 @@ class Fact(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def conditions(**atoms: bool | None) -> frozenset[str]:
-    """The atoms that hold: `conditions(reasoning=True, tools=False)` → {"reasoning", "no-tools"}; None: neither."""
+    """Return the atoms that hold: `conditions(reasoning=True, tools=False)` → {"reasoning", "no-tools"}.
+
+    None gives neither atom.
+    """
     return frozenset(a if on else f"no-{a}" for a, on in atoms.items() if on is not None)
 
 
 class Model:
-    """What `Registry.resolve` returns. Immutable; hash and equality are by identity.
+    """A model as `Registry.resolve` returns it. Immutable; hash and equality are by identity.
 
-    `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those that hold whatever the
-    mode; `under` adds what a mode changes. `notes` say what resolving had to assume (unknown id, retired).
-    `distrusts(env, origin)`: the place in a file that keeps the key of that variable from that origin, or None.
-    `family(id)`: whose weights?
-    `over(protocol)`: the same model over another wire of its endpoint; None where the caller chose the wire.
+    `id` is the id on the wire, `provider` and `protocol` name the endpoint, `flags` are those of every mode;
+    `flags_for` adds the changes of a mode. `notes` hold the assumptions of the registry (unknown id, retired).
+    `distrusts(env, origin)` returns the place in a file that keeps the key of that variable from that origin, or None.
+    `family(id)` returns the family of a model's weights. `over(protocol)` returns the same model over another wire of
+    its endpoint; it is None where the caller chose the wire.
     """
 
     __slots__ = (
         "_explain",
         "_family",
+        "_flags_for",
         "_layer",
         "_modes",
         "_notes",
-        "_under",
         "_where",
         "distrusts",
         "flags",
@@ -70,7 +73,7 @@ class Model:
         flags: Flags,
         notes: Callable[[], Iterable[Note]] = tuple,
         distrusts: Callable[[str, str], str | None] = lambda env, origin: None,
-        under: Callable[[frozenset[str]], Flags],
+        flags_for: Callable[[frozenset[str]], Flags],
         where: Callable[[str, frozenset[str]], str],
         layer: Callable[[str, frozenset[str]], str] = lambda flag, mode: "",
         explain: Callable[[], list[Fact]],
@@ -83,7 +86,7 @@ class Model:
         self.flags = flags
         self._notes: tuple[Note, ...] | Callable[[], Iterable[Note]] = notes
         self.distrusts = distrusts
-        self._under = under
+        self._flags_for = flags_for
         self._where = where
         self._layer = layer
         self._explain = explain
@@ -93,24 +96,27 @@ class Model:
 
     @property
     def name(self) -> str:
-        """ "provider/id", which names it without doubt and goes into `Message.by`."""
+        """Return "provider/id", which is unambiguous and goes into `Message.by`."""
         return f"{self.provider}/{self.id}"
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What resolving had to assume. Their lines are looked up when somebody asks."""
+        """Return the assumptions of the registry. Their lines are looked up on demand."""
         if callable(self._notes):
             self._notes = tuple(self._notes())
         return self._notes
 
     def trusts(self, env: str, origin: str) -> bool:
-        """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for what is no text."""
+        """Whether the key in the variable `env` may go to `origin`. Raises `TypeError` for values that are no text."""
         checks.require_text("env", env)
         checks.require_text("origin", origin)
         return self.distrusts(env, origin) is None
 
     def is_author(self, by: str | None) -> bool:
-        """Did this endpoint, with a model of this family, write a turn by "provider/id"? One without `by` counts."""
+        """Whether this endpoint, with a model of this family, wrote the turn of "provider/id".
+
+        A turn without `by` counts as its own.
+        """
         if by is None:
             return True
         if type(by) is not str:
@@ -121,43 +127,46 @@ class Model:
         return not id or id == self.id or self._family(id) == self._family(self.id)
 
     def flags_for(self, mode: frozenset[str]) -> Flags:
-        """The flags in a mode (see `conditions`): each `when` table whose atoms all hold is laid over `flags`."""
+        """Return the flags in a mode (see `conditions`): each `when` table whose atoms all hold overrides `flags`."""
         if type(mode) is not frozenset:
             mode = _mode(mode)
-        found = self._modes.get(mode)
-        if found is None:
-            found = self._modes[mode] = self._under(mode)
-        return found
+        flags = self._modes.get(mode)
+        if flags is None:
+            flags = self._modes[mode] = self._flags_for(mode)
+        return flags
 
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
-        """ "providers.toml:97", the line that set a flag (dotted) in a mode; "" when none did."""
+        """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""
         checks.require_text("flag", flag)
         return self._where(flag, _mode(mode))
 
     def layer(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
-        """ "providers.zai", the layer that set a flag (dotted) in a mode; "" when none did. Looks no line up."""
+        """Return the layer that set a flag (dotted) in a mode, such as "providers.zai"; "" where none did.
+
+        Looks up no line.
+        """
         checks.require_text("flag", flag)
         return self._layer(flag, _mode(mode))
 
     def explain(self) -> list[Fact]:
-        """Every effective flag with its layer, line and source, those under a `when` too."""
+        """Return every effective flag with its layer, line and source, also those in a `when`."""
         return self._explain()
 
     def __repr__(self) -> str:
         return f"<Model {self.name} over {self.protocol}>"
 
 
-def _mode(given: Iterable[str]) -> frozenset[str]:
-    """The atoms of a mode. Raises `TypeError` for what holds others than words."""
-    if not isinstance(given, frozenset | set):
-        raise checks.wrong_type("mode", given, "a frozenset of conditions (cnllm.registry.model.ATOMS)")
-    for atom in given:
+def _mode(mode: Iterable[str]) -> frozenset[str]:
+    """Return the atoms of a mode. Raises `TypeError` for a value that is not a set of words."""
+    if not isinstance(mode, frozenset | set):
+        raise checks.wrong_type("mode", mode, "a frozenset of conditions (cnllm.registry.model.ATOMS)")
+    for atom in mode:
         if not isinstance(atom, str):
             raise checks.wrong_type("a condition in mode", atom, "a string")
-    return frozenset(given)
+    return frozenset(mode)
 
 
 def modes() -> Iterable[frozenset[str]]:
-    """Every complete mode: all atoms decided, for tests and listings."""
+    """Yield every complete mode, with all atoms decided, for tests and listings."""
     for values in itertools.product((True, False), repeat=len(ATOMS)):
         yield conditions(**dict(zip(ATOMS, values, strict=True)))

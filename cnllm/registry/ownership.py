@@ -1,4 +1,7 @@
-"""Whether the registry file in the config folder is its user's alone: only then its own providers get keys unasked."""
+"""Check whether only the user can change the registry file in the config folder.
+
+Only then its own providers get keys without a confirmation.
+"""
 
 from __future__ import annotations
 
@@ -8,50 +11,50 @@ from pathlib import Path
 
 from cnllm.config import paths
 
-__all__ = ["is_place", "ownership_advice", "ownership_fault"]
+__all__ = ["is_user_file", "ownership_advice", "ownership_fault"]
 
-_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def is_place(path: Path) -> bool:
+def is_user_file(path: Path) -> bool:
     """Whether a path is that of the user's own registry file."""
     return os.path.abspath(path) == os.path.abspath(os.path.join(paths.folder("config"), "providers.toml"))
 
 
 def ownership_fault(path: Path, status: os.stat_result) -> str | None:
-    """Return what lets somebody else change a file, or None. `status` is that of the open file.
+    """Return why somebody else can change a file; None where nobody can. `status` is that of the open file.
 
-    Looks at the file, at every folder above it, and, where the file or a folder is a link, at what is above its target.
+    The check covers the file, every folder above it, and, for a link, the folders above its target.
     """
     if os.name == "nt":
         return None
-    user = (os.geteuid(),)
+    users = (os.geteuid(),)
     if not stat.S_ISREG(status.st_mode):
-        return f"{path} is no plain file"
-    if status.st_uid not in user and (status.st_uid != 0 or status.st_mode & stat.S_IWUSR):
+        return f"{path} is not a regular file"
+    if status.st_uid not in users and (status.st_uid != 0 or status.st_mode & stat.S_IWUSR):
         return f"{path} belongs to another user"
-    if status.st_mode & _WRITABLE:
+    if status.st_mode & _WRITABLE_BY_OTHERS:
         return f"other users can write {path}"
     real = Path(os.path.realpath(path))
     for folder in dict.fromkeys([*Path(os.path.abspath(path)).parents, *real.parents]):
         try:
-            found = folder.stat()
+            folder_status = folder.stat()
         except OSError as error:
-            return f"{folder} cannot be looked at: {error.strerror}"
-        if found.st_uid not in (*user, 0):
+            return f"{folder} cannot be checked: {error.strerror}"
+        if folder_status.st_uid not in (*users, 0):
             return f"{folder} belongs to another user"
-        if found.st_mode & _WRITABLE and not found.st_mode & stat.S_ISVTX:
+        if folder_status.st_mode & _WRITABLE_BY_OTHERS and not folder_status.st_mode & stat.S_ISVTX:
             return f"other users can write {folder}"
     return None
 
 
 def ownership_advice(file: str) -> str:
-    """Return what to do where the file is the user's own but open to others, to be added to a hint."""
+    """Return a hint where the file is the user's own but others can change it; empty otherwise."""
     path = Path(file)
-    if not file or not is_place(path):
+    if not file or not is_user_file(path):
         return ""
     try:
-        why = ownership_fault(path, path.stat())
+        fault = ownership_fault(path, path.stat())
     except OSError:
         return ""
-    return f"; {why}" if why is not None else ""
+    return f"; {fault}" if fault is not None else ""

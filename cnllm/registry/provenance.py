@@ -1,4 +1,4 @@
-"""Which line set a value, and what backs it."""
+"""Find the line that set a value, and the source that backs it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["facts", "setting_layer", "setting_line"]
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
-    """ "file:line" of what a path of keys was last set (or unset) by, or "" when nothing sets it."""
+    """Return the "file:line" that last set (or unset) a path of keys; "" where none does."""
     for layer in reversed(layers):
-        spelled = merge.find_path(layer.table, keys)
-        if spelled is None and any(_begins(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
-            spelled = ["unset"]
-        if spelled is not None:
-            line = layer.document.line([*layer.path, *spelled]) if layer.path else None
+        path = merge.find_path(layer.table, keys)
+        if path is None and any(_starts_with(keys, merge.unset_path(u)) for u in layer.table.get("unset", ())):
+            path = ["unset"]
+        if path is not None:
+            line = layer.document.line([*layer.path, *path]) if layer.path else None
             return f"{layer.document.shown}:{line}" if line else layer.name
     return ""
 
 
 def setting_layer(layers: list[Layer], keys: list[str]) -> str:
-    """The layer that last set a path of keys, or "" when none does."""
+    """Return the layer that last set a path of keys; "" where none does."""
     return next((layer.name for layer in reversed(layers) if merge.find_path(layer.table, keys) is not None), "")
 
 
 def facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
-    """Every value of a merged table: where it was set, and by which source it is backed."""
+    """Yield every value of a merged table with its line and its source."""
     for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
         path = list(keys)
         layer = next(la for la in reversed(layers) if merge.find_path(la.table, path) is not None)
         source = _source(layers, layer, path)
         yield Fact(
             ".".join(path),
-            _shown(path, value),
+            _redacted(path, value),
             layer.name,
             setting_line(layers, path),
             source.get("url"),
@@ -46,8 +46,8 @@ def facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> I
         )
 
 
-def _shown(path: list[str], value: object) -> object:
-    """A flag's value as anybody may see it: a password may stand in an address, or in a header of the user's own."""
+def _redacted(path: list[str], value: object) -> object:
+    """Return a flag's value for display: a URL or a header may hold a password."""
     if not {"base_url", "headers", "auth"} & set(path):
         return value
     from cnllm.config import redact
@@ -63,20 +63,20 @@ def _shown(path: list[str], value: object) -> object:
     return value
 
 
-def _begins(keys: list[str], start: list[str]) -> bool:
+def _starts_with(keys: list[str], start: list[str]) -> bool:
     return keys[: len(start)] == start
 
 
 def _source(layers: list[Layer], layer: Layer, path: list[str]) -> dict[str, Any]:
-    """The source in a layer's own table (in any file) that backs a flag most exactly."""
+    """Return the source in a layer's own table (in any file) that backs a flag most precisely."""
     flag = ".".join(path)
     best: tuple[int, dict[str, Any]] = (0, {})
     for other in layers:
         if other.path != layer.path:
             continue
         for source in other.table.get("sources", {}).values():
-            for backed in source.get("backs", ()):
-                said = ".".join(merge.unset_path(backed))
-                if (flag == said or flag.startswith(said + ".")) and len(said) > best[0]:
-                    best = (len(said), source)
+            for flag_path in source.get("backs", ()):
+                prefix = ".".join(merge.unset_path(flag_path))
+                if (flag == prefix or flag.startswith(prefix + ".")) and len(prefix) > best[0]:
+                    best = (len(prefix), source)
     return best[1]

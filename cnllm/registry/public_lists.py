@@ -1,4 +1,4 @@
-"""Two public files of limits and prices, read from disk into one shape. Which of the two it is shows in its form."""
+"""Read two public files of limits and prices from disk into one form. The content shows which of the two it is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cnllm.errors import RegistryError
 __all__ = ["CURRENCY", "PublishedModel", "read_published"]
 
 CURRENCY = "USD"
-"""Both files count in it."""
+"""The currency of both files."""
 
-_HINT = "api.json of models.dev and model_prices_and_context_window.json of litellm are understood"
+_HINT = "supported files: api.json of models.dev, and model_prices_and_context_window.json of litellm"
 _MODES = ("chat", "completion", "responses", None)
 _PER_TOKEN = {
     "price.input": "input_cost_per_token",
@@ -29,9 +29,9 @@ _PER_MILLION |= {"price.cache_write": "cache_write"}
 
 
 class PublishedModel(Struct, frozen=True):
-    """What a file says of one model of one provider: values by flag, prices per million tokens.
+    """The data of a file on one model of one provider: values by flag, prices per million tokens.
 
-    `input_only`: what the file calls context is the input alone, and the window may be larger by the output.
+    `input_only` means that the file's context is the input alone: the window may be larger by the output.
     """
 
     provider: str
@@ -42,7 +42,7 @@ class PublishedModel(Struct, frozen=True):
 
 
 def read_published(path: Path) -> list[PublishedModel]:
-    """Every model of a file. Raises `RegistryError` when it cannot be read or is neither of the two."""
+    """Return every model of a file. Raises `RegistryError` where it cannot be read or is neither of the two."""
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -56,12 +56,12 @@ def read_published(path: Path) -> list[PublishedModel]:
     elif any(isinstance(entry.get("litellm_provider"), str) for entry in entries.values()):
         reader = _flat
     if reader is None:
-        raise RegistryError("is no list of models that is known here", file=str(path), hint=_HINT)
+        raise RegistryError("is not a list of models in a supported form", file=str(path), hint=_HINT)
     return list(reader(entries))
 
 
 def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
-    """Providers that hold models: models.dev."""
+    """Yield the models of providers that hold models, as in models.dev."""
     for provider, entry in entries.items():
         base_url = entry.get("api")
         models = entry.get("models")
@@ -75,7 +75,10 @@ def _nested(entries: dict[str, Any]) -> Iterator[PublishedModel]:
 
 
 def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
-    """Models that name their provider: litellm. The prefix of a name that repeats the provider is no part of the id."""
+    """Yield the models that name their provider, as in litellm.
+
+    A prefix of the name that repeats the provider is no part of the id.
+    """
     for name, entry in entries.items():
         provider = entry.get("litellm_provider")
         if not isinstance(provider, str) or entry.get("mode") not in _MODES:
@@ -88,11 +91,12 @@ def _flat(entries: dict[str, Any]) -> Iterator[PublishedModel]:
 
 
 def _table(value: object) -> Mapping[str, Any]:
+    """Return a value as a table; empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def _numbers(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    """The numbers of a table by our flags; what is no number (and a limit of 0) is unknown."""
+    """Return the numbers of a table by our flags; other values (and a limit of 0) are unknown."""
     out: dict[str, float] = {}
     for flag, name in names.items():
         value = table.get(name)

@@ -1,4 +1,7 @@
-"""The JSON Schema of a registry file, for editors (`#:schema` in its first line) and for `cnllm registry schema`."""
+"""Generate the JSON Schema of a registry file.
+
+Editors (`#:schema` in the first line of a file) and `cnllm registry schema` use it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["json_schema"]
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, made from the classes in `cnllm.registry.flags`."""
+    """Return the schema, generated from the classes in `cnllm.registry.flags`."""
     (top,), parts = msgspec.json.schema_components([File], ref_template="#/$defs/{name}")
     parts |= msgspec.json.schema_components([Call, Flags, Table], ref_template="#/$defs/{name}")[1]
     table: dict[str, Any] = parts["Table"]["properties"]
@@ -24,8 +27,8 @@ def json_schema() -> dict[str, Any]:
             "additionalProperties": {"$ref": f"#/$defs/{name}"},
         }
     for name in ("Flags", "Table"):
-        said = parts[name]["properties"]["call"]
-        parts[name]["properties"]["call"] = {"description": said["description"], "$ref": "#/$defs/Call"}
+        call = parts[name]["properties"]["call"]
+        parts[name]["properties"]["call"] = {"description": call["description"], "$ref": "#/$defs/Call"}
     atom = f"(no-)?({'|'.join(ATOMS)})"
     table["when"]["propertyNames"] = {"pattern": rf"^ *{atom} *(\+ *{atom} *)*$"}
     return {
@@ -37,7 +40,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _tidy(part: Any) -> Any:
-    """Absent is how unknown is said, so null and defaults are noise."""
+    """Return a schema without null and defaults: an unknown value is absent."""
     if isinstance(part, list):
         return [_tidy(p) for p in part]
     if not isinstance(part, dict):

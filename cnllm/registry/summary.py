@@ -1,8 +1,8 @@
-"""What listings and completion tell of every model, worked out once and kept.
+"""List providers, models and aliases for listings and completion, from a cache where one exists.
 
-Working it out resolves all models. What is kept is plain data, under a name that depends on the content of every file
-in force and on the code that worked it out: an edited file, another list of files or another version never meets it.
-Importing this module brings no part of the registry.
+A listing resolves all models once. The cache holds plain data, under a name that depends on the content of every loaded
+file and on the code: after an edit, with other files or in another version it is not found. Importing this module does
+not load the registry.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
 _FORMAT = "cnllm-summary-1"
-_CODE = (
+_CODE_FILES = (
     "registry/flags.py",
     "registry/model.py",
     "registry/registry.py",
+    "registry/routing.py",
     "registry/merge.py",
     "registry/documents.py",
     "registry/check.py",
@@ -34,11 +35,11 @@ _CODE = (
     "registry/summary.py",
     "types/__init__.py",
 )
-_STATES = {"1": True, "0": False, "?": None}
+_STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
 class Names:
-    """What providers and models there are, sorted, and the short names → "provider/id"."""
+    """The providers and models, sorted, and the aliases with the "provider/id" of each."""
 
     def __init__(self, providers: list[str], aliases: dict[str, str], models: list[str]) -> None:
         self.providers = providers
@@ -46,46 +47,46 @@ class Names:
         self.models = models
 
     def complete(self, prefix: str) -> list[str]:
-        """Names and aliases that begin with `prefix`."""
+        """List the names and aliases that begin with `prefix`."""
         return sorted(name for name in [*self.aliases, *self.models] if name.startswith(prefix))
 
 
 class Listing(Names):
-    """The same, and what there is to say of each model."""
+    """The names, and the facts on each model."""
 
     kinds: list[str]
-    """The names of the capabilities."""
+    """Names of the capabilities."""
 
     def row(self, name: str) -> dict[str, Any]:
-        """What `--json` says of a model; null is unknown."""
+        """Return what `--json` prints for a model; null is unknown."""
         raise NotImplementedError
 
 
 def names() -> Names:
-    """What there is, according to the files in force. Raises `RegistryError` as `Registry.load` does."""
-    found = cache.read_entry(_entry("names", _contents()))
-    if found is not None:
-        return Names(*json.loads(bytes(found)))
-    registry = _loaded()
-    said = Names(registry.providers, registry.aliases, registry.names())
-    _remember("names", registry, [said.providers, said.aliases, said.models])
-    return said
+    """List models from the loaded files. Raises `RegistryError` as `Registry.load` does."""
+    entry = cache.read_entry(_entry("names", _file_contents()))
+    if entry is not None:
+        return Names(*json.loads(bytes(entry)))
+    registry = _load_registry()
+    listed = Names(registry.providers, registry.aliases, registry.names())
+    _write_cache("names", registry, [listed.providers, listed.aliases, listed.models])
+    return listed
 
 
 def listing() -> Listing:
-    """The same with what there is to say of each model."""
-    found = cache.read_entry(_entry("models", _contents()))
-    if found is not None:
-        return _Kept(*json.loads(bytes(found)))
-    registry = _loaded()
-    said = _Live(registry)
-    _keep(registry, said)
-    return said
+    """Return the listing of the loaded files. Raises `RegistryError` as `Registry.load` does."""
+    entry = cache.read_entry(_entry("models", _file_contents()))
+    if entry is not None:
+        return _CachedListing(*json.loads(bytes(entry)))
+    registry = _load_registry()
+    live = _RegistryListing(registry)
+    _cache_listing(registry, live)
+    return live
 
 
-# ── what is kept ─────────────────────────────────────────────────────────────
-class _Kept(Listing):
-    """Read from the cache."""
+# ── listings ─────────────────────────────────────────────────────────────────
+class _CachedListing(Listing):
+    """A listing from the cache."""
 
     def __init__(
         self,
@@ -93,21 +94,23 @@ class _Kept(Listing):
         aliases: dict[str, str],
         models: list[str],
         kinds: list[str],
-        told: dict[str, list[Any]],
+        rows: dict[str, list[Any]],
     ) -> None:
         super().__init__(providers, aliases, models)
         self.kinds = kinds
-        self._told = told
+        self._packed_rows = rows
         self._short = short_names(aliases)
         self._states: dict[str, dict[str, bool | None]] = {}
 
     def row(self, name: str) -> dict[str, Any]:
-        full, protocol, title, context, output, reads, reasoning, price, status, said = self._told[name]
+        full, protocol, title, context, output, reads, reasoning, price, status, letters = self._packed_rows[name]
         full = full or name
         provider, _, id = full.partition("/")
-        states = self._states.get(said)
+        states = self._states.get(letters)
         if states is None:
-            states = self._states[said] = dict(zip(self.kinds, map(_STATES.__getitem__, said), strict=True))
+            states = self._states[letters] = dict(
+                zip(self.kinds, map(_STATE_BY_LETTER.__getitem__, letters), strict=True)
+            )
         return {
             "name": full,
             "id": id,
@@ -125,8 +128,8 @@ class _Kept(Listing):
         }
 
 
-class _Live(Listing):
-    """Worked out from the registry when it is asked for."""
+class _RegistryListing(Listing):
+    """A listing from the registry, model by model on demand."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry.providers, registry.aliases, registry.names())
@@ -138,25 +141,25 @@ class _Live(Listing):
         self._rows: dict[str, dict[str, Any]] = {}
 
     def row(self, name: str) -> dict[str, Any]:
-        found = self._rows.get(name)
-        if found is None:
+        cached = self._rows.get(name)
+        if cached is None:
             model = self._registry.resolve(name)
-            found = self._rows[name] = row(model, self._short.get(model.name, []))
-        return found
+            cached = self._rows[name] = row(model, self._short.get(model.name, []))
+        return cached
 
-    def told(self) -> Iterator[tuple[str, list[Any]]]:
-        """What `_Kept` makes the same rows of."""
-        letters = {state: letter for letter, state in _STATES.items()}
+    def packed_rows(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the name and the packed row of each model, from which `_CachedListing` builds equal rows."""
+        letters = {state: letter for letter, state in _STATE_BY_LETTER.items()}
         for name in self.models:
-            made = self.row(name)
-            states = "".join(letters[state] for state in made["capabilities"].values())
-            full = None if made["name"] == name else made["name"]
-            said = ("protocol", "title", "context", "output", "input", "reasoning", "price", "status")
-            yield name, [full, *(made[key] for key in said), states]
+            unpacked = self.row(name)
+            states = "".join(letters[state] for state in unpacked["capabilities"].values())
+            full = None if unpacked["name"] == name else unpacked["name"]
+            keys = ("protocol", "title", "context", "output", "input", "reasoning", "price", "status")
+            yield name, [full, *(unpacked[key] for key in keys), states]
 
 
 def row(model: Model, short: list[str]) -> dict[str, Any]:
-    """What `--json` says of a model; null is unknown."""
+    """Return what `--json` prints for a model; null is unknown."""
     import msgspec
 
     from cnllm.registry.capabilities import capabilities
@@ -176,66 +179,70 @@ def row(model: Model, short: list[str]) -> dict[str, Any]:
         "reasoning": flags.reasoning.mode if flags.reasoning else None,
         "price": msgspec.to_builtins(flags.price) if flags.price else None,
         "status": status.is_ if status else None,
-        "capabilities": {name: found.value for name, found in capabilities(model).items()},
+        "capabilities": {name: capability.value for name, capability in capabilities(model).items()},
     }
 
 
 def short_names(aliases: dict[str, str]) -> dict[str, list[str]]:
-    """The aliases of each model, by its name."""
+    """Return the aliases of each model, by its name."""
     short: dict[str, list[str]] = {}
     for alias, name in aliases.items():
         short.setdefault(name, []).append(alias)
-    return {name: sorted(found) for name, found in short.items()}
+    return {name: sorted(names) for name, names in short.items()}
 
 
-def _keep(registry: Registry, said: _Live) -> None:
+def _cache_listing(registry: Registry, live: _RegistryListing) -> None:
+    """Write a listing to the cache."""
     from cnllm.errors import CnllmError
 
     try:
-        told = dict(said.told())
-    except CnllmError:  # of a model that nobody may have asked for; whoever does is told
+        rows = dict(live.packed_rows())
+    except CnllmError:  # one model has a fault: it is reported when that model is used
         return
-    _remember("models", registry, [said.providers, said.aliases, said.models, said.kinds, told])
+    _write_cache("models", registry, [live.providers, live.aliases, live.models, live.kinds, rows])
 
 
-def _loaded() -> Registry:
+def _load_registry() -> Registry:
+    """Load the registry."""
     from cnllm.registry.registry import Registry
 
     return Registry.load()
 
 
-# ── where it is kept ─────────────────────────────────────────────────────────
-def _contents() -> list[bytes] | None:
-    """What the files in force hold; None where one cannot be read, which the registry tells better."""
+# ── cache entries ────────────────────────────────────────────────────────────
+def _file_contents() -> list[bytes] | None:
+    """Return the content of the loaded files; None where one cannot be read: the registry reports that better."""
     try:
-        return [_read(place) for place in (builtin_file(), *overlay_files())]
+        return [_read_file(place) for place in (builtin_file(), *overlay_files())]
     except (OSError, ValueError):
         return None
 
 
-def _read(place: str) -> bytes:
-    with open(place, "rb") as file:
+def _read_file(path: str) -> bytes:
+    """Return the content of a file."""
+    with open(path, "rb") as file:
         return file.read()
 
 
 def _entry(kind: str, contents: list[bytes] | None) -> str | None:
-    code = _code()
+    """Return the path of a cache entry; None where there can be none."""
+    code = _code_stamp()
     if contents is None or code is None:
         return None
     return cache.cache_entry(kind, _FORMAT.encode(), code, *contents)
 
 
-def _code() -> bytes | None:
-    """Tells versions apart, one's own edits included; None where the code is in no file that has a time."""
+def _code_stamp() -> bytes | None:
+    """Return a stamp that differs between versions and local edits; None where the code has no file times."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        found = [os.stat(os.path.join(package, name)) for name in _CODE]
+        stats = [os.stat(os.path.join(package, name)) for name in _CODE_FILES]
     except OSError:
         return None
-    return " ".join([cnllm.__version__, *(f"{one.st_mtime_ns}:{one.st_size}" for one in found)]).encode()
+    return " ".join([cnllm.__version__, *(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats)]).encode()
 
 
-def _remember(kind: str, registry: Registry, said: list[Any]) -> None:
-    """Under what was read for it, be the files as they are by now."""
-    if place := _entry(kind, registry.contents()):
-        cache.write_entry(place, json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode())
+def _write_cache(kind: str, registry: Registry, data: list[Any]) -> None:
+    """Write data to the cache, under the content from which it was computed, even if the files have changed since."""
+    if entry := _entry(kind, registry.contents()):
+        cache.write_entry(entry, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())

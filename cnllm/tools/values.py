@@ -115,7 +115,7 @@ def as_tools(items: Sequence[Any]) -> list[Tool]:
     would be ambiguous.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
-        raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is meant")
+        raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is expected")
     if type(items) is not list:
         items = checks.as_list("items (the tools)", items, "a list")
     tools = [as_tool(item, f"tools[{index}]") for index, item in enumerate(items)]

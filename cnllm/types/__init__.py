@@ -1,7 +1,7 @@
-"""The values that everything else passes along: parts, messages, events, usage, notes, replies.
+"""The values that all packages use: parts, messages, events, usage, notes, replies.
 
-All are immutable, compare by value and turn into JSON with `msgspec.json.encode`. Nothing here knows a wire,
-a registry or a file. Dicts in and out (`Message.from_dict`, `to_dict`) live in `cnllm.types.convert`.
+All are immutable, compare by value and become JSON with `msgspec.json.encode`. None of them knows a wire, a registry or
+a file. The conversion from and to dicts (`Message.from_dict`, `to_dict`) is in `cnllm.types.convert`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = [
 ]
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter", "error", "cut"]
-"""Why a reply ended. OpenAI's words, plus `cut`: the stream stopped without proof that it was complete."""
+"""Why a reply ended. OpenAI's words, and `cut`: the stream ended before the reply was complete."""
 
 
 class Seal(Struct, frozen=True, omit_defaults=True):
-    """What an endpoint wants back unchanged with a part, and the only origin it may go back to.
+    """Data that an endpoint wants back unchanged with a part, and the only origin it may go back to.
 
-    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); no one here looks inside.
+    `data` is the wire's own JSON (a signature, a details list, an encrypted blob); cnllm does not look inside.
     """
 
     protocol: str
@@ -68,7 +68,7 @@ class Text(Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning", tag_field="kind", omit_defaults=True):
-    """What a model thought before or between its answers."""
+    """The reasoning of a model before or between its answers."""
 
     text: str
     seal: Seal | None = None
@@ -88,11 +88,11 @@ class Media(Struct, frozen=True, tag="media", tag_field="kind", omit_defaults=Tr
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defaults=True):
-    """A call the model wants made.
+    """A call of a tool that the model asks for.
 
-    `arguments` is the decoded object, or None when `raw` is not a JSON object; `problem` then says why.
-    `via` says how it arrived: structured on the wire, or written into the text. `excluded`: the request did not offer
-    this tool, or its `tool_choice` excludes it; such a call has no `arguments`, and must never be executed.
+    `arguments` is the decoded object, or None when `raw` is not a JSON object; `problem` then says why. `via` says how
+    it arrived: structured on the wire, or written into the text. `excluded` means that the request did not offer this
+    tool, or that its `tool_choice` excludes it; such a call has no `arguments`, and must never be executed.
     """
 
     id: str
@@ -106,7 +106,7 @@ class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defa
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True):
-    """What a call gave: `id` is the call's; `media` are pictures among the result; `error` marks a failure."""
+    """The result of a call: `id` is the call's; `media` are images in the result; `error` marks a failure."""
 
     id: str
     text: str = ""
@@ -117,37 +117,39 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="kind", omit_defaults=True):
-    """A block no one here understands, kept whole. With a seal it goes back to its origin only."""
+    """A part that cnllm does not understand, kept whole. With a seal it goes back to its origin only."""
 
     data: Any
     seal: Seal | None = None
 
 
-_RESERVED = frozenset(
+_RESERVED_KEYS = frozenset(
     ["role", "content", "reasoning", "reasoning_content", "tool_calls", "tool_call_id", "name", "by", "parts"]
 )
 
 Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 
-def _parts(given: Any) -> tuple[Part, ...]:
+def _parts(parts: Any) -> tuple[Part, ...]:
+    """Return parts as a tuple. Raises `TypeError` for anything else."""
     from cnllm.types import checks
 
-    return tuple(checks.as_list("parts", given, "a list of cnllm's parts (Text, Media, ToolCall, …)"))
+    return tuple(checks.as_list("parts", parts, "a list of cnllm's parts (Text, Media, ToolCall, …)"))
 
 
-def _role(given: Any) -> str:
+def _role(role: Any) -> str:
+    """Return a role as a string. Raises `TypeError` for anything else."""
     from cnllm.types import checks
 
-    checks.require_type("role", given, str, "a string (system, developer, user, assistant or tool)")
-    return str.__str__(given)
+    checks.require_type("role", role, str, "a string (system, developer, user, assistant or tool)")
+    return str.__str__(role)
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
     """One turn. `parts` are ordered and authoritative; `by` is the "provider/model" that wrote it.
 
-    `name` names the speaker where a wire knows such a thing; `extra` holds further keys of a caller's dict,
-    which reach the wire only where the registry allows them (`messages.fields`).
+    `name` is the speaker's, on wires that have such a field; `extra` holds further keys of a caller's dict, which are
+    sent only where the registry allows them (`messages.fields`).
     """
 
     role: str
@@ -164,41 +166,46 @@ class Message(Struct, frozen=True, omit_defaults=True):
                 from cnllm.types import checks
 
                 msgspec.structs.force_setattr(self, "extra", checks.as_dict("extra", self.extra, "a dict or None"))
-            if not _RESERVED.isdisjoint(self.extra):
-                raise ValueError(f"extra holds {', '.join(_RESERVED & self.extra.keys())}, which a message says itself")
+            if not _RESERVED_KEYS.isdisjoint(self.extra):
+                raise ValueError(
+                    f"extra holds {', '.join(_RESERVED_KEYS & self.extra.keys())}, which are keys of a message itself"
+                )
             if not self.extra:
                 msgspec.structs.force_setattr(self, "extra", None)
         if type(self.role) is not str:
             msgspec.structs.force_setattr(self, "role", _role(self.role))
-        if self.name is not None and self.role == "tool":  # a result has its tool's name itself
+        if self.name is not None and self.role == "tool":  # a result has the name of its tool itself
             msgspec.structs.force_setattr(self, "name", None)
 
     @property
     def text(self) -> str:
-        """The text parts, joined."""
+        """Return the text parts, joined."""
         return "".join([p.text for p in self.parts if type(p) is Text])
 
     @property
     def reasoning(self) -> str:
-        """The reasoning parts, joined."""
+        """Return the reasoning parts, joined."""
         return "".join([p.text for p in self.parts if type(p) is Reasoning])
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls, in order."""
+        """Return the calls, in order."""
         return [p for p in self.parts if type(p) is ToolCall]
 
     def to_dict(self) -> dict[str, Any]:
-        """An OpenAI-style dict that JSON can hold; `parts` is among its keys where flat keys would lose something."""
+        """Return an OpenAI-style dict that JSON can hold.
+
+        `parts` is among its keys where the flat keys would lose something.
+        """
         from cnllm.types.convert import to_dict
 
         return to_dict(self)
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Message:
-        """The opposite of `to_dict`; any OpenAI-style message will do.
+        """Return the message of an OpenAI-style dict; the opposite of `to_dict`.
 
-        A flat key that differs from what `parts` say was edited: it wins, and the parts it replaces lose their seals.
+        A flat key that differs from `parts` was edited: it wins, and the parts that it replaces lose their seals.
         Raises `TypeError` or `ValueError` naming the key that is wrong.
         """
         from cnllm.types.convert import from_dict
@@ -207,9 +214,9 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens, as far as the endpoint told: None is unknown, which is not 0.
+    """Counts of tokens, as the endpoint reported them: None is unknown, which is not 0.
 
-    `input` includes what was `cached`; `output` includes `reasoning`; on every wire.
+    `input` includes `cached` and `output` includes `reasoning`, on every wire.
     """
 
     input: int | None = None
@@ -221,17 +228,18 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class Cost(Struct, frozen=True):
-    """What a reply cost by the registry's price, in units of `currency` (ISO 4217)."""
+    """The cost of a reply by the registry's price, in units of `currency` (ISO 4217)."""
 
     amount: Decimal
     currency: str
 
 
 class Note(Struct, frozen=True):
-    """One thing that was changed or noticed, and the line that caused it.
+    """One change or observation, and the line of the registry that caused it.
 
-    `code` is stable and kebab-case; `flag` the registry's flag; `said` what was asked for or arrived; `did` what was
-    made of it; `where` "providers.toml:97", or "" where no line of a registry is behind it.
+    `code` is stable and kebab-case. `flag` is the registry's flag. `said` is the request or the input that the note is
+    about, `did` is what cnllm did with it. `where` is "providers.toml:97", or "" where no line of a registry is the
+    cause.
     """
 
     code: str
@@ -246,13 +254,13 @@ class Note(Struct, frozen=True):
 
 
 class TextDelta(Struct, frozen=True, tag="text_delta", gc=False):
-    """More of the answer."""
+    """A piece of the answer."""
 
     text: str
 
 
 class ReasoningDelta(Struct, frozen=True, tag="reasoning_delta", gc=False):
-    """More of the thinking."""
+    """A piece of the reasoning."""
 
     text: str
 
@@ -260,7 +268,7 @@ class ReasoningDelta(Struct, frozen=True, tag="reasoning_delta", gc=False):
 class ToolCallStart(Struct, frozen=True, tag="tool_call_start", omit_defaults=True, gc=False):
     """A call began; its name is known and never empty. `index` counts the calls of this reply.
 
-    `excluded` is that of the call (see `ToolCall`), which must never be executed.
+    `excluded` is the call's (see `ToolCall`); an excluded call must never be executed.
     """
 
     index: int
@@ -270,21 +278,21 @@ class ToolCallStart(Struct, frozen=True, tag="tool_call_start", omit_defaults=Tr
 
 
 class ToolCallDelta(Struct, frozen=True, tag="tool_call_delta", gc=False):
-    """More of a call's arguments, as raw JSON text."""
+    """A piece of a call's arguments, as raw JSON text."""
 
     index: int
     text: str
 
 
 class ToolCallEnd(Struct, frozen=True, tag="tool_call_end"):
-    """A call is complete, or as complete as it will get (`call.problem`)."""
+    """A call is complete, or as complete as it will be (`call.problem`)."""
 
     index: int
     call: ToolCall
 
 
 class BlockEnd(Struct, frozen=True, tag="block_end"):
-    """A text, reasoning or opaque part is complete. `index` is its place among the message's parts."""
+    """A text, reasoning or opaque part is complete. `index` is its index among the message's parts."""
 
     index: int
     part: Part
@@ -297,20 +305,20 @@ class UsageSeen(Struct, frozen=True, tag="usage"):
 
 
 class NoteAdded(Struct, frozen=True, tag="note"):
-    """Something was noticed while reading."""
+    """A note was added while the reply was read."""
 
     note: Note
 
 
 class Restarted(Struct, frozen=True, tag="restarted"):
-    """Forget what was delivered so far: the reply was taken anew and begins differently."""
+    """The reply begins again with other text: discard the text that was delivered so far."""
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """What a tool loop came to: why it `stopped`, its steps, the calls made in them, and how many `returned`.
+    """The summary of a tool loop: why it `stopped`, its steps, the calls in them, and how many `returned`.
 
-    A call returned where it gave a result that is no error. `fallback`: a sentence of the registry stands in place of
-    an answer, or the model had to be asked to go on.
+    A call returned where it gave a result that is no error. `fallback` means that a sentence of the registry replaced
+    an answer, or that the model was asked to continue.
     """
 
     stopped: str
@@ -323,7 +331,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 class Finished(Struct, frozen=True, tag="finished"):
     """The end. `raw` is the wire's own word for it, None where there was none.
 
-    The last one of a tool loop has the summary of the `run`; in others there is none (`msgspec.UNSET`, which is false).
+    The last one of a tool loop has the summary of the `run`; others have none (`msgspec.UNSET`, which is false).
     """
 
     finish: Finish
@@ -346,11 +354,11 @@ Event = (
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request as a server reads it, whatever the protocol it came over.
+    """A request as a server reads it, in any protocol.
 
-    `messages` and `options` are what `engine.build_request` and the clients take: `client.call(name, request.messages,
-    **request.options)` passes it on. What of the body has no option of that name is in `options["extra_body"]`, as it
-    stood there. `model` is the name that was asked for.
+    `messages` and `options` fit `engine.build_request` and the clients: `client.call(name, request.messages,
+    **request.options)` passes it on. Keys of the body without an option of their own are in `options["extra_body"]`,
+    unchanged. `model` is the name in the request.
     """
 
     model: str | None
@@ -360,12 +368,12 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What came of one call. `message` carries everything: append it to the history and go on.
+    """The result of one call. `message` carries everything: append it to the history and go on.
 
-    `incomplete` holds calls that were cut off; they are never executable. `raw` is the decoded body, or for a
-    stream None unless it was asked to be kept. `model` and `id` are as the endpoint named them. `parsed` is the answer
-    to a `schema`: checked against it, or an instance of the model class given for it; None where none was asked for,
-    where there is no whole answer, or where it is not valid (the note `answer-invalid` says why).
+    `incomplete` holds calls that were cut off; they are never executable. `raw` is the decoded body; for a stream it is
+    None unless the caller asked to keep it. `model` and `id` are as the endpoint named them. `parsed` is the answer to
+    a `schema`: checked against it, or an instance of the model class given for it. It is None without a schema, without
+    a whole answer, or where the answer is invalid (the note `answer-invalid` says why).
     """
 
     text: str
@@ -384,7 +392,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     parsed: Any = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but `raw`, as JSON can hold it (`cost.amount` as a string, `parsed` as the JSON it was)."""
+        """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""
         data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, raw=None, parsed=None))
         del data["raw"]
         data["message"] = self.message.to_dict()

@@ -1,4 +1,4 @@
-"""The arguments of a call, as text and decoded."""
+"""Decode the arguments of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 def decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
-    """(arguments, problem): what raw JSON comes to, or why it is not usable. Nothing and null are no arguments."""
+    """Return (arguments, problem): the decoded object, or why the raw text is not usable.
+
+    An empty text and null are no arguments.
+    """
     text = raw.strip()
     if text in ("", "null"):
         return {}, None

@@ -1,7 +1,7 @@
-"""Checks of arguments: errors that name the argument, what was given and what is expected.
+"""Check arguments: errors name the argument, its value and the expected one.
 
-The checks run where a call enters cnllm, or after something failed. What an argument holds is shown only where it is a
-short plain value; otherwise its type is named, so that no secret gets into a message.
+The checks run where a call enters cnllm, or after a failure. A value is shown only where it is short and plain;
+otherwise only its type is named, so that no secret gets into a message.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 FAILURES = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError, AssertionError)
-"""What code raises that meets a value of another kind than it expects."""
-_LONG = 60  # characters of a value that are shown
-_DIGITS = 9_000  # bits; Python refuses to write much longer numbers
-_MOST_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating system's clocks
+"""Exceptions of code that meets a value of another type than it expects."""
+_MAX_SHOWN = 60  # characters of a value
+_MAX_BITS = 9_000  # Python refuses to write much longer numbers
+_MAX_SECONDS = 1e9  # 31 years; longer waits do not fit into the operating system's clocks
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type; of a class, that it is one."""
+    """Return the name of a value's type; for a class, its own name."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def short_text(value: Any) -> str:
-    """Return a short text for a value: plain values as they are written, everything else by its type."""
+    """Return a short text for a value: plain values as they are written, others by their type."""
     if value is None or value is True or value is False:
         return str(value)
     if type(value) is int:
@@ -51,7 +51,7 @@ def short_text(value: Any) -> str:
     if type(value) is float:
         return repr(value)
     if type(value) is str:
-        return repr(value) if len(value) <= _LONG else f"{value[:_LONG]!r}…"
+        return repr(value) if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]!r}…"
     return kind_of(value)
 
 
@@ -61,7 +61,7 @@ def wrong_type(name: str, value: Any, expected: str) -> TypeError:
 
 
 def wrong_value(name: str, value: Any, expected: str) -> ValueError:
-    """Return the error for an argument whose value means nothing: `name=-1; a number above 0 is expected`."""
+    """Return the error for an argument with an invalid value: `name=-1; a number above 0 is expected`."""
     return ValueError(f"{name}={short_text(value)}; {expected} is expected")
 
 
@@ -98,21 +98,22 @@ def require_path(name: str, value: Any) -> None:
 
 
 def as_text(name: str, value: Any) -> str:
-    """Return `str(value)`. Raises `TypeError` for a value that has none."""
+    """Return `str(value)`. Raises `TypeError` or `ValueError` for a value without a text."""
     try:
         return str(value)
     except Exception as error:
-        raise _unwritten(name, value, error) from error
+        raise _no_text(name, value, error) from error
 
 
-def _unwritten(name: str, value: Any, error: Exception) -> Exception:
+def _no_text(name: str, value: Any, error: Exception) -> Exception:
+    """Return the error for a value without a text."""
     if isinstance(value, int):
         return ValueError(f"{name} is a number of too many digits; a shorter one is expected")
     return TypeError(f"{name} is {kind_of(value)}, which raised {type(error).__name__}; a string is expected")
 
 
 def as_list(name: str, value: Any, expected: str) -> list[Any]:
-    """Return what can be iterated over as a list. Raises `TypeError` for text, bytes, tables and what cannot be."""
+    """Return an iterable as a list. Raises `TypeError` for text, bytes, tables and values that are no iterable."""
     if isinstance(value, str | bytes | bytearray | memoryview | Mapping | type) or not isinstance(
         value, Iterable | Sequence
     ):
@@ -133,20 +134,23 @@ def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
         raise unreadable(name, error) from error
 
 
-def number(name: str, value: Any, least: int, *, none: bool = False) -> int | None:
-    """Return a whole number that is not below `least`. Raises `TypeError` or `ValueError`."""
+def number(name: str, value: Any, minimum: int, *, none: bool = False) -> int | None:
+    """Return a whole number from `minimum` on. Raises `TypeError` or `ValueError`."""
     if value is None and none:
         return None
-    expected = f"a whole number from {least}{', or None,' if none else ''}"
+    expected = f"a whole number from {minimum}{', or None,' if none else ''}"
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(name, value, expected)
-    if value < least:
+    if value < minimum:
         raise wrong_value(name, value, expected)
     return int(value)
 
 
 def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
-    """Return a time in seconds; None, infinity and more than a lifetime have no end. Raises what names the argument."""
+    """Return a time in seconds; None, infinity and more than 31 years mean no limit.
+
+    Raises `TypeError` or `ValueError` naming the argument.
+    """
     import numbers
     from decimal import Decimal
 
@@ -163,36 +167,36 @@ def seconds(name: str, value: Any, *, zero: bool = False) -> float | None:
         time = float("nan")
     if not (time > 0 or (zero and time == 0)):
         raise wrong_value(name, value, expected)
-    return None if time > _MOST_SECONDS else time
+    return None if time > _MAX_SECONDS else time
 
 
 def check_json_value(name: str, value: Any) -> None:
-    """Raise `TypeError` or `ValueError` for a value that JSON cannot hold, naming the place in it."""
+    """Raise `TypeError` or `ValueError` for a value that JSON cannot hold, naming its path."""
     todo: list[tuple[str, Any, int]] = [(name, value, 0)]
     while todo:
-        place, one, depth = todo.pop()
+        place, item, depth = todo.pop()
         if depth > 500:
             raise ValueError(f"{name} is nested too deeply or holds itself; JSON of fewer levels is expected")
-        if one is None or isinstance(one, bool | str | float):
+        if item is None or isinstance(item, bool | str | float):
             continue
-        if isinstance(one, int):
-            if one.bit_length() > _DIGITS:
+        if isinstance(item, int):
+            if item.bit_length() > _MAX_BITS:
                 raise ValueError(f"{place} is a number of too many digits; a shorter one is expected")
-        elif isinstance(one, Mapping):
-            table = as_dict(place, one)
+        elif isinstance(item, Mapping):
+            table = as_dict(place, item)
             for key in table:
                 if not isinstance(key, str | int):
                     raise TypeError(f"{place} has a key that is {kind_of(key)}; a string is expected")
             todo += [(f"{place}[{short_text(key)}]", inner, depth + 1) for key, inner in table.items()]
-        elif isinstance(one, list | tuple | Sequence) and not isinstance(one, bytes | bytearray | memoryview):
-            items = as_list(place, one, "a list")
+        elif isinstance(item, list | tuple | Sequence) and not isinstance(item, bytes | bytearray | memoryview):
+            items = as_list(place, item, "a list")
             todo += [(f"{place}[{index}]", inner, depth + 1) for index, inner in enumerate(items)]
         else:
-            _demand_encodable(place, one)
+            _require_encodable(place, item)
 
 
-def _demand_encodable(place: str, value: Any) -> None:
-    """Raise for what is no JSON itself and has no form in JSON either, as dates have."""
+def _require_encodable(place: str, value: Any) -> None:
+    """Raise `TypeError` for a value that is no JSON and has no form in JSON either, unlike dates."""
     import msgspec
 
     try:
@@ -205,14 +209,14 @@ def _demand_encodable(place: str, value: Any) -> None:
 def unfit_id(id: str) -> str | None:
     """Return why a model id cannot stand in a path; None where it can.
 
-    Every server and proxy on the way may decode the path once more, so that an id is judged as each of them reads it.
+    Every server and proxy on the way may decode the path once more, so the id is checked after each decoding.
     """
-    read = id
-    while (more := unquote(read, errors="replace")) != read:
-        read = more
-    if any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or 0xD800 <= ord(char) <= 0xDFFF for char in read):
+    decoded = id
+    while (further := unquote(decoded, errors="replace")) != decoded:
+        decoded = further
+    if any(ord(char) < 0x20 or 0x7F <= ord(char) <= 0x9F or 0xD800 <= ord(char) <= 0xDFFF for char in decoded):
         return "a control character or half of a character cannot stand in a path"
-    segments = read.replace("\\", "/").split("/")
+    segments = decoded.replace("\\", "/").split("/")
     if any(segment.partition(";")[0].strip() in (".", "..", "") for segment in segments):
         return "it leaves the path of its endpoint: an id has no empty part, and none that is . or .."
     return None

@@ -1,4 +1,7 @@
-"""Messages in and out of dicts: OpenAI's shape, and ours beside it where that would lose something."""
+"""Convert messages from and to dicts.
+
+The dicts have OpenAI's shape. Where that shape would lose something, they also have cnllm's own (`parts`).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ import msgspec
 
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, checks
 from cnllm.types.arguments import decode_arguments
+from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
-__all__ = ["as_messages", "from_dict", "message_fault", "result_text", "struct_fault", "to_dict"]
+__all__ = ["as_messages", "from_dict", "result_text", "to_dict"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
-_KNOWN = {
+_KNOWN_KEYS = {
     "role",
     "content",
     "tool_calls",
@@ -25,22 +29,24 @@ _KNOWN = {
     "by",
     "parts",
 }
-_KNOWN |= {"refusal", "error"}
-_PLAIN = ("user", "assistant", "system")
-_PARTS = frozenset([Text, Reasoning, Media, ToolCall, ToolResult, Opaque])
-_EXPECTED = "a string, a cnllm.Message, a dict, or a list of these"
+_KNOWN_KEYS |= {"refusal", "error"}
+_PLAIN_ROLES = ("user", "assistant", "system")
+_EXPECTED_MESSAGES = "a string, a cnllm.Message, a dict, or a list of these"
 
 
-def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
-    """A string, messages, dicts, or a mixture → messages. Raises `TypeError` or `ValueError` naming the message."""
-    if isinstance(given, str):
-        return [Message("user", (Text(given),))]
-    if isinstance(given, Message | Mapping):
-        given = [given]
-    elif type(given) is not list:
-        given = checks.as_list("messages", given, _EXPECTED)
+def as_messages(messages: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
+    """Return a string, messages, dicts, or a mixture of them as messages.
+
+    Raises `TypeError` or `ValueError` naming the message.
+    """
+    if isinstance(messages, str):
+        return [Message("user", (Text(messages),))]
+    if isinstance(messages, Message | Mapping):
+        messages = [messages]
+    elif type(messages) is not list:
+        messages = checks.as_list("messages", messages, _EXPECTED_MESSAGES)
     out: list[Message] = []
-    for index, item in enumerate(given):
+    for index, item in enumerate(messages):
         if type(item) is Message:
             out.append(item)
         elif isinstance(item, str):
@@ -57,14 +63,14 @@ def as_messages(given: str | Message | Mapping[str, Any] | Iterable[Any]) -> lis
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:
-    """See `Message.from_dict`."""
+    """Return the message of a dict (see `Message.from_dict`)."""
     if type(data) is not dict:
         data = checks.as_dict("data", data, "a dict with the keys of a message")
     role = data.get("role")
     if type(role) is not str:
         role = _role(role)
-    if len(data) == 2 and role in _PLAIN and type(content := data.get("content")) is str and content:
-        return Message(role, (Text(content),))  # most messages of most histories
+    if len(data) == 2 and role in _PLAIN_ROLES and type(content := data.get("content")) is str and content:
+        return Message(role, (Text(content),))  # the form of most messages
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
         return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:
@@ -72,31 +78,33 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     by, name = data.get("by"), data.get("name")
     for key, value in (("by", by), ("name", name)):
         if value is not None and not isinstance(value, str):
-            raise TypeError(f"{key} is {type(value).__name__}, a string is meant")
-    extra = None if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
+            raise TypeError(f"{key} is {type(value).__name__}, a string is expected")
+    extra = None if data.keys() <= _KNOWN_KEYS else {k: v for k, v in data.items() if k not in _KNOWN_KEYS}
     parts = _flat_parts(role, data)
     if data.get("parts") is not None:
-        parts = _edited(role, _converted(data["parts"]), parts, data)
+        parts = _merge_edits(role, _decode_parts(data["parts"]), parts, data)
     return Message(role, tuple(parts), by, name, extra)
 
 
-def _role(given: Any) -> str:
-    if not isinstance(given, str):
-        raise ValueError(f"role {checks.short_text(given)} is none of {', '.join(_ROLES)}")
-    return str.__str__(given)
+def _role(role: Any) -> str:
+    """Return a role as a string. Raises `ValueError` for anything else."""
+    if not isinstance(role, str):
+        raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
+    return str.__str__(role)
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """See `Message.to_dict`."""
+    """Return a message as a dict (see `Message.to_dict`)."""
     try:
         return _to_dict(message)
     except checks.FAILURES as error:
-        if (named := message_fault("", message)) is not None:
-            raise named from error
+        if (fault := message_fault("", message)) is not None:
+            raise fault from error
         raise
 
 
 def _to_dict(message: Message) -> dict[str, Any]:
+    """Return a message as a dict."""
     out = _flat(message)
     if _flat_parts(message.role, out) != list(message.parts):
         out["parts"] = msgspec.to_builtins(message.parts, enc_hook=_json_value)
@@ -106,7 +114,7 @@ def _to_dict(message: Message) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """A caller's subclass or look-alike of a type of JSON's as that type."""
+    """Return a caller's subclass or look-alike of a JSON type as that type."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Mapping):
@@ -115,6 +123,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _flat(message: Message) -> dict[str, Any]:
+    """Return the flat keys of a message."""
     out: dict[str, Any] = {"role": message.role}
     if message.role == "tool":
         results = [p for p in message.parts if type(p) is ToolResult]
@@ -125,7 +134,7 @@ def _flat(message: Message) -> dict[str, Any]:
             out["content"] = _content([Text(results[0].text), *results[0].media])
             if results[0].error:
                 out["error"] = True
-        return {**out, **_tail(message)}
+        return {**out, **_extra_keys(message)}
     if message.name is not None:
         out["name"] = message.name
     if reasoning := message.reasoning:
@@ -135,21 +144,24 @@ def _flat(message: Message) -> dict[str, Any]:
     out["content"] = content if content or not calls else None
     if calls:
         out["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.raw or _dumps(c)}}
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.raw or _arguments_text(c)}}
             for c in calls
         ]
-    return {**out, **_tail(message)}
+    return {**out, **_extra_keys(message)}
 
 
-def _tail(message: Message) -> dict[str, Any]:
+def _extra_keys(message: Message) -> dict[str, Any]:
+    """Return the keys beyond those of OpenAI."""
     return {**({"by": message.by} if message.by is not None else {}), **(message.extra or {})}
 
 
-def _dumps(call: ToolCall) -> str:
-    return _json(call.arguments or {})
+def _arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON."""
+    return _json_text(call.arguments or {})
 
 
-def _json(value: Any) -> str:
+def _json_text(value: Any) -> str:
+    """Return a value as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
@@ -159,51 +171,51 @@ def _json(value: Any) -> str:
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
-    """A string where all is plain text, else a list of content parts."""
+    """Return a string where there is only one plain text, otherwise a list of content parts."""
     if all(type(p) is Text and p.extra is None for p in parts) and len(parts) < 2:
         return "".join(p.text for p in parts)
     return [content_part(p) for p in parts]
 
 
 def content_part(part: Text | Media) -> dict[str, Any]:
-    """An OpenAI content part."""
+    """Return an OpenAI content part."""
     if type(part) is Text:
-        return {"type": "text", "text": part.text} | _beside(part.extra, "type", "text")
+        return {"type": "text", "text": part.text} | _further_keys(part.extra, "type", "text")
     media = cast(Media, part)
     extra = media.extra or {}
     kind = media_kind(media)
     if kind == "audio" and media.data is not None:
         sound = {"data": media.data, "format": media.type.partition("/")[2]}
-        return {"type": "input_audio", "input_audio": sound | _beside(extra, *sound)}
+        return {"type": "input_audio", "input_audio": sound | _further_keys(extra, *sound)}
     if kind == "file" and media.data is not None:
-        return {"type": "file", "file": {"file_data": data_url(media)} | _beside(extra, "file_data")}
+        return {"type": "file", "file": {"file_data": data_url(media)} | _further_keys(extra, "file_data")}
     form = f"{kind}_url"
-    return {"type": form, form: {"url": data_url(media)} | _beside(extra, "url")}
+    return {"type": form, form: {"url": data_url(media)} | _further_keys(extra, "url")}
 
 
 def result_text(texts: Iterable[str]) -> str:
-    """The text parts of a tool's result as one text, a blank line between them."""
+    """Join the text parts of a tool's result, with a blank line between them."""
     return "\n\n".join(filter(None, texts))
 
 
-def _beside(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
-    """Further keys of a part, those aside that it has itself."""
+def _further_keys(extra: dict[str, Any] | None, *own: str) -> dict[str, Any]:
+    """Return the further keys of a part, without its own."""
     return {k: v for k, v in (extra or {}).items() if k not in own}
 
 
 def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
-    """What the flat keys say, as parts."""
+    """Return the parts that the flat keys describe."""
     content = data.get("content")
     if type(content) is str and role in ("user", "system"):
         return [Text(content)] if content else []
     if role == "tool":
-        texts = _parts_of(content)
+        texts = _content_parts(content)
         return [
             ToolResult(
-                _string(data, "tool_call_id"),
+                _text_value(data, "tool_call_id"),
                 result_text([p.text for p in texts if type(p) is Text]),
                 data.get("name"),
-                data.get("error") is True or bool(_flag(data.get("error"))),
+                data.get("error") is True or bool(_as_bool(data.get("error"))),
                 tuple(p for p in texts if type(p) is Media),
             )
         ]
@@ -211,18 +223,19 @@ def _flat_parts(role: str, data: Mapping[str, Any]) -> list[Part]:
     reasoning = data.get("reasoning") or data.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
         parts.append(Reasoning(reasoning))
-    parts += _parts_of(content)
+    parts += _content_parts(content)
     if isinstance(data.get("refusal"), str) and data["refusal"] and not parts:
         parts.append(Text(data["refusal"]))
     calls = data.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
-        raise TypeError(f"tool_calls is {type(calls).__name__}, a list is meant")
+        raise TypeError(f"tool_calls is {type(calls).__name__}, a list is expected")
     if calls:
         parts += [_call(call, index) for index, call in enumerate(calls)]
     return parts
 
 
-def _parts_of(content: Any) -> list[Part]:
+def _content_parts(content: Any) -> list[Part]:
+    """Return the content of a message as parts."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -230,11 +243,12 @@ def _parts_of(content: Any) -> list[Part]:
     if isinstance(content, tuple):
         content = list(content)
     if not isinstance(content, list):
-        raise TypeError(f"content is {type(content).__name__}; a string, None or a list of parts is meant")
+        raise TypeError(f"content is {type(content).__name__}; a string, None or a list of parts is expected")
     return [_part(item) for item in content]
 
 
 def _part(item: Any) -> Part:
+    """Return a content part as a part."""
     if isinstance(item, str):
         return Text(item)
     if type(item) is not dict:
@@ -248,10 +262,10 @@ def _part(item: Any) -> Part:
         inner = item.get(kind)
         if type(inner) is not dict and isinstance(inner, Mapping):
             inner = checks.as_dict(kind, inner)
-        where = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
-        if isinstance(where, str):
+        url = inner if isinstance(inner, str) else inner.get("url") if isinstance(inner, Mapping) else None
+        if isinstance(url, str):
             extra = {k: v for k, v in inner.items() if k != "url"} if isinstance(inner, Mapping) else {}
-            return _media(where, kind.removesuffix("_url"), extra or None)
+            return _media(url, kind.removesuffix("_url"), extra or None)
     sound = item.get("input_audio")
     if type(sound) is not dict and isinstance(sound, Mapping):
         sound = checks.as_dict("input_audio", sound)
@@ -265,12 +279,13 @@ def _part(item: Any) -> Part:
         return Media(
             f"audio/{checks.as_text('format', sound.get('format', 'wav'))}", sound["data"], None, None, extra or None
         )
-    if is_file_part(item) and (found := as_media(item)) is not None:
-        return found
+    if is_file_part(item) and (media := as_media(item)) is not None:
+        return media
     return Opaque(dict(item))
 
 
 def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
+    """Return a URL, or the data in a data URL, as media."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         return Media(head[5:-7], data, None, None, extra)
@@ -278,8 +293,9 @@ def _media(url: str, kind: str, extra: dict[str, Any] | None) -> Media:
 
 
 def _call(data: Any, index: int) -> ToolCall:
+    """Return a call of a dict as a ToolCall."""
     if type(data) is not dict and not isinstance(data, Mapping):
-        raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is meant")
+        raise TypeError(f"tool_calls[{index}] is {type(data).__name__}, a dict is expected")
     if type(data) is not dict:
         data = checks.as_dict(f"tool_calls[{index}]", data)
     function = data.get("function", data)
@@ -290,133 +306,88 @@ def _call(data: Any, index: int) -> ToolCall:
     arguments = function.get("arguments")
     if type(arguments) is not str and isinstance(arguments, Mapping):
         table = checks.as_dict(f"tool_calls[{index}].function.arguments", arguments)
-        return ToolCall(_string(data, "id"), function["name"], table, "")
+        return ToolCall(_text_value(data, "id"), function["name"], table, "")
     if arguments is not None and not isinstance(arguments, str):
         checks.check_json_value(f"tool_calls[{index}].function.arguments", arguments)
-    raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
+    raw = arguments if isinstance(arguments, str) else "" if arguments is None else _json_text(arguments)
     decoded, problem = decode_arguments(raw)
-    return ToolCall(_string(data, "id"), function["name"], decoded, raw, "wire", problem)
+    return ToolCall(_text_value(data, "id"), function["name"], decoded, raw, "wire", problem)
 
 
-def _string(data: Mapping[str, Any], key: str) -> str:
+def _text_value(data: Mapping[str, Any], key: str) -> str:
+    """Return the text under a key; empty where the key is missing."""
     value = data.get(key)
     return value if isinstance(value, str) else "" if value is None else checks.as_text(key, value)
 
 
-def _flag(value: Any) -> bool:
-    """Whether `error` marks a failure, as Python reads any value."""
+def _as_bool(value: Any) -> bool:
+    """Whether `error` marks a failure, by Python's truth of any value."""
     try:
         return bool(value)
     except Exception as error:
         raise checks.unreadable("error", error) from error
 
 
-def _converted(parts: Any) -> list[Part]:
-    """The key `parts` as parts. Raises `ValueError` naming the place."""
+def _decode_parts(parts: Any) -> list[Part]:
+    """Return the key `parts` as parts. Raises `ValueError` or `TypeError` naming the place."""
     try:
         return msgspec.convert(parts, list[Part])
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
-        raise ValueError(f"parts{place.rstrip('`')}: {said.lower()}") from None
+        problem, _, place = str(error).partition(" - at `$")
+        raise ValueError(f"parts{place.rstrip('`')}: {problem.lower()}") from None
     except Exception as error:  # a caller's object that raises while it is read, or one that holds itself
         raise checks.unreadable("parts", error) from error
 
 
-def message_fault(place: str, message: Message) -> Exception | None:
-    """Return what is wrong with a message that cannot be written; None for one that can. `place` ends with a dot."""
-    for name in ("role", "by", "name"):
-        value = getattr(message, name)
-        if not isinstance(value, str) and (value is not None or name == "role"):
-            return checks.wrong_type(f"{place}{name}", value, "a string")
-    for index, part in enumerate(message.parts):
-        if type(part) not in _PARTS:
-            return checks.wrong_type(
-                f"{place}parts[{index}]", part, "a Text, Media, ToolCall or another part of cnllm's"
-            )
-        if (found := struct_fault(f"{place}parts[{index}]", part)) is not None:
-            return found
-    return _json_fault(f"{place}extra", message.extra)
+def _merge_edits(role: str, parts: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:
+    """Return the parts with the edits of the flat keys.
+
+    A flat key that differs from `parts` was edited: it wins, and the parts it replaces have no seal.
+    """
+    derived = _flat_parts(role, _flat(Message(role, tuple(parts))))
+    if role == "tool":  # the flat keys hold the first result only
+        first = next((i for i, p in enumerate(parts) if type(p) is ToolResult), None)
+        if first is None or flat == derived:
+            return parts if flat == derived else [*flat, *parts]
+        return [*parts[:first], *flat, *parts[first + 1 :]]
+    out = _replace_parts(parts, flat, derived, (Reasoning,), ("reasoning", "reasoning_content"), data)
+    out = _replace_parts(out, flat, derived, (Text, Media), ("content",), data)
+    return _replace_calls(out, flat, derived) if "tool_calls" in data else out
 
 
-def struct_fault(place: str, value: msgspec.Struct) -> Exception | None:
-    """Return the error for a field of another type, or one that JSON cannot hold; None where all is well."""
-    config = value.__struct_config__
-    tag: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
-    fields = {name: getattr(value, name) for name in value.__struct_fields__}
-    try:
-        msgspec.convert({**fields, **tag}, type(value))
-    except msgspec.ValidationError as error:
-        said, _, where = str(error).partition(" - at `$")
-        return TypeError(f"{place}{where.rstrip('`')}: {said[:1].lower()}{said[1:]}")
-    except Exception as error:  # noqa: BLE001  a caller's object that raises while it is read
-        return checks.unreadable(place, error)
-    for name, inner in fields.items():
-        if isinstance(inner, msgspec.Struct):
-            found = struct_fault(f"{place}.{name}", inner)
-        elif name == "media":
-            faults = (struct_fault(f"{place}.media[{at}]", one) for at, one in enumerate(inner))
-            found = next(filter(None, faults), None)
-        else:
-            found = _json_fault(f"{place}.{name}", inner)
-        if found is not None:
-            return found
-    return None
-
-
-def _json_fault(place: str, value: Any) -> Exception | None:
-    try:
-        checks.check_json_value(place, value)
-    except (TypeError, ValueError) as error:
-        return error
-    return None
-
-
-def _edited(role: str, kept: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:
-    """`kept`, except that what a flat key says differently was edited and is as the key says, without a seal."""
-    now = _flat_parts(role, _flat(Message(role, tuple(kept))))
-    if role == "tool":  # the flat keys tell of the first result alone
-        first = next((i for i, p in enumerate(kept) if type(p) is ToolResult), None)
-        if first is None or flat == now:
-            return kept if flat == now else [*flat, *kept]
-        return [*kept[:first], *flat, *kept[first + 1 :]]
-    out = _swapped(kept, flat, now, (Reasoning,), ("reasoning", "reasoning_content"), data)
-    out = _swapped(out, flat, now, (Text, Media), ("content",), data)
-    return _calls_swapped(out, flat, now) if "tool_calls" in data else out
-
-
-def _swapped(
-    kept: list[Part],
+def _replace_parts(
+    parts: list[Part],
     flat: list[Part],
-    now: list[Part],
+    derived: list[Part],
     kinds: tuple[type, ...],
     keys: tuple[str, ...],
     data: Mapping[str, Any],
 ) -> list[Part]:
-    """The parts of some kinds replaced together, if one of their flat keys is there and says something else."""
-    said = [p for p in flat if type(p) in kinds]
-    if not any(key in data for key in keys) or said == [p for p in now if type(p) in kinds]:
-        return kept
-    place = next((i for i, p in enumerate(kept) if type(p) in kinds), None)
-    if place is None:
-        calls = (i for i, p in enumerate(kept) if type(p) is ToolCall)
-        place = 0 if Reasoning in kinds else next(calls, len(kept))
-    before = [p for p in kept[:place] if type(p) not in kinds]
-    return [*before, *said, *(p for p in kept[place:] if type(p) not in kinds)]
+    """Return the parts with those of some kinds replaced together, if one of their flat keys was edited."""
+    edited = [p for p in flat if type(p) in kinds]
+    if not any(key in data for key in keys) or edited == [p for p in derived if type(p) in kinds]:
+        return parts
+    index = next((i for i, p in enumerate(parts) if type(p) in kinds), None)
+    if index is None:
+        calls = (i for i, p in enumerate(parts) if type(p) is ToolCall)
+        index = 0 if Reasoning in kinds else next(calls, len(parts))
+    before = [p for p in parts[:index] if type(p) not in kinds]
+    return [*before, *edited, *(p for p in parts[index:] if type(p) not in kinds)]
 
 
-def _calls_swapped(kept: list[Part], flat: list[Part], now: list[Part]) -> list[Part]:
-    """Each call as its flat form says; one that was not edited stays as it is."""
-    said = [p for p in flat if type(p) is ToolCall]
-    derived = [p for p in now if type(p) is ToolCall]
-    if said == derived:
-        return kept
-    whole = [p for p in kept if type(p) is ToolCall]
-    if len(whole) != len(derived):  # a role whose flat keys tell of no calls
-        return kept
-    same = {(form.id, form.name, form.raw): (form, old) for old, form in zip(whole, derived, strict=True)}
-    rest = [p for p in kept if type(p) is not ToolCall]
+def _replace_calls(parts: list[Part], flat: list[Part], derived: list[Part]) -> list[Part]:
+    """Return the parts with each edited call in the form of its flat key; other calls stay."""
+    edited = [p for p in flat if type(p) is ToolCall]
+    derived_calls = [p for p in derived if type(p) is ToolCall]
+    if edited == derived_calls:
+        return parts
+    calls = [p for p in parts if type(p) is ToolCall]
+    if len(calls) != len(derived_calls):  # a role whose flat keys hold no calls
+        return parts
+    by_form = {(form.id, form.name, form.raw): (form, old) for old, form in zip(calls, derived_calls, strict=True)}
+    rest = [p for p in parts if type(p) is not ToolCall]
     out: list[Part] = [*rest]
-    for call in said:
-        form, old = same.get((call.id, call.name, call.raw), (None, call))
+    for call in edited:
+        form, old = by_form.get((call.id, call.name, call.raw), (None, call))
         out.append(old if form == call else call)
     return out

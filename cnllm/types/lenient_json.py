@@ -1,4 +1,4 @@
-"""JSON text from an endpoint → data: strictly and fast, leniently where that fails."""
+"""Decode the JSON of an endpoint: strictly and fast, leniently where that fails."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _decode = msgspec.json.Decoder().decode
 
 
 class NotJson(ValueError):
-    """It is not JSON, not even nearly."""
+    """The text is not JSON, not even approximately."""
 
 
 def decode_lenient(text: bytes) -> Any:
-    """JSON as endpoints write it: NaN, raw control characters, bad UTF-8 and halves of surrogate pairs do not stop it.
+    """Decode JSON as endpoints write it, with NaN, raw control characters, bad UTF-8 and halves of surrogate pairs.
 
-    Raises `Unreadable`.
+    Raises `NotJson`.
     """
     try:
         return _decode(text)
@@ -32,7 +32,10 @@ def decode_lenient(text: bytes) -> Any:
 
 
 def _clean(data: Any) -> Any:
-    """NaN and infinity are in no JSON. Lone surrogates stay: the other half of a pair may come with the next chunk."""
+    """Replace NaN and infinity, which JSON does not have, by None.
+
+    Lone surrogates stay: the other half of a pair may come with the next chunk.
+    """
     if type(data) is list:
         return [_clean(item) for item in data]
     if type(data) is dict:
@@ -43,30 +46,31 @@ def _clean(data: Any) -> Any:
 
 
 def replace_surrogates(data: Any) -> Any:
-    """Data without halves of surrogate pairs, which cannot be written anywhere again."""
+    """Return data without halves of surrogate pairs, which cannot be encoded again."""
     if data is None or (type(data) is str and data.isascii()):
         return data
     try:
         msgspec.json.encode(data)
     except UnicodeEncodeError:
-        return _whole(data)
+        return _replace_in(data)
     except (TypeError, RecursionError, ValueError):
         return "[nested too deeply]"
     return data
 
 
-def _whole(data: Any) -> Any:
+def _replace_in(data: Any) -> Any:
+    """Return data with each half of a surrogate pair replaced by U+FFFD."""
     if type(data) is str:
         return data if data.isascii() else data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if type(data) is list:
-        return [_whole(item) for item in data]
+        return [_replace_in(item) for item in data]
     if type(data) is dict:
-        return {_whole(key): _whole(value) for key, value in data.items()}
+        return {_replace_in(key): _replace_in(value) for key, value in data.items()}
     return data
 
 
-def _sound(text: str) -> bool:
-    """Is there no half of a surrogate pair in a text?"""
+def _has_no_surrogate(text: str) -> bool:
+    """Whether a text holds no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -75,23 +79,23 @@ def _sound(text: str) -> bool:
 
 
 class SurrogateBuffer:
-    """Puts characters together whose two halves came in two pieces of text."""
+    """Joins the two halves of a character that arrive in two pieces of text."""
 
-    __slots__ = ("held",)
+    __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        self.held = ""
+        self.pending = ""
 
-    def mend(self, text: str) -> str:
-        """The text with what was held of the last; a first half at its end is held."""
-        if not self.held and (text.isascii() or _sound(text)):
+    def join(self, text: str) -> str:
+        """Return the text after the half that waits; half of a character at its end waits for the next text."""
+        if not self.pending and (text.isascii() or _has_no_surrogate(text)):
             return text
-        text, self.held = self.held + text, ""
+        text, self.pending = self.pending + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self.held = text[:-1], text[-1]
+            text, self.pending = text[:-1], text[-1]
         return str(replace_surrogates(text))
 
     def rest(self) -> str:
-        """What is still held: a half that nothing followed."""
-        held, self.held = self.held, ""
-        return str(replace_surrogates(held))
+        """Return the half that still waits, which nothing followed."""
+        half, self.pending = self.pending, ""
+        return str(replace_surrogates(half))

@@ -1,4 +1,4 @@
-"""Files of a conversation: which kind one is, and content parts of every wire as `Media`."""
+"""Classify the files of a conversation, and convert content parts of every wire to `Media`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ __all__ = [
 MediaKind = Literal["image", "audio", "video", "file"]
 
 _KINDS: tuple[MediaKind, ...] = ("image", "audio", "video", "file")
-_MAJOR: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
-_MIME: dict[str, MediaKind] = {"application/ogg": "audio", "application/mp4": "video", "application/x-mpegurl": "video"}
-_BY_ENDING: dict[MediaKind, str] = {
+_KIND_BY_MAJOR_TYPE: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
+_KIND_BY_MIME: dict[str, MediaKind] = {
+    "application/ogg": "audio",
+    "application/mp4": "video",
+    "application/x-mpegurl": "video",
+}
+_ENDINGS_BY_KIND: dict[MediaKind, str] = {
     "image": "png jpg jpeg jfif gif webp bmp tif tiff svg heic heif avif ico",
     "audio": "wav mp3 m4a oga ogg opus flac aac aif aiff amr pcm wma weba",
     "video": "mp4 m4v mov webm mkv avi mpeg mpg 3gp flv wmv ogv m3u8",
@@ -34,15 +38,17 @@ _BY_ENDING: dict[MediaKind, str] = {
         "log yaml yml toml py js ts java c cpp go rs sql tex"
     ),
 }
-_ENDINGS: dict[str, MediaKind] = {ending: kind for kind, all_ in _BY_ENDING.items() for ending in all_.split()}
-_MIME_OF = {
+_KIND_BY_ENDING: dict[str, MediaKind] = {
+    ending: kind for kind, all_ in _ENDINGS_BY_KIND.items() for ending in all_.split()
+}
+_MIME_BY_ENDING = {
     "pdf": "application/pdf",
     "txt": "text/plain",
     "md": "text/markdown",
     "csv": "text/csv",
     "html": "text/html",
 }
-_UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
+_UNKNOWN_MIME = ("", "application/octet-stream", "binary/octet-stream")
 KIND_OF_PART: dict[str, MediaKind] = {
     "image_url": "image",
     "input_image": "image",
@@ -58,29 +64,29 @@ KIND_OF_PART: dict[str, MediaKind] = {
     "input_file": "file",
     "document": "file",
 }
-"""The types of content parts that hold a file, on every wire."""
+"""Types of content parts that hold a file, on every wire."""
 
 
 def media_kind(media: Media) -> MediaKind:
-    """Return what a medium is: its MIME type decides, then the ending of its name, then the type of its part."""
+    """Return the kind of a medium, by its MIME type, then by the ending of its name, then by the type of its part."""
     mime = media.type.partition(";")[0].strip().lower()
     url = media.url or ""
-    if (mime in _KINDS or mime in _UNKNOWN) and url[:5].lower() == "data:":
+    if (mime in _KINDS or mime in _UNKNOWN_MIME) and url[:5].lower() == "data:":
         mime = url[5:].partition(",")[0].partition(";")[0].strip().lower() or mime
-    if mime in _MIME:
-        return _MIME[mime]
+    if mime in _KIND_BY_MIME:
+        return _KIND_BY_MIME[mime]
     major = mime.partition("/")[0]
-    if "/" in mime and mime not in _UNKNOWN:
-        return _MAJOR.get(major, "file")
-    part = _MAJOR.get(mime, "file")
-    named = _ENDINGS.get(_ending(file_name(media) or "") or _ending(_path(url)))
-    if named is None or (part == "audio" and named == "video"):  # a container of sound alone
-        return part
-    return named
+    if "/" in mime and mime not in _UNKNOWN_MIME:
+        return _KIND_BY_MAJOR_TYPE.get(major, "file")
+    by_part = _KIND_BY_MAJOR_TYPE.get(mime, "file")
+    by_name = _KIND_BY_ENDING.get(_ending(file_name(media) or "") or _ending(_url_path(url)))
+    if by_name is None or (by_part == "audio" and by_name == "video"):  # a video container with sound only
+        return by_part
+    return by_name
 
 
 def file_name(media: Media) -> str | None:
-    """Return the name that a file came with, or None."""
+    """Return the name of a file, or None."""
     for key in ("filename", "title"):
         name = (media.extra or {}).get(key)
         if isinstance(name, str) and name:
@@ -89,7 +95,7 @@ def file_name(media: Media) -> str | None:
 
 
 def upload_name(media: Media) -> str:
-    """Return the name that a file goes out by: its own, with an ending, by which endpoints tell what it is."""
+    """Return the name for an upload: the file's own, with an ending, from which endpoints infer its type."""
     name = file_name(media) or "document"
     return name if "." in name else f"{name}.pdf"
 
@@ -98,7 +104,7 @@ def is_pdf(media: Media) -> bool:
     """Whether a medium is a PDF, by its MIME type or its name."""
     return "pdf" in (
         media.type.lower().rpartition("/")[2],
-        _ending(file_name(media) or "") or _ending(_path(media.url or "")),
+        _ending(file_name(media) or "") or _ending(_url_path(media.url or "")),
     )
 
 
@@ -108,12 +114,12 @@ def data_url(media: Media) -> str:
 
 
 def is_file_part(data: Any) -> bool:
-    """Whether a content part of any wire is a picture, a sound, a video or a file."""
+    """Whether a content part of any wire is an image, a sound, a video or a file."""
     return isinstance(data, Mapping) and isinstance(kind := data.get("type"), str) and kind in KIND_OF_PART
 
 
 def as_media(data: Mapping[str, Any]) -> Media | None:
-    """Return a content part of any wire as `Media`; None for one that names a file which an endpoint keeps."""
+    """Return a content part of any wire as `Media`; None for one that names a file stored at an endpoint."""
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in KIND_OF_PART:
         return None
@@ -125,20 +131,22 @@ def as_media(data: Mapping[str, Any]) -> Media | None:
     elif kind in ("input_image", "input_video"):
         inner = data.get(f"{kind.removeprefix('input_')}_url")
     if isinstance(inner, str):
-        beside = {key: value for key, value in data.items() if key not in ("type", kind, f"{KIND_OF_PART[kind]}_url")}
-        return _from_url(inner, KIND_OF_PART[kind], beside or None)
+        extra_keys = {
+            key: value for key, value in data.items() if key not in ("type", kind, f"{KIND_OF_PART[kind]}_url")
+        }
+        return _from_url(inner, KIND_OF_PART[kind], extra_keys or None)
     if not isinstance(inner, Mapping):
         return None
     for key in ("file_data", "data", "url", "file_url"):
-        where = inner.get(key)
-        if isinstance(where, str) and where:
+        text = inner.get(key)
+        if isinstance(text, str) and text:
             extra = {name: value for name, value in inner.items() if name not in (key, "file_id") and value is not None}
-            return _from_text(where, KIND_OF_PART[kind], extra or None)
+            return _from_text(text, KIND_OF_PART[kind], extra or None)
     return None
 
 
 def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
-    """A block with a source: bytes in base64, or a URL."""
+    """Return a block with a source, which is bytes in base64 or a URL, as media."""
     extra = {key: value for key, value in data.items() if key not in ("type", "source") and value is not None} or None
     match data["source"]:
         case {"type": "base64", "media_type": str(mime), "data": str(content)}:
@@ -148,37 +156,39 @@ def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
     return None
 
 
-def _from_text(where: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
-    """A URL, or bare base64 of which only the name or the format tells what it is."""
-    if ":" in where[:12]:
-        return _from_url(where, kind, extra)
+def _from_text(text: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
+    """Return a URL, or bare base64 whose type only the name or the format shows, as media."""
+    if ":" in text[:12]:
+        return _from_url(text, kind, extra)
     ending = str((extra or {}).get("format") or _ending(str((extra or {}).get("filename", "")))).lower()
     if kind == "file":
-        mime = _MIME_OF.get(ending, "application/pdf" if not ending else "application/octet-stream")
+        mime = _MIME_BY_ENDING.get(ending, "application/pdf" if not ending else "application/octet-stream")
     else:
         mime = f"{kind}/{ending or 'wav'}"
     extra = {key: value for key, value in (extra or {}).items() if key != "format"}
-    return Media(mime, where, None, None, extra or None)
+    return Media(mime, text, None, None, extra or None)
 
 
 def _from_url(url: str, kind: MediaKind, extra: dict[str, Any] | None) -> Media:
+    """Return a URL, or the data in a data URL, as media."""
     head, comma, content = url.partition(",")
     if comma and head[:5].lower() == "data:":
         mime = head[5:].partition(";")[0]
         if head.lower().endswith(";base64"):
-            return Media(mime or _bare(kind, extra), content, None, None, extra)
+            return Media(mime or _default_mime(kind, extra), content, None, None, extra)
         import base64
 
         return Media(mime or "text/plain", base64.b64encode(unquote_to_bytes(content)).decode(), None, None, extra)
     return Media(kind, None, url, None, extra)
 
 
-def _bare(kind: MediaKind, extra: dict[str, Any] | None) -> str:
-    """The MIME type of data that comes without one."""
+def _default_mime(kind: MediaKind, extra: dict[str, Any] | None) -> str:
+    """Return the MIME type of data without one."""
     return f"audio/{(extra or {}).get('format') or 'wav'}" if kind == "audio" else kind
 
 
-def _path(url: str) -> str:
+def _url_path(url: str) -> str:
+    """Return the path of a URL; empty for a data URL."""
     try:
         return urlsplit(url).path if url[:5].lower() != "data:" else ""
     except ValueError:
@@ -186,4 +196,5 @@ def _path(url: str) -> str:
 
 
 def _ending(name: str) -> str:
+    """Return the ending of a name, in lower case."""
     return name.rpartition(".")[2].lower() if "." in name else ""

@@ -1,4 +1,4 @@
-"""How long to wait, how much to take, and when to try again."""
+"""Settings for timeouts, limits of size, recovery and retries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MIB = 1024 * 1024
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """Seconds; None waits for ever.
+    """Timeouts in seconds; None means no timeout.
 
-    `connect` for a connection, `first_byte` for the status line (a whole reply is thought out before it comes), `idle`
-    between any two bytes of a reply (keep-alive comments count), `progress` between two pieces of what the model says
+    `connect` is for a connection. `first_byte` is for the status line: a whole reply is generated before it. `idle` is
+    between any two bytes of a reply (keep-alive comments count). `progress` is between two pieces of the model's output
     (comments do not count).
     """
 
@@ -34,13 +34,16 @@ class Timeouts(Struct, frozen=True, kw_only=True):
             force_setattr(self, name, checks.seconds(name, getattr(self, name)))
 
     @staticmethod
-    def of(given: float | Timeouts | None) -> Timeouts:
-        """A number stands for all four, though connecting never waits longer than usual."""
-        if given is None:
+    def of(timeouts: float | Timeouts | None) -> Timeouts:
+        """Return the settings, also for a number of seconds, which stands for all four.
+
+        Even so, a connection never waits longer than by default. Raises `TypeError` or `ValueError` for anything else.
+        """
+        if timeouts is None:
             return _TIMEOUTS
-        if isinstance(given, Timeouts):
-            return given
-        seconds = checks.seconds("timeout", given)
+        if isinstance(timeouts, Timeouts):
+            return timeouts
+        seconds = checks.seconds("timeout", timeouts)
         if seconds is None:
             return Timeouts(first_byte=None, idle=None, progress=None)
         return Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds, progress=seconds)
@@ -50,11 +53,11 @@ _TIMEOUTS = Timeouts()
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bytes of a reply that are taken, uncompressed; None takes everything.
+    """Limits of a reply in uncompressed bytes; None means no limit.
 
-    `max_reply_bytes` for the whole body or stream, `max_event_bytes` for one event of a stream: its data, or a line
-    that does not end. More than that is a `ReplyTooLarge`. What holds a picture or a sound holds it in one event: a
-    picture of 4096 by 4096 points is up to 33 MB of base64, and some streams send it a second time with their end.
+    `max_reply_bytes` is for the whole body or stream, `max_event_bytes` for one event of a stream: its data, or a line
+    that does not end. More raises `ReplyTooLarge`. An image or a sound arrives in one event: an image of 4096 by 4096
+    pixels is up to 33 MB of base64, and some streams send it a second time at their end.
     """
 
     max_reply_bytes: int | None = 128 * _MIB
@@ -66,34 +69,34 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     @property
     def reply(self) -> int:
-        """The first as a number of bytes, which nothing reaches where there is no bound."""
+        """Return the first limit as a number, which no reply reaches where there is no limit."""
         return sys.maxsize if self.max_reply_bytes is None else self.max_reply_bytes
 
     @property
     def event(self) -> int:
-        """The second."""
+        """Return the second limit as a number."""
         return sys.maxsize if self.max_event_bytes is None else self.max_event_bytes
 
     @staticmethod
-    def of(given: Limits | None) -> Limits:
-        """The limits given, or the usual ones. Raises `TypeError` for anything else."""
-        if given is None:
+    def of(limits: Limits | None) -> Limits:
+        """Return the limits, or the default ones. Raises `TypeError` for anything else."""
+        if limits is None:
             return _LIMITS
-        if not isinstance(given, Limits):
-            raise checks.wrong_type("limits", given, "a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
-        return given
+        if not isinstance(limits, Limits):
+            raise checks.wrong_type("limits", limits, "a cnllm.Limits(max_reply_bytes=, max_event_bytes=)")
+        return limits
 
 
 _LIMITS = Limits()
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
-    """What is tried where a reply breaks off, or comes empty; None leaves it to the registry.
+    """Settings for a reply that breaks off or is empty; None uses the registry's setting.
 
-    `steps`: how often a tool loop takes a step again that came empty, announced calls and brought none, or whose whole
-    reply broke off. `streams`: how often a cut stream is asked for again without streaming. `resume`: whether a tool
-    loop asks the model, at last, to go on; a text is asked in place of the registry's. `cycle`: how many steps a circle
-    of the same calls and results may have. With `if_cut` "error" or "keep" nothing is asked for again.
+    `steps`: how often a tool loop repeats a step that was empty, announced calls without any, or whose whole reply
+    broke off. `streams`: how often a cut stream is repeated without streaming. `resume`: whether a tool loop finally
+    asks the model to continue; a text replaces the registry's prompt. `cycle`: the number of steps that a cycle of
+    equal calls and results may have. With `if_cut` "error" or "keep" nothing is repeated.
     """
 
     steps: int | None = None
@@ -102,19 +105,19 @@ class Recovery(Struct, frozen=True, kw_only=True):
     cycle: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 0), ("streams", 0), ("cycle", 1)):
-            checks.number(f"recovery.{name}", getattr(self, name), least, none=True)
+        for name, minimum in (("steps", 0), ("streams", 0), ("cycle", 1)):
+            checks.number(f"recovery.{name}", getattr(self, name), minimum, none=True)
         if self.resume is not None and not isinstance(self.resume, bool | str):
             raise checks.wrong_type("recovery.resume", self.resume, "True, False or a text")
 
-    def with_defaults(self, given: Recovery) -> Recovery:
-        """These settings, and the given ones where this leaves something open."""
-        pairs = {name: (getattr(self, name), getattr(given, name)) for name in self.__struct_fields__}
-        return Recovery(**{name: other if own is None else own for name, (own, other) in pairs.items()})
+    def with_defaults(self, defaults: Recovery) -> Recovery:
+        """Return these settings, with the default where one is None."""
+        pairs = {name: (getattr(self, name), getattr(defaults, name)) for name in self.__struct_fields__}
+        return Recovery(**{name: default if value is None else value for name, (value, default) in pairs.items()})
 
     @staticmethod
     def of(recovery: Any) -> Recovery:
-        """Return the settings, also those in a dict. Raises `TypeError` or `ValueError` for anything else."""
+        """Return the settings, also from a dict. Raises `TypeError` or `ValueError` for anything else."""
         if isinstance(recovery, Recovery):
             return recovery
         expected = f"a cnllm.Recovery, or a dict of {', '.join(Recovery.__struct_fields__)}"
@@ -127,9 +130,10 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """`attempts` in all (1: never again); waits grow from `base` seconds by doubling, with jitter, up to `cap`.
+    """Settings for retries.
 
-    An endpoint that asks for a longer wait than `cap` is not waited for.
+    `attempts` is the number of tries in all (1: no retry). Delays double from `base` seconds, with jitter, up to `cap`.
+    Where an endpoint asks for a longer delay than `cap`, there is no retry.
     """
 
     attempts: int = 3

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from cnllm import Client
 from cnllm.config.settings import VARIABLES
-from cnllm.engine.options import FURTHER
+from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.types.call_options import CallOptions, RunOptions
 from docs.generate.markdown import cell, table
 
@@ -22,7 +22,7 @@ __all__ = ["page"]
 def page() -> str:
     """Return a page with every option: what it takes, and what it does."""
     defaults = {name: one.default for name, one in inspect.signature(Client.run).parameters.items()}
-    further = ", ".join(f"`{name}`" for name in FURTHER)
+    further = ", ".join(f"`{name}`" for name in EXTRA_PARAMS)
     return "\n\n".join(
         [
             "# Options",

@@ -83,7 +83,7 @@ def test_a_finish_without_done_is_waited_on_for_two_seconds(
     least, most = 1.5, 5.0
     if way == "comments":
         least, most = 0.2, 2.0
-        monkeypatch.setattr(call, "_LATE", 0.3)
+        monkeypatch.setattr(call, "_USAGE_WAIT", 0.3)
     with Peer([stream(*TEXT, STOP, end=False), *WAYS[way]]) as peer:
         with lasting(least, most):
             events, got = drained(client.stream(at(peer), timeout=Timeouts(idle=30, progress=30)))
@@ -128,7 +128,7 @@ def test_events_are_delivered_as_they_come(client: Driver) -> None:
 
 def test_a_reader_that_takes_its_time_loses_nothing(client: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it came long before the two seconds were over; that the reader was slow is nobody's fault."""
-    monkeypatch.setattr(call, "_LATE", 0.2)
+    monkeypatch.setattr(call, "_USAGE_WAIT", 0.2)
     taken = threading.Event()
     script: list[Step] = [stream(delta("The sky", "stop"), end=False), Wait(taken), piece(usage() + DONE), piece(b"")]
     with Peer(script) as peer, client.stream(at(peer)) as streamed:

@@ -30,7 +30,7 @@ def call(retry: Retry | None = None, timeouts: Timeouts | None = None, **options
         made,
         retry=retry or Retry(),
         timeouts=timeouts or Timeouts(),
-        again=plan,
+        replan=plan,
         **{"clock": lambda: 0.0, "chance": lambda: 0.0, **inner},
     )
 

@@ -237,8 +237,8 @@ class Replay:
         """The tables that its model's entry is made of."""
         provider, _, id = self.name.partition("/")
         wire = self.exchange.protocol
-        own = registry._own(registry._lineage("models", f"{provider}/{id}"), wire)
-        paths = [layer.path for layer in (*registry._shared(provider, registry._family(id), wire), *own)]
+        own = registry._model_layers(registry._extends_chain("models", f"{provider}/{id}"), wire)
+        paths = [layer.path for layer in (*registry._provider_layers(provider, registry._family(id), wire), *own)]
         return {path[:-2] if path[-2:-1] == ("on",) else path for path in paths}
 
     def outcome(self, registry: Registry) -> Any:

@@ -111,7 +111,7 @@ def test_a_file_for_a_model_that_nobody_knows_is_sent_only_where_the_endpoint_re
                 assert sent(model, part) is None, case
     assert seen == READERS
     model = registry.resolve("deepseek/made-up-model-9")
-    with pytest.raises(CannotSend, match="nobody knows whether the model reads it"):
+    with pytest.raises(CannotSend, match="it is unknown whether the model reads it"):
         asked(model, PDFS["file"], on_unsupported="error")
     assert PDF.encode() in asked(model, PDFS["file"], on_unsupported="send").content
     picture = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}

@@ -188,7 +188,7 @@ def test_A11_the_error_tells_what_was_sent() -> None:
     with pytest.raises(cnllm.ReplayMissing) as raised:
         engine.parse_response(request.model, 400, JSON_HEADERS, json.dumps(body).encode(), plan=request)
     hint = str(raised.value.hint)
-    assert "reasoning went with messages[1], without it went messages[3]" in hint
+    assert "sent with reasoning: messages[1]; without it: messages[3]" in hint
     assert f"about {len(request.content) // 4} tokens" in hint
 
 

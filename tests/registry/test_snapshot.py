@@ -61,7 +61,9 @@ def snapshot(registry: Registry) -> str:
 def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[str]:
     """One line a table, with the flags that differ."""
     wire = model.protocol
-    base = merge.merge_layers([*registry._table(("defaults",), wire), *registry._table(("protocols", wire), wire)])
+    base = merge.merge_layers(
+        [*registry._table_layers(("defaults",), wire), *registry._table_layers(("protocols", wire), wire)]
+    )
     below = {".".join(keys): value for keys, value in merge.flatten(base)}
     flags = {fact.flag: fact.value for fact in model.explain()}
     tables: dict[str, list[str]] = {}

@@ -35,7 +35,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Registry]:
         seen.append(real())
         return seen[-1]
 
-    monkeypatch.setattr(summary, "_loaded", load)
+    monkeypatch.setattr(summary, "_load_registry", load)
     return seen
 
 
@@ -128,10 +128,10 @@ def test_another_version_reads_none_of_it(monkeypatch: pytest.MonkeyPatch, loade
     monkeypatch.setattr(cnllm, "__version__", "9.9.9")
     summary.names()
     assert len(loaded) == 2
-    monkeypatch.setattr(summary, "_CODE", summary._CODE[1:])  # as if a module had been edited
+    monkeypatch.setattr(summary, "_CODE_FILES", summary._CODE_FILES[1:])  # as if a module had been edited
     summary.names()
     assert len(loaded) == 3
-    monkeypatch.setattr(summary, "_CODE", ("no-such-file.py",))  # code that has no time is never kept
+    monkeypatch.setattr(summary, "_CODE_FILES", ("no-such-file.py",))  # code that has no time is never kept
     summary.names()
     summary.names()
     assert len(loaded) == 5
@@ -198,9 +198,9 @@ def test_a_file_that_is_edited_meanwhile_leaves_nothing_under_a_wrong_name(
         files.write(other, path.name)
         return registry
 
-    monkeypatch.setattr(summary, "_loaded", edited)
+    monkeypatch.setattr(summary, "_load_registry", edited)
     assert summary.names().complete("home/") == ["home/y" if early else "home/x"]
-    monkeypatch.setattr(summary, "_loaded", real)
+    monkeypatch.setattr(summary, "_load_registry", real)
     assert summary.names().complete("home/") == ["home/y"]
     files.write(PLAIN, path.name)
     assert summary.names().complete("home/") == ["home/x"]

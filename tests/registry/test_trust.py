@@ -9,7 +9,7 @@ import pytest
 
 from cnllm import Client, Model, Registry, RegistryError, Untrusted
 from cnllm.config import paths
-from cnllm.registry.registry import origin_of
+from cnllm.registry.routing import origin_of
 from cnllm.registry.trusted_files import trust
 
 from .support import Files, Nowhere, Peer, builtin

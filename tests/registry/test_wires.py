@@ -87,7 +87,7 @@ def test_what_is_left_of_another_wires_table_still_has_its_line(files: Files) ->
 def test_a_wire_that_the_endpoint_does_not_have_is_refused_by_name(files: Files) -> None:
     with pytest.raises(UnknownModel) as caught:
         files.load(TWO).resolve("alone/m", protocol="second")
-    assert "does not speak second" in str(caught.value)
+    assert "does not support the protocol second" in str(caught.value)
 
 
 ROUTED = """

@@ -36,7 +36,7 @@ def test_an_answer_that_is_not_judged_is_no_answer_and_is_not_sent_back(
         said = note(got, "answer-unjudged")
         assert (got.parsed, got.text, got.finish) == (None, DEEP, "stop"), method
         assert "cannot be checked: it takes more than" in said.said
-        assert said.did == "whether it is valid is not known, and parsed is None"
+        assert said.did == "it is not known whether the answer is valid, and parsed is None"
         assert "answer-invalid" not in codes(got)
 
 
@@ -47,7 +47,7 @@ def test_a_pattern_that_is_not_judged_is_noted_beside_the_answer(client: Driver,
             got = ask(client, verb, endpoint(tmp_path, peer, method), messages="hi", schema=BEYOND)
         assert got.parsed == {"a": "aaa!"}, method
         assert note(got, "pattern-unjudged").said.startswith("the pattern '^(?=x)(a+)+$': look-around")
-        assert note(got, "pattern-unjudged").did == "the answer is checked but for this"
+        assert note(got, "pattern-unjudged").did == "the answer is checked without this"
     with Peer([gives(verb, "prompt", '{"a": 1}')]) as peer:  # the rest of the schema is judged
         got = ask(client, verb, endpoint(tmp_path, peer, "prompt"), messages="hi", schema=BEYOND, corrections=0)
     assert (got.parsed, "pattern-unjudged" in codes(got)) == (None, False)
@@ -83,7 +83,7 @@ def test_a_call_is_checked_but_for_such_a_pattern_and_the_step_tells(backend: An
     assert [text.startswith("seen") for text in told] == [True, False]
     [one] = [n for n in run.steps[0].notes if n.code == "pattern-unjudged"]
     assert one.said.startswith("look: the pattern '^(?=x)(a+)+$': look-around")
-    assert one.did == "the call is checked but for this"
+    assert one.did == "the call is checked without this"
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio"])

@@ -82,7 +82,7 @@ def test_the_command_prints_one_object(tmp_path: Path) -> None:
 def test_the_command_without_tools_takes_the_markup_out(tmp_path: Path) -> None:
     run = sanitize(tmp_path, TEXT)
     assert run.stdout == "Looking.\n"
-    assert "taken out of the text" in run.stderr
+    assert "removed from the text" in run.stderr
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_an_endpoints_own_tool_goes_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ("find", TypeError, r"tools\)? is str, a list is meant"),
-        (find, TypeError, r"tools\)? is function, a list is meant"),
+        ("find", TypeError, r"tools\)? is str, a list is expected"),
+        (find, TypeError, r"tools\)? is function, a list is expected"),
         ([find, 5], TypeError, r"tools\[1\] is int, a Tool, a function or a dict is meant"),
         ([{}], ValueError, r"tools\[0\] has no function name"),
         ([{"type": "function", "function": {"parameters": {}}}], ValueError, r"tools\[0\] has no function name"),

@@ -1,1 +1,1 @@
-"""Bytes → events and a reply."""
+"""Decode the bytes of a response into events and a reply."""

@@ -1,4 +1,4 @@
-"""Where the parts of a reply begin, for wires that send them one after the other."""
+"""Keep the order of a reply's parts, for wires that send them one after the other."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any, Literal
 
 from cnllm.types import Part
 
-__all__ = ["BlockKind", "Blocks", "Made"]
+__all__ = ["BlockKind", "Blocks", "PartFactory"]
 
 BlockKind = Literal["text", "thought", "opaque", "media", "call"]
-Made = Callable[[BlockKind, str, Any, Any], Part | None]
-"""(kind, what was said, data, seal) → the part, or None where there is none."""
+PartFactory = Callable[[BlockKind, str, Any, Any], Part | None]
+"""(kind, text, data, seal) → the part, or None where there is none."""
 
 
 class Block:
-    """One part being gathered: `at` is the piece of its kind that it begins with, `seal` what it goes back with.
+    """One part that is being read.
 
-    `end` is the piece behind its last, once another part of its kind has begun. `part` is what was made of it, `known`
-    whether that still holds.
+    `at` is the index of its first piece among those of its kind, `end` the index behind its last one, once another part
+    of its kind has begun. `seal` is the endpoint's signature. `part` is the part as built, `known` whether it still
+    holds.
     """
 
-    __slots__ = ("at", "data", "end", "kind", "known", "part", "seal")
+    __slots__ = ("at", "data", "end", "is_current", "kind", "part", "seal")
 
     def __init__(self, kind: BlockKind, at: int, data: Any) -> None:
         self.kind: BlockKind = kind
@@ -30,80 +31,83 @@ class Block:
         self.data = data
         self.seal: Any = None
         self.part: Part | None = None
-        self.known = False
+        self.is_current = False
 
 
 class Blocks:
-    """The parts of one reply in the order in which they began; `told` counts those that events have told of."""
+    """The parts of one reply in the order in which they began; `told` counts those that events have reported."""
 
     def __init__(self, texts: list[str], thoughts: list[str]) -> None:
         self._pieces = {"text": texts, "thought": thoughts}
         self._all: list[Block] = []
         self._last: dict[str, Block] = {}  # of each kind
-        self._open = 0  # the blocks before it were over when events last told of parts
-        self._called = False
+        self._open = 0  # the first block that events may still report
+        self._has_call = False
         self.kind: BlockKind | None = None
-        self.told = 0
+        self.reported = 0
 
     @property
     def count(self) -> int:
-        """How many parts have begun."""
+        """Count the parts that have begun."""
         return len(self._all)
 
-    def block(self, place: int | None = None) -> Block | None:
-        """The part that began last, or the one of this number, to be changed: if it was made, it is made anew."""
-        place = len(self._all) - 1 if place is None else place
-        if not 0 <= place < len(self._all):
+    def block(self, index: int | None = None) -> Block | None:
+        """Return the last part, or the one with this number, for a change; None where there is none.
+
+        The part is built again afterwards.
+        """
+        index = len(self._all) - 1 if index is None else index
+        if not 0 <= index < len(self._all):
             return None
-        block = self._all[place]
-        block.known = False
+        block = self._all[index]
+        block.is_current = False
         return block
 
     def begin(self, kind: BlockKind, data: Any = None) -> None:
-        """A new part; its first piece is the next one of its kind."""
+        """Begin a part; its first piece is the next one of its kind."""
         block = Block(kind, len(self._pieces.get(kind, ())), data)
-        if (before := self._last.get(kind)) is not None:
-            before.end = block.at
+        if (previous := self._last.get(kind)) is not None:
+            previous.end = block.at
         self._last[kind] = block
         self._all.append(block)
-        self._called = self._called or kind == "call"
+        self._has_call = self._has_call or kind == "call"
         self.kind = kind
 
     def restart(self) -> None:
-        """All pieces are about to come anew: where parts began in them is lost, their order is kept."""
+        """Forget the pieces, because all of them arrive again. The order of the parts stays."""
         for block in self._all:
             block.at = 0
-            block.known = False
+            block.is_current = False
             block.end = None if block is self._last.get(block.kind) else 0
-        self._open = self.told = 0
+        self._open = self.reported = 0
 
-    def finished_parts(self, made: Made) -> list[tuple[int, Part]]:
-        """The parts that are over by now and not yet told of, each with its place.
+    def finished_parts(self, factory: PartFactory) -> list[tuple[int, Part]]:
+        """Return the finished parts that were not reported yet, each with its index.
 
-        None from the first call on: one that turns out to be cut off is no part, and would move those after it.
+        None from the first call on: a call that is cut off is no part, and would move the parts after it.
         """
         self.kind = None
-        if self._called:
+        if self._has_call:
             return []
-        parts = self._made(self._open, made)
+        parts = self._build_parts(self._open, factory)
         self._open = len(self._all)
-        new = list(enumerate(parts, self.told))
-        self.told += len(new)
+        new = list(enumerate(parts, self.reported))
+        self.reported += len(new)
         return new
 
-    def parts(self, made: Made) -> list[Part]:
-        """All parts, in order."""
-        return self._made(0, made)
+    def parts(self, factory: PartFactory) -> list[Part]:
+        """Return all parts, in order."""
+        return self._build_parts(0, factory)
 
-    def _made(self, start: int, made: Made) -> list[Part]:
-        """The parts of the blocks from `start` on. Only those are made that are new or have changed."""
+    def _build_parts(self, start: int, factory: PartFactory) -> list[Part]:
+        """Return the parts of the blocks from `start` on. Only new and changed ones are built."""
         parts: list[Part] = []
         for block in self._all[start:]:
-            if not block.known:
+            if not block.is_current:
                 pieces = self._pieces.get(block.kind)
-                said = "" if pieces is None else "".join(pieces[block.at : block.end])
-                block.part = made(block.kind, said, block.data, block.seal)
-                block.known = block.kind != "call"
+                text = "" if pieces is None else "".join(pieces[block.at : block.end])
+                block.part = factory(block.kind, text, block.data, block.seal)
+                block.is_current = block.kind != "call"
             if block.part is not None:
                 parts.append(block.part)
         return parts

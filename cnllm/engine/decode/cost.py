@@ -1,4 +1,4 @@
-"""What tokens cost by the registry's price."""
+"""Compute the cost of tokens by the registry's price."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cnllm.types import Cost, Usage
 
 __all__ = ["cost_of", "is_off_peak"]
 
-_NOTHING = Decimal(0)
+_ZERO = Decimal(0)
 
 
 def is_off_peak(price: Price | None, created: float | None) -> bool | None:
-    """Whether a reply of this moment, in seconds since 1970, costs the prices outside the peak hours.
+    """Whether a reply of this time, in seconds since 1970, is charged at the off-peak price.
 
-    None where the endpoint has such prices and it cannot be known.
+    None where the endpoint has such a price and the answer is unknown.
     """
     if price is None or price.off_peak is None:
         return False
@@ -29,10 +29,10 @@ def is_off_peak(price: Price | None, created: float | None) -> bool | None:
 
 
 def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> Cost | None:
-    """The cost of a reply, or None when a count or a price that matters is unknown.
+    """Return the cost of a reply, or None where a count or a price that matters is unknown.
 
-    `created` is when the reply was made: outside the peak hours it may cost less. Without it, it costs the full price.
-    Cached input without a price of its own is taken at the full input price; a tier applies from its `above` on.
+    `created` is the time of the reply: outside the peak hours it may cost less. Without it the full price applies.
+    Cached input without a price of its own is charged at the full input price; a tier applies from its `above` on.
     """
     if price is None or price.currency is None or usage.input is None or usage.output is None:
         return None
@@ -44,24 +44,25 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> 
             rates |= {k: v for k, v in tier.items() if k in rates}
     if rates["input"] is None or rates["output"] is None:
         return None
-    written = usage.cache_write or 0 if price.cache_write is not None else 0
+    cache_write = usage.cache_write or 0 if price.cache_write is not None else 0
     cached = min(usage.cached or 0, usage.input)
-    fresh = max(usage.input - cached - written, 0)
+    uncached = max(usage.input - cached - cache_write, 0)
     cached_rate = rates["cached"] if rates["cached"] is not None else rates["input"]
     amount = (
-        _times(fresh, rates["input"])
-        + _times(cached, cached_rate)
-        + _times(written, price.cache_write or 0)
-        + _times(usage.output, rates["output"])
+        _multiply(uncached, rates["input"])
+        + _multiply(cached, cached_rate)
+        + _multiply(cache_write, price.cache_write or 0)
+        + _multiply(usage.output, rates["output"])
     )
     return Cost(amount / 1_000_000, price.currency)
 
 
-def _times(tokens: int, rate: float) -> Decimal:
-    return tokens * _exact(rate) if tokens else _NOTHING
+def _multiply(tokens: int, rate: float) -> Decimal:
+    """Return the cost of tokens at a rate for a million."""
+    return tokens * _exact_rate(rate) if tokens else _ZERO
 
 
 @lru_cache(maxsize=256)
-def _exact(rate: float) -> Decimal:
-    """The rate as the registry writes it."""
+def _exact_rate(rate: float) -> Decimal:
+    """Return the rate as the registry writes it."""
     return Decimal(repr(rate))

@@ -1,4 +1,4 @@
-"""What deltas say: pieces or snapshots, said once or mirrored, fragments of one item."""
+"""Tell deltas from snapshots, follow fields that repeat one another, and join the fragments of an item."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 __all__ = ["Deltas", "DuplicateField", "join_fragments", "pack_pieces"]
 
-_SNAPSHOT = 24  # characters; a shorter repetition may be chance
-_TEXTS = ("text", "summary")  # what comes in fragments of an item of the thinking
-_PROOFS = 3  # snapshots in a row before deltas are taken to be cumulative
+_MIN_SNAPSHOT = 24  # characters; a shorter repetition may be chance
+_TEXT_KEYS = ("text", "summary")  # keys of an item of reasoning that arrive in fragments
+_MIN_SNAPSHOTS = 3  # snapshots in a row before deltas count as cumulative
 
 
 class Deltas:
-    """Tells pieces from snapshots of everything so far, as far as the endpoint's habit is declared.
+    """Tells pieces of text from snapshots of all the text so far, by the declared `mode`.
 
-    `either`: the second delta decides, and a later one that contradicts it sets everything right. Not declared: only
-    long snapshots in a row are believed. Both may have to begin again, with what `restart` says.
+    `either`: the second delta decides, and a later one that contradicts it corrects the decision. Undeclared: only long
+    snapshots in a row count. In both cases the text may have to begin again with `restart`.
     """
 
     __slots__ = ("_all", "_hits", "_last", "half", "mode", "restart")
@@ -23,13 +23,16 @@ class Deltas:
     def __init__(self, mode: str | None) -> None:
         self.mode = mode
         self.restart: str | None = None
-        self.half = ""  # of a character, at the end of the newest snapshot
+        self.half = ""  # half of a character at the end of the newest snapshot
         self._last = ""
         self._hits = 0
         self._all: list[str] = []
 
     def new(self, text: str) -> str:
-        """What is new in a delta. Where `restart` is set then, everything so far was misread and is that."""
+        """Return the new part of a delta.
+
+        Where `restart` is set afterwards, all the text so far was misread, and `restart` is the right text.
+        """
         if self.mode == "incremental":
             return text
         match self.mode:
@@ -43,7 +46,7 @@ class Deltas:
     def _snapshot(self, text: str) -> str:
         last = self._last
         whole, text = text, _without_half(text)
-        self.half = whole[len(text) :]  # the next snapshot has it whole
+        self.half = whole[len(text) :]  # the next snapshot has the whole character
         if last.startswith(text):
             return ""
         self._last = text
@@ -57,16 +60,16 @@ class Deltas:
             self._last = safe
             return safe[len(last) :]
         self.mode, self.half = "incremental", ""
-        if len(self._all) > 2 or "".join(self._all[:-1]) != last:  # it looked like snapshots until now
+        if len(self._all) > 2 or "".join(self._all[:-1]) != last:  # until now the deltas looked like snapshots
             self.restart = "".join(self._all)
         self._all = []
         return text
 
     def _undeclared(self, text: str) -> str:
         last, self._last = self._last, text
-        if len(last) >= _SNAPSHOT and len(text) > len(last) and text.startswith(last):
+        if len(last) >= _MIN_SNAPSHOT and len(text) > len(last) and text.startswith(last):
             self._hits += 1
-            if self._hits == _PROOFS:
+            if self._hits == _MIN_SNAPSHOTS:
                 self.mode, self.restart = "cumulative", text
         elif text:
             self._hits = 0
@@ -74,51 +77,51 @@ class Deltas:
 
 
 def _without_half(text: str) -> str:
-    """A text without the first half of a character at its end."""
+    """Return a text without half of a character at its end."""
     return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
 
 
 class DuplicateField:
-    """Follows how much of what one field said another field has repeated. Linear: nothing is compared twice.
+    """Follows how much of one field another field has repeated. Takes linear time: nothing is compared twice.
 
-    White space at the two ends of a field means nothing. `ahead`: the field has said more than the other one.
+    White space at both ends of a field is ignored. `ahead` means that the field has more text than the other one.
     """
 
-    __slots__ = ("_begun", "_offset", "_piece", "_said", "_space", "ahead")
+    __slots__ = ("_has_text", "_offset", "_piece", "_pieces", "_space", "ahead")
 
-    def __init__(self, said: list[str], *, over: bool = False) -> None:
-        self._said = said
-        self._piece = len(said) if over else 0  # over: all so far counts as repeated
+    def __init__(self, pieces: list[str], *, caught_up: bool = False) -> None:
+        self._pieces = pieces
+        self._piece = len(pieces) if caught_up else 0  # with `caught_up` all the text so far counts as repeated
         self._offset = 0
-        self._begun = over
-        self._space = ""  # at the end of what came
+        self._has_text = caught_up
+        self._space = ""  # white space at the end of the text so far
         self.ahead = False
 
     def before_pack(self, start: int) -> None:
-        """The pieces from `start` on are about to become one."""
+        """Prepare for joining the pieces from `start` on."""
         if self._piece > start:
-            self._offset += sum(len(piece) for piece in self._said[start : self._piece])
+            self._offset += sum(len(piece) for piece in self._pieces[start : self._piece])
             self._piece = start
 
     def new(self, text: str) -> str:
-        """Return what of a text does not repeat what comes next in the mirrored field."""
+        """Return the part of a text that the other field does not have."""
         text, self._space = self._space + text, ""
         whole = text
-        if not self._begun:
+        if not self._has_text:
             text = text.lstrip()
             if not text:
                 self._space = whole
                 return ""
-            self._begun = True
+            self._has_text = True
             self._skip_space()
         piece, offset, at = self._piece, self._offset, 0
-        while at < len(text) and piece < len(self._said):
-            said = self._said[piece]
-            size = min(len(said) - offset, len(text) - at)
-            if said[offset : offset + size] != text[at : at + size]:
+        while at < len(text) and piece < len(self._pieces):
+            other = self._pieces[piece]
+            size = min(len(other) - offset, len(text) - at)
+            if other[offset : offset + size] != text[at : at + size]:
                 return whole
             at, offset = at + size, offset + size
-            if offset == len(said):
+            if offset == len(other):
                 piece, offset = piece + 1, 0
         self._piece, self._offset = piece, offset
         rest = text[at:]
@@ -129,18 +132,18 @@ class DuplicateField:
         return rest
 
     def _skip_space(self) -> None:
-        """Step over the white space that the mirrored field begins with."""
-        while self._piece < len(self._said):
-            said = self._said[self._piece]
-            rest = said[self._offset :].lstrip()
+        """Skip the white space at the beginning of the other field."""
+        while self._piece < len(self._pieces):
+            piece = self._pieces[self._piece]
+            rest = piece[self._offset :].lstrip()
             if rest:
-                self._offset = len(said) - len(rest)
+                self._offset = len(piece) - len(rest)
                 return
             self._piece, self._offset = self._piece + 1, 0
 
 
 def pack_pieces(pieces: list[str], start: int) -> int:
-    """Join the pieces from `start` on, in place; the new start."""
+    """Join the pieces from `start` on, in place; return the new start."""
     joined = "".join(pieces[start:])
     del pieces[start:]
     pieces.append(joined)
@@ -148,9 +151,9 @@ def pack_pieces(pieces: list[str], start: int) -> int:
 
 
 def join_fragments(details: list[Any], snapshots: bool) -> list[Any]:
-    """Fragments of one item back together: neighbours of the same type and index, as their endpoints ask."""
+    """Join fragments of one item again: neighbours with the same type and index, as their endpoints require."""
     out: list[Any] = []
-    texts: dict[str, _Fragments] = {}  # of the last item, where it is of fragments
+    texts: dict[str, _Fragments] = {}  # texts of the last item, where it has fragments
     for item in details:
         last = out[-1] if out else None
         if (
@@ -159,17 +162,17 @@ def join_fragments(details: list[Any], snapshots: bool) -> list[Any]:
             and item.get("type") == last.get("type")
             and item.get("index") == last.get("index")
             and (item.get("id") is None or last.get("id") in (None, item.get("id")))
-            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in _TEXTS)
+            and any(type(item.get(k)) is str and type(last.get(k)) is str for k in _TEXT_KEYS)
         ):
             if not texts:
                 out[-1] = last = dict(last)
-                texts = {key: _Fragments(last[key]) for key in _TEXTS if type(last.get(key)) is str}
+                texts = {key: _Fragments(last[key]) for key in _TEXT_KEYS if type(last.get(key)) is str}
             for key, value in item.items():
                 if type(value) is str and key in texts:
                     texts[key].add(value, snapshots)
                 elif value is not None:
                     last[key] = value
-                    if key in _TEXTS:
+                    if key in _TEXT_KEYS:
                         texts.pop(key, None)
                         if type(value) is str:
                             texts[key] = _Fragments(value)
@@ -197,9 +200,12 @@ class _Fragments:
         self.size = len(text)
 
     def add(self, text: str, snapshots: bool) -> None:
-        """Add a fragment; with `snapshots`, one that begins with all so far takes its place; a long one that is all so
-        far once more is none."""
-        if len(text) == self.size >= _SNAPSHOT:
+        """Add a fragment.
+
+        With `snapshots`, a fragment that begins with all the text so far replaces it. A long one that equals all the
+        text so far is ignored.
+        """
+        if len(text) == self.size >= _MIN_SNAPSHOT:
             self.pieces = ["".join(self.pieces)]
             if text == self.pieces[0]:
                 return

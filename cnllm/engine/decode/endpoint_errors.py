@@ -1,7 +1,8 @@
-"""Build a typed error from what an endpoint reports, in its own words.
+"""Build a typed error from what an endpoint reports, with the endpoint's own sentence.
 
-Which sentence, code or status means what is data (`errors` in the registry); here is only how to look. All texts, codes
-and numbers of the error object count (`error_body`). The first rule that fits decides (`error_rules`), in this order:
+The meaning of sentences, codes and statuses is data (`errors` in the registry); this file only searches. All texts,
+codes and numbers of the error object count (`error_body`). The first rule that matches decides (`error_rules`), in this
+order:
 
 1. rules about the sentence (`text`, `pattern`, `unless`), and rules with a code that has a meaning of its own;
 2. rules with a code that says only that the request was wrong or the endpoint failed (`bad-request`, `other`),
@@ -9,7 +10,7 @@ and numbers of the error object count (`error_body`). The first rule that fits d
 3. rules with a status alone.
 
 Within each of the three an endpoint's own rules come before those of its wire, and these before the defaults. So a
-catch-all never outranks a sentence. The status is that of HTTP; under HTTP 2xx it is the number in the error object,
+general rule never outranks a sentence. The status is that of HTTP. Under HTTP 2xx it is the number in the error object,
 as it is where the number says more than a 400 or a 5xx around it.
 """
 
@@ -33,7 +34,7 @@ from cnllm.types.lenient_json import NotJson, decode_lenient, replace_surrogates
 if TYPE_CHECKING:
     from cnllm.engine.encode.plan import Plan
 
-__all__ = ["CLASSES", "HINTS", "NOTHING", "Fault", "build_error", "empty_reply_error", "read_fault"]
+__all__ = ["CLASSES", "EMPTY_BODY", "HINTS", "Fault", "build_error", "empty_reply_error", "read_fault"]
 
 CLASSES: dict[str, type[EndpointError]] = {
     "bad-key": errors.BadKey,
@@ -52,130 +53,136 @@ HINTS = {
     "quota": "top up or change the plan at {provider}; waiting does not help",
     "rate": "wait, or send fewer requests at once",
     "overloaded": "try again later",
-    "context": "shorten the conversation, or take a model with a larger window",
-    "replay": "send the assistant turns back as they came: append reply.message to the history",
+    "context": "shorten the conversation, or use a model with a larger window",
+    "replay": "send the assistant turns back unchanged: append reply.message to the history",
     "filtered": "a moderation rule refused it; rephrase",
 }
 """What to do next, by the kind of an error."""
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
-_LONGEST = 65_536  # characters of a body that an error carries
-_SPOILED = 200  # characters of JSON that cannot be read, in a sentence
-_MESSAGE = 1000  # characters of a first line that stands in for a sentence
+_MAX_BODY = 65_536  # characters of a body that an error carries
+_MAX_BAD_JSON = 200  # characters of unreadable JSON in a sentence
+_MAX_LINE = 1000  # characters of a first line that replaces a sentence
 
 
 class Fault(Struct, frozen=True):
-    """A reported failure: the endpoint's sentence and code, everything else it said, and the body as text.
+    """A reported failure: the endpoint's sentence and code, all its texts, and the body.
 
     `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself, `wait` the
-    seconds after which it says to try again.
+    delay in seconds that it asks for.
     """
 
     message: str
     code: str | None
-    said: str
+    text: str
     body: str
     codes: frozenset[str] = frozenset()
     number: int | None = None
-    wait: float | None = None
+    delay: float | None = None
 
 
-NOTHING = Fault("", None, "", "")
-"""A body with nothing in it."""
+EMPTY_BODY = Fault("", None, "", "")
+"""The fault of an empty body."""
 
 
 def read_fault(status: int, headers: Mapping[str, str], body: bytes, flags: Flags) -> Fault:
-    """The fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
-    from cnllm.engine.decode import error_body  # a call that goes well has no time for it
+    """Return the fault in a body that is no reply: JSON, server-sent events with JSON, or any text."""
+    from cnllm.engine.decode import error_body  # a successful call need not load it
 
-    text = body.decode("utf-8", "replace")[:_LONGEST]
+    text = body.decode("utf-8", "replace")[:_MAX_BODY]
     if 300 <= status < 400 and headers.get("location"):
         return Fault(f"redirects to {headers['location']}, which is not followed", None, "", text)
-    read = False
+    has_json = False
     for candidate in (body, *_payloads(body)):
         try:
             data = decode_lenient(candidate)
         except NotJson:
             continue
-        read = True
+        has_json = True
         if data is not None and (data or candidate is not body):
-            return _fault(data, flags, text, status)
+            return _fault_in_data(data, flags, text, status)
     line = _first_line(text)
     if not line:
-        said = text.strip()[:_SPOILED]
-        line = f"HTTP {status}, with JSON that cannot be read: {said}" if said and not read else _unsaid(status)
+        excerpt = text.strip()[:_MAX_BAD_JSON]
+        line = (
+            f"HTTP {status}, with JSON that cannot be read: {excerpt}"
+            if excerpt and not has_json
+            else _default_message(status)
+        )
     return Fault(line, None, text[:4096], text, number=error_body.find_status(line))
 
 
 def build_error(
     status: int,
     headers: Mapping[str, str],
-    fold: ReplyBuilder,
+    builder: ReplyBuilder,
     reply: Reply,
     plan: Plan | None = None,
-    sent: Callable[[], str] | None = None,
+    facts: Callable[[], str] | None = None,
 ) -> EndpointError:
     """Return the exception for what a reply reported.
 
-    `reply` goes with it unless it is an HTTP error, before any reply. `sent` says what the request held, for a caller
-    whose reasoning is missing; `plan` is the request, whose address may be wrong.
+    The exception carries `reply` unless it is an HTTP error, which comes before any reply. `facts` describes the
+    request, for a caller whose reasoning is missing. `plan` is the request, whose address may be wrong.
     """
     from cnllm.engine.decode import error_rules, retry_delay, wrong_url
 
-    fault = fold.fault
-    flags = fold.flags
+    fault = builder.fault
+    flags = builder.flags
     if fault is None:
-        word = reply.raw_finish or "error"
-        fault = Fault(f"the endpoint ended the reply with '{word}'", word, "", "")
+        code = reply.raw_finish or "error"
+        fault = Fault(f"the endpoint ended the reply with '{code}'", code, "", "")
     elif not isinstance(fault, Fault):
         import msgspec
 
-        fault = _fault(fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_LONGEST], status)
-    if fold.whole and not fold.answered and not fault.message and not fault.code and fault.number is None:
-        return empty_reply_error(status, fold, reply, plan)
-    number = _effective(status, fault.number)
+        fault = _fault_in_data(
+            fault, flags, msgspec.json.encode(replace_surrogates(fault)).decode()[:_MAX_BODY], status
+        )
+    if builder.whole and not builder.answered and not fault.message and not fault.code and fault.number is None:
+        return empty_reply_error(status, builder, reply, plan)
+    number = _effective_status(status, fault.number)
     kind, retryable = _kind(flags.errors or [], number, fault)
-    if kind == "other" and fold.fault is None:
+    if kind == "other" and builder.fault is None:
         retryable = True
-    message, hint = fault.message or _unsaid(number), _hint(kind, fold, sent)
+    message, hint = fault.message or _default_message(number), _hint(kind, builder, facts)
     if plan is not None and kind in error_rules.VAGUE and wrong_url.is_suspected(number, message, fault.body):
-        message = f"{message} (asked: {wrong_url.without_query(plan.url)})"
-        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", fold.of.protocol), False
+        message = f"{message} (the request went to {wrong_url.without_query(plan.url)})"
+        hint, retryable = wrong_url.url_hint(plan.url, flags.path or "", builder.registry_model.protocol), False
     return CLASSES[kind](
         message,
         status=status if status >= 300 or fault.number is None else fault.number,
         code=fault.code,
         body=fault.body,
-        retry_after=wait if (wait := retry_delay.delay_from_headers(headers)) is not None else fault.wait,
+        retry_after=delay if (delay := retry_delay.delay_from_headers(headers)) is not None else fault.delay,
         retryable=retryable,
         reply=None if status >= 300 else reply,
         hint=hint,
     )
 
 
-def empty_reply_error(status: int, fold: ReplyBuilder, reply: Reply, plan: Plan | None = None) -> EndpointError:
-    """Return the exception for a reply that holds nothing, where no one said why."""
+def empty_reply_error(status: int, builder: ReplyBuilder, reply: Reply, plan: Plan | None = None) -> EndpointError:
+    """Return the exception for a reply that is empty without a reported reason."""
     import msgspec
 
-    shown = replace_surrogates(fold.raw if fold.whole else fold.odd)
-    body = msgspec.json.encode(shown).decode()[:_LONGEST] if shown is not None else ""
+    data = replace_surrogates(builder.raw if builder.whole else builder.choiceless_chunk)
+    body = msgspec.json.encode(data).decode()[:_MAX_BODY] if data is not None else ""
     return errors.EmptyReply(
-        f"the reply of {_endpoint(fold, plan)} is empty: no text, no reasoning, no tool call",
+        f"the reply of {_endpoint(builder, plan)} is empty: no text, no reasoning, no tool call",
         status=status,
         body=body,
         reply=reply,
-        hint="ask again, with other words or another model",
+        hint="try again, with another prompt or another model",
     )
 
 
-def _endpoint(fold: ReplyBuilder, plan: Plan | None) -> str:
-    """The model by its full name, and the host that was asked."""
-    address = plan.url if plan is not None else fold.flags.base_url or ""
+def _endpoint(builder: ReplyBuilder, plan: Plan | None) -> str:
+    """Return the model's full name, and the host of the request."""
+    address = plan.url if plan is not None else builder.flags.base_url or ""
     host = urlsplit(address).netloc.rpartition("@")[2]
-    return f"{fold.of.name} at {host}" if host else fold.of.name
+    return f"{builder.registry_model.name} at {host}" if host else builder.registry_model.name
 
 
-def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
-    """The sentence and the code in decoded data, looked for inside the declared error object first."""
+def _fault_in_data(data: Any, flags: Flags, body: str, status: int) -> Fault:
+    """Return the sentence and the code in decoded data, first from the declared error object."""
     from cnllm.engine.decode import error_body
 
     data = replace_surrogates(data)
@@ -184,7 +191,7 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
     paths = flags.error
     messages = tuple((paths.message if paths else None) or ["message"])
     codes = (paths.code if paths else None) or ["code"]
-    inner = next((found for p in (paths.at if paths else None) or () if (found := get(data, p))), data)
+    inner = next((value for p in (paths.at if paths else None) or () if (value := get(data, p))), data)
     if type(inner) is not dict:
         inner = data if type(data) is dict else {"message": inner}
     facts = error_body.collect_facts(data)
@@ -203,12 +210,12 @@ def _fault(data: Any, flags: Flags, body: str, status: int) -> Fault:
         body,
         frozenset(facts.codes),
         error_body.find_status(inner, data, message),
-        facts.wait,
+        facts.delay,
     )
 
 
-def _effective(status: int, number: int | None) -> int:
-    """The status that decides: of HTTP, or the number in the error object where that says more."""
+def _effective_status(status: int, number: int | None) -> int:
+    """Return the status that decides: that of HTTP, or the number in the error object where it says more."""
     if number is None or status == number:
         return status
     if status < 300 or (status >= 500 and number < 500):
@@ -217,40 +224,41 @@ def _effective(status: int, number: int | None) -> int:
 
 
 def _kind(rules: list[ErrorRule], status: int, fault: Fault) -> tuple[str, bool]:
-    """What a fault is, and whether the same request may succeed later."""
-    from cnllm.engine.decode import error_rules  # a call that goes well has no time for it
+    """Return the kind of a fault, and whether the same request may succeed later."""
+    from cnllm.engine.decode import error_rules  # a successful call need not load it
 
-    said = fault.said if fault.message in fault.said else f"{fault.message}\n{fault.said}"
-    return error_rules.classify(rules, status, said, fault.codes | {(fault.code or "").lower()})
+    text = fault.text if fault.message in fault.text else f"{fault.message}\n{fault.text}"
+    return error_rules.classify(rules, status, text, fault.codes | {(fault.code or "").lower()})
 
 
 def _payloads(body: bytes) -> list[bytes]:
-    """The data of server-sent events, where an error comes as one."""
+    """Return the data of server-sent events, where an error comes as an event."""
     return [line[5:] for line in body.replace(b"\r", b"\n").split(b"\n") if line.startswith(b"data:")]
 
 
-def _unsaid(status: int) -> str:
+def _default_message(status: int) -> str:
+    """Return the message for an error without one."""
     return f"HTTP {status} without a word"
 
 
 def _first_line(text: str) -> str:
-    """The first line that says something: of a page in HTML its title."""
+    """Return the first line that is not empty; of an HTML page its title."""
     if (head := text.lstrip()[:200].lower()).startswith(("<!doctype", "<html", "<head")):
         title = re.search(r"<title>([^<]{1,200})", text[:4096], re.IGNORECASE)
         return f"a page instead of a reply: {title[1].strip()}" if title else "a page instead of a reply"
     if head.startswith(("{", "[")):
         return ""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line[:_MESSAGE]
+    return line[:_MAX_LINE]
 
 
-def _hint(kind: str, fold: ReplyBuilder, sent: Callable[[], str] | None) -> str | None:
-    """What to do next; a retired model's successor comes first."""
-    status = fold.flags.status
+def _hint(kind: str, builder: ReplyBuilder, facts: Callable[[], str] | None) -> str | None:
+    """Return what to do next; for a retired model, its successor."""
+    status = builder.flags.status
     if status is not None and status.is_ == "retired" and status.use:
-        return f"{fold.of.name} is retired; use {status.use}"
+        return f"{builder.registry_model.name} is retired; use {status.use}"
     hint = HINTS.get(kind)
     if hint is None:
         return None
-    hint = hint.replace("{provider}", fold.of.provider)
-    return f"{hint}; {sent()}" if kind == "replay" and sent is not None else hint
+    hint = hint.replace("{provider}", builder.registry_model.provider)
+    return f"{hint}; {facts()}" if kind == "replay" and facts is not None else hint

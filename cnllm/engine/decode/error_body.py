@@ -1,7 +1,7 @@
-"""Read what an endpoint reports as wrong: every text, code and number in the body of an error.
+"""Read the body of an error: every text, code and number that the endpoint reports.
 
-An error object has no fixed form. Gateways put one into another, often as JSON (or as Python's repr) inside a string;
-frameworks send lists of `{loc, msg}`. All of it is read, within bounds; what an error repeats of the request is not.
+An error object has no fixed form. Gateways nest one in another, often as JSON (or as Python's repr) inside a string;
+frameworks send lists of `{loc, msg}`. All of it is read, within limits. Values that repeat the request are skipped.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cnllm.types.lenient_json import NotJson, decode_lenient
 
 __all__ = ["ErrorFacts", "collect_facts", "find_sentence", "find_status"]
 
-_DEPTH, _NODES = 12, 400  # how far an error object is read
-_TEXT = 8000  # characters of one text
-_SHOWN = 1000  # characters of what is added to a sentence
-_LITERAL = 20_000  # characters of a Python repr that are parsed
+_MAX_DEPTH, _MAX_NODES = 12, 400  # of the part of an error object that is read
+_MAX_TEXT = 8000  # characters of one text that are read
+_MAX_ADDED = 1000  # characters that are added to a sentence
+_MAX_LITERAL = 20_000  # characters of a Python repr that are parsed
 
 _CODE_KEYS = frozenset(
     (
@@ -28,7 +28,7 @@ _CODE_KEYS = frozenset(
         *("httpcode", "httpstatus", "errorcode", "errortype", "errcode", "errtype"),
     )
 )
-_SAID_KEYS = (
+_SENTENCE_KEYS = (
     *("message", "msg", "error", "errormsg", "errormessage", "errmsg", "statusmsg", "detail", "details"),
     *("description", "errordescription", "reason", "title", "raw", "errors", "param"),
 )
@@ -39,7 +39,7 @@ _ECHO_KEYS = frozenset(
         *("docurl", "documentationurl", "help", "trace", "stack", "stacktrace", "traceback", "timestamp"),
     )
 )
-"""What an error repeats of the request, or says about itself: nothing that tells what it is."""
+"""Keys whose values repeat the request or describe the error object itself: they do not say what is wrong."""
 
 _HTTP = re.compile(r"\s*(?:(?:http|error|status)(?:[ _]?(?:error|code|status))*[ :/]*)?([45]\d\d)(?!\d)", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d{4,6})\)")
@@ -48,50 +48,52 @@ _QUOTED = re.compile(
 )
 _OBJECT = re.compile(r"\[\s*\{|\{")
 _REQUEST = re.compile(r"\b(?:messages|input|inputs|request|body|tools)[\"']?\s*[=:]?\s*\[?$", re.IGNORECASE)
-"""What stands before an object that is the request's own."""
+"""The text before an object that repeats the request."""
 _CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
 class ErrorFacts(Struct):
-    """`texts` in the order in which they stand, `codes` in lower case."""
+    """The facts of an error: `texts` in their order in the body, `codes` in lower case."""
 
     texts: list[str] = []
     codes: set[str] = set()
     more: list[str] = []
-    """Sentences that may be shown beside the main one."""
-    wait: float | None = None
-    """The longest wait that is asked for, in seconds."""
+    """Further sentences, for display after the main one."""
+    delay: float | None = None
+    """The longest delay that the endpoint asks for, in seconds."""
 
 
 def collect_facts(data: Any) -> ErrorFacts:
     """Return every text and code of an error object."""
     facts = ErrorFacts([], set(), [])
-    _walk(data, "", facts, 0, [_NODES])
+    _walk(data, "", facts, 0, [_MAX_NODES])
     return facts
 
 
 def _walk(data: Any, key: str, facts: ErrorFacts, depth: int, room: list[int]) -> None:
+    """Add the facts of a value and of the values in it; `room` counts down the nodes."""
     room[0] -= 1
-    if room[0] < 0 or depth > _DEPTH:
+    if room[0] < 0 or depth > _MAX_DEPTH:
         return
     kind = type(data)
     if kind is dict:
         for name, value in data.items():
             folded = key_name(name) if type(name) is str else ""
             if folded not in _ECHO_KEYS:
-                if "retry" in folded and (wait := delay_from_field(folded, value)) is not None:
-                    facts.wait = max(wait, facts.wait or 0.0)
+                if "retry" in folded and (delay := delay_from_field(folded, value)) is not None:
+                    facts.delay = max(delay, facts.delay or 0.0)
                 _walk(value, folded, facts, depth + 1, room)
     elif kind is list:
         for value in data:
             _walk(value, key, facts, depth + 1, room)
     elif kind is str:
-        _add(data[:_TEXT], key, facts, depth, room)
+        _add_text(data[:_MAX_TEXT], key, facts, depth, room)
     elif kind is int and key in _CODE_KEYS:
         facts.codes.add(str(data))
 
 
-def _add(text: str, key: str, facts: ErrorFacts, depth: int, room: list[int]) -> None:
+def _add_text(text: str, key: str, facts: ErrorFacts, depth: int, room: list[int]) -> None:
+    """Add a text, or the facts of the object that is written in it."""
     text = text.strip()
     if not text:
         return
@@ -110,14 +112,14 @@ def _add(text: str, key: str, facts: ErrorFacts, depth: int, room: list[int]) ->
 
 
 def _is_sentence(text: str) -> bool:
-    """Whether a text says something, and is no name, path, address or number."""
+    """Whether a text is a sentence, and not a name, path, address or number."""
     if text.startswith(("http://", "https://", "{", "[")):
         return False
     return text.count(" ") >= 2 or len(_CJK.findall(text)) >= 4
 
 
 def _embedded(text: str) -> tuple[str, Any]:
-    """What stands before an object that was written into a text, and the object; None where there is none."""
+    """Return the text before an object that is written into a text, and the object; None where there is none."""
     match = _OBJECT.search(text)
     if match is None:
         return text, None
@@ -129,110 +131,117 @@ def _embedded(text: str) -> tuple[str, Any]:
     if end <= begin:
         return text, None
     piece = text[begin : end + 1]
-    found: Any = None
+    inner: Any = None
     try:
-        found = decode_lenient(piece.encode("utf-8", "replace"))
+        inner = decode_lenient(piece.encode("utf-8", "replace"))
     except NotJson:
-        if len(piece) <= _LITERAL and "'" in piece:
+        if len(piece) <= _MAX_LITERAL and "'" in piece:
             import ast
 
             try:
-                found = ast.literal_eval(piece)
+                inner = ast.literal_eval(piece)
             except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                found = None
-    if not _is_error(found):
+                inner = None
+    if not _is_error(inner):
         return text, None
     before = before.rstrip(" \t\r\n:-–—,'\"")
-    return before.removesuffix(" b").strip(), found
+    return before.removesuffix(" b").strip(), inner
 
 
-def _is_error(found: Any) -> bool:
-    """Whether an object is one that an endpoint may have sent: a table, or a list of tables."""
-    if type(found) is list and found:
-        found = found[0]
-    return type(found) is dict and all(type(key) is str for key in found)
+def _is_error(data: Any) -> bool:
+    """Whether an object may be an error: a table, or a list of tables."""
+    if type(data) is list and data:
+        data = data[0]
+    return type(data) is dict and all(type(key) is str for key in data)
 
 
 # ── the sentence ─────────────────────────────────────────────────────────────
 
 
-def find_sentence(found: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
-    """Return the sentence in what stands where one is expected: in a text, a list, a table, or JSON in a text."""
-    if depth > _DEPTH:
+def find_sentence(data: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str:
+    """Return the sentence in a value: a text, a list, a table, or JSON in a text. Empty where there is none."""
+    if depth > _MAX_DEPTH:
         return ""
-    if type(found) is str:
-        return _spoken(found.strip(" \t\r\n"), paths, depth)
-    if type(found) is list:
-        each = [s for item in found[:5] if (s := _item(item, paths, depth))]
-        return "; ".join(dict.fromkeys(each))
-    if type(found) is dict:
+    if type(data) is str:
+        return _sentence_in_text(data.strip(" \t\r\n"), paths, depth)
+    if type(data) is list:
+        sentences = [s for item in data[:5] if (s := _sentence_of_item(item, paths, depth))]
+        return "; ".join(dict.fromkeys(sentences))
+    if type(data) is dict:
         for path in paths:
-            if path in found and (said := find_sentence(found[path], paths, depth + 1)):
-                return said
-        named = _by_name(found)
-        for name in _SAID_KEYS:
-            if name in named and (said := find_sentence(named[name], paths, depth + 1)):
-                return said
+            if path in data and (sentence := find_sentence(data[path], paths, depth + 1)):
+                return sentence
+        named = _by_name(data)
+        for name in _SENTENCE_KEYS:
+            if name in named and (sentence := find_sentence(named[name], paths, depth + 1)):
+                return sentence
     return ""
 
 
-def _spoken(text: str, paths: tuple[str, ...], depth: int) -> str:
-    before, inner = _embedded(text[: _TEXT * 8]) if "{" in text or text[:1] == "[" else (text, None)
+def _sentence_in_text(text: str, paths: tuple[str, ...], depth: int) -> str:
+    """Return the sentence in a text, also in JSON that the text contains."""
+    before, inner = _embedded(text[: _MAX_TEXT * 8]) if "{" in text or text[:1] == "[" else (text, None)
     if inner is not None:
-        said = find_sentence(inner, paths, depth + 1)
-        if not said and not before:
-            said = "; ".join(collect_facts(inner).more)[:_SHOWN]
-        return f"{before}: {said}" if before and said and before not in said else said or before
+        sentence = find_sentence(inner, paths, depth + 1)
+        if not sentence and not before:
+            sentence = "; ".join(collect_facts(inner).more)[:_MAX_ADDED]
+        return f"{before}: {sentence}" if before and sentence and before not in sentence else sentence or before
     if text[:1] in "{[" and (cut := _QUOTED.search(text)):
         return (cut[1] or cut[2]).replace('\\"', '"').replace("\\n", "\n").strip()
     return text
 
 
-def _item(item: Any, paths: tuple[str, ...], depth: int) -> str:
-    """One of a list: a sentence, or `{loc, msg}` with the place before the sentence."""
-    said = find_sentence(item, paths, depth + 1)
+def _sentence_of_item(item: Any, paths: tuple[str, ...], depth: int) -> str:
+    """Return the sentence of an item of a list; for `{loc, msg}` with the location before it."""
+    sentence = find_sentence(item, paths, depth + 1)
     place = item.get("loc") if type(item) is dict else None
-    if said and type(place) is list and place:
-        return f"{'.'.join(str(step) for step in place[:8])}: {said}"
-    return said
+    if sentence and type(place) is list and place:
+        return f"{'.'.join(str(step) for step in place[:8])}: {sentence}"
+    return sentence
 
 
-def join_sentences(main: str, facts: ErrorFacts, apart: set[str]) -> str:
-    """The main sentence, and behind it the others of the object that say something else."""
-    shown = main
-    for text in facts.more[:8]:
-        if len(shown) + len(text) <= len(main) + _SHOWN and text not in apart and not _within(text, shown):
-            shown = f"{shown.rstrip('.')}: {text}" if shown else text
-    return shown
+def join_sentences(main: str, facts: ErrorFacts, excluded: set[str]) -> str:
+    """Return the main sentence, followed by the other sentences that add something to it."""
+    text = main
+    for sentence in facts.more[:8]:
+        if (
+            len(text) + len(sentence) <= len(main) + _MAX_ADDED
+            and sentence not in excluded
+            and not _is_contained(sentence, text)
+        ):
+            text = f"{text.rstrip('.')}: {sentence}" if text else sentence
+    return text
 
 
-def _within(text: str, shown: str) -> bool:
-    return text in shown or text.rstrip(".") in shown
+def _is_contained(text: str, whole: str) -> bool:
+    """Whether a whole text contains this text."""
+    return text in whole or text.rstrip(".") in whole
 
 
 # ── the number ───────────────────────────────────────────────────────────────
 
 
-def find_status(*places: Any) -> int | None:
-    """Return the HTTP status that an error names itself, as a number or at the head of a text."""
-    for place in places:
-        if type(place) is dict:
-            named = _by_name(place)
+def find_status(*values: Any) -> int | None:
+    """Return the HTTP status that an error names itself, as a number or at the start of a text."""
+    for value in values:
+        if type(value) is dict:
+            named = _by_name(value)
             for name in NUMBERS:
-                if (found := _status(named.get(name))) is not None:
-                    return found
-    for place in places:
-        if type(place) is str and (match := _HTTP.match(place)):
+                if (status := _as_status(named.get(name))) is not None:
+                    return status
+    for value in values:
+        if type(value) is str and (match := _HTTP.match(value)):
             return int(match[1])
     return None
 
 
 def _by_name(table: dict[Any, Any]) -> dict[str, Any]:
-    """Return what stands under each key, however the endpoint writes it (see `key_name`)."""
+    """Return the values by key, in the form of `key_name`."""
     return {key_name(key): value for key, value in table.items() if type(key) is str}
 
 
-def _status(value: Any) -> int | None:
+def _as_status(value: Any) -> int | None:
+    """Return a value as the status of an error; None where it is none."""
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is int:

@@ -1,7 +1,7 @@
-"""Decide what an error is by the rules of the registry (`errors`).
+"""Classify an error by the rules of the registry (`errors`).
 
-Patterns are matched by an engine that never backtracks: whatever a registry file writes, the work grows with the text
-and no faster. A pattern that it cannot express matches nothing; `cnllm registry check` reports it.
+Patterns are matched without backtracking: the time grows linearly with the text, whatever pattern a registry file
+holds. A pattern outside this subset matches nothing; `cnllm registry check` reports it.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 __all__ = ["RETRYABLE", "VAGUE", "classify"]
 
 VAGUE = frozenset({"bad-request", "other"})
-"""The kinds that say no more than that the request failed."""
+"""The kinds that say only that the request failed."""
 
-RETRYABLE = frozenset({"rate", "overloaded"})
-"""The kinds that may succeed later, where the rule does not say."""
-_LONGEST = 65_536  # characters in which a rule looks
+RETRYABLE = {"rate", "overloaded"}
+_MAX_TEXT = 65_536  # characters that a rule searches
 
 
-def classify(rules: Iterable[ErrorRule], status: int, said: str, codes: Collection[str]) -> tuple[str, bool]:
-    """Return what an error is, and whether the same request may succeed later.
+def classify(rules: Iterable[ErrorRule], status: int, text: str, codes: Collection[str]) -> tuple[str, bool]:
+    """Return the kind of an error, and whether the same request may succeed later.
 
-    `said` is all that the error says, its main sentence first; `codes` are its codes in lower case.
+    `text` holds all texts of the error, its main sentence first; `codes` are its codes in lower case.
     """
-    said = said[:_LONGEST]
-    folded = said.lower()
-    for rule in sorted(rules, key=_rank):  # stable: the nearest layer stays first
+    text = text[:_MAX_TEXT]
+    folded = text.lower()
+    for rule in sorted(rules, key=_rank):  # stable: rules of a nearer layer stay first
         if (
             (rule.status is None or status in rule.status)
             and (rule.code is None or any(c.lower() in codes for c in rule.code))
             and (rule.text is None or any(t.lower() in folded for t in rule.text))
-            and (rule.pattern is None or any(_compiled(p).matches(said) for p in rule.pattern))
-            and (rule.unless is None or all(_compiled(p).matches(said) is False for p in rule.unless))
+            and (rule.pattern is None or any(_compile(p).matches(text) for p in rule.pattern))
+            and (rule.unless is None or all(_compile(p).matches(text) is False for p in rule.unless))
         ):
             return rule.kind, rule.retry if rule.retry is not None else rule.kind in RETRYABLE
     return "other", status in (408, 409, 429) or status >= 500
 
 
 def _rank(rule: ErrorRule) -> int:
+    """Return the order of a rule: 0 for a specific one, 1 for a general code, 2 for a status alone."""
     if rule.text is not None or rule.pattern is not None:
         return 0
     if rule.code is None:
@@ -53,7 +53,8 @@ def _rank(rule: ErrorRule) -> int:
 
 
 @lru_cache(maxsize=512)
-def _compiled(source: str) -> Pattern:
-    from cnllm.schemas import ignore_case  # a call that goes well has no time for it
+def _compile(source: str) -> Pattern:
+    """Compile a pattern that ignores case."""
+    from cnllm.schemas import ignore_case  # a successful call need not load it
 
     return ignore_case(source)

@@ -1,4 +1,4 @@
-"""Bytes of one JSON array → its objects, each as soon as it is whole: a stream that comes without event framing."""
+"""Read the objects of one JSON array from bytes, each as soon as it is complete: a stream without event framing."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ _MARKS = re.compile(rb'["\\{}\[\]]')
 
 
 class JsonArrayElements:
-    """`feed` bytes in any pieces, get the text of every object of the array that became complete.
+    """The parser of an array: `feed` returns the text of every object that became complete.
 
-    An object has `most` bytes at most; instead of a longer one comes `TOO_LONG`, and nothing after it.
+    The bytes may come in pieces of any size. An object has at most `most` bytes. In place of a longer one comes
+    `TOO_LONG`, and nothing after it.
     """
 
-    __slots__ = ("_depth", "_escaped", "_held", "_most", "_over", "_quoted", "_size")
+    __slots__ = ("_depth", "_escaped", "_has_ended", "_in_string", "_limit", "_pieces", "_size")
 
-    def __init__(self, most: int = sys.maxsize) -> None:
-        self._over = False
-        self._most = most
-        self._size = 0  # bytes held
-        self._held: list[bytes] = []  # of an object that is not whole yet
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self._has_ended = False
+        self._limit = limit
+        self._size = 0  # bytes of the unfinished object
+        self._pieces: list[bytes] = []  # of the unfinished object
         self._depth = 0
-        self._quoted = self._escaped = False
+        self._in_string = self._escaped = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The text of each object that these bytes complete."""
-        if self._over:
+        """Return the text of each object that these bytes complete."""
+        if self._has_ended:
             return []
         out: list[bytes] = []
         begin = 0 if self._depth > 1 else -1
-        at = 0
+        position = 0
         if self._escaped and chunk:
-            at, self._escaped = 1, False
-        while mark := _MARKS.search(chunk, at):
-            at = mark.end()
+            position, self._escaped = 1, False
+        while mark := _MARKS.search(chunk, position):
+            position = mark.end()
             char = mark[0]
-            if self._quoted:
+            if self._in_string:
                 if char == b"\\":
-                    self._escaped = at == len(chunk)
-                    at += 1
+                    self._escaped = position == len(chunk)
+                    position += 1
                 elif char == b'"':
-                    self._quoted = False
+                    self._in_string = False
             elif char == b'"':
-                self._quoted = True
+                self._in_string = True
             elif char in b"{[":
                 self._depth += 1
                 if self._depth == 2:
@@ -55,25 +56,25 @@ class JsonArrayElements:
             elif char in b"}]":
                 self._depth -= 1
                 if self._depth == 1:
-                    self._size += at - begin
-                    if self._size > self._most:
+                    self._size += position - begin
+                    if self._size > self._limit:
                         break
-                    out.append(b"".join(self._held) + chunk[begin:at])
-                    self._held, begin, self._size = [], -1, 0
+                    out.append(b"".join(self._pieces) + chunk[begin:position])
+                    self._pieces, begin, self._size = [], -1, 0
         else:
             if begin >= 0:
-                self._held.append(chunk[begin:])
+                self._pieces.append(chunk[begin:])
                 self._size += len(chunk) - begin
-        if self._size > self._most:
-            self._over = True
+        if self._size > self._limit:
+            self._has_ended = True
             out.append(TOO_LONG)
         return out
 
     def closing_event(self) -> list[bytes]:
-        """Nothing: an array has no closing word."""
+        """Return nothing: an array has no end marker."""
         return []
 
     def end(self) -> list[bytes]:
-        """Nothing: what is still open was cut."""
-        self._held = []
+        """Return nothing: an unfinished object was cut."""
+        self._pieces = []
         return []

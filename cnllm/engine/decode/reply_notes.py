@@ -1,4 +1,4 @@
-"""The notes on one reply: each once, and not without end."""
+"""Collect the notes on one reply: each once, and a limited number of each code."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from collections.abc import Container
 
 from cnllm.types import Note
 
-__all__ = ["LEFT_OUT", "ReplyNotes"]
+__all__ = ["NOTES_LEFT_OUT", "ReplyNotes"]
 
-LEFT_OUT = "notes-left-out"
-"""The code of the last note where there were more than are kept."""
+NOTES_LEFT_OUT = "notes-left-out"
+"""The code of the last note where notes were left out."""
 
-_MOST = 100  # notes of one code that are kept; codes are the engine's own, so there are few
+_MAX_PER_CODE = 100  # the codes are the engine's own, so there are few
 
 
 class ReplyNotes:
-    """Notes in the order in which they came. Adding one takes the same time however many there are."""
+    """The notes in the order in which they came. Adding a note takes constant time."""
 
-    __slots__ = ("_kept", "_left", "_numbers", "_seen")
+    __slots__ = ("_counts", "_hashes", "_notes", "_omitted")
 
     def __init__(self) -> None:
-        self._kept: list[Note] = []
-        self._seen: set[int] = set()  # hashes: a note that is not kept may be long
-        self._numbers: dict[str, int] = {}
-        self._left: dict[str, int] = {}
+        self._notes: list[Note] = []
+        self._hashes: set[int] = set()  # a note that is left out may be long, so only its hash is stored
+        self._counts: dict[str, int] = {}
+        self._omitted: dict[str, int] = {}
 
     def add(self, note: Note) -> bool:
-        """Whether the note is new and kept."""
+        """Add a note; return whether it is new and is stored."""
         key = hash(note)
-        if key in self._seen:
+        if key in self._hashes:
             return False
-        self._seen.add(key)
-        number = self._numbers[note.code] = self._numbers.get(note.code, 0) + 1
-        if number > _MOST:
-            self._left[note.code] = self._left.get(note.code, 0) + 1
+        self._hashes.add(key)
+        count = self._counts[note.code] = self._counts.get(note.code, 0) + 1
+        if count > _MAX_PER_CODE:
+            self._omitted[note.code] = self._omitted.get(note.code, 0) + 1
             return False
-        self._kept.append(note)
+        self._notes.append(note)
         return True
 
     def forget(self, codes: Container[str]) -> None:
-        """Drop the notes of these codes."""
-        for note in self._kept:
+        """Remove the notes with these codes."""
+        for note in self._notes:
             if note.code in codes:
-                self._seen.discard(hash(note))
-        self._kept = [note for note in self._kept if note.code not in codes]
-        for code in [code for code in self._numbers if code in codes]:
-            del self._numbers[code]
-            self._left.pop(code, None)
+                self._hashes.discard(hash(note))
+        self._notes = [note for note in self._notes if note.code not in codes]
+        for code in [code for code in self._counts if code in codes]:
+            del self._counts[code]
+            self._omitted.pop(code, None)
 
     @property
     def omitted(self) -> list[Note]:
-        """One note that says how many were left out, if any were."""
-        if not self._left:
+        """Return a note that counts the notes left out, if there are any."""
+        if not self._omitted:
             return []
-        said = f"{sum(self._left.values()):,} more notes"
-        which = ", ".join(f"{number:,} {code}" for code, number in self._left.items())
-        return [Note(LEFT_OUT, "notes", said, f"left out: {which}")]
+        subject = f"{sum(self._omitted.values()):,} more notes"
+        counts = ", ".join(f"{count:,} {code}" for code, count in self._omitted.items())
+        return [Note(NOTES_LEFT_OUT, "notes", subject, f"left out: {counts}")]
 
     @property
     def all(self) -> list[Note]:
-        """The notes that are kept, and last how many were left out."""
-        return [*self._kept, *self.omitted]
+        """Return the notes, and last the one that counts the notes left out."""
+        return [*self._notes, *self.omitted]

@@ -1,35 +1,36 @@
-"""What a request held, in a line: for a refusal whose words do not fit it."""
+"""Describe a request in a line, for a refusal whose reason is missing reasoning."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cnllm.registry.flags import Flags
-from cnllm.registry.flags import Reasoning as Rules
+from cnllm.registry.flags import Reasoning as ReasoningRules
 
 __all__ = ["request_facts"]
 
-_SHOWN = 5  # messages that are named of each kind
+_MAX_INDEXES = 5  # messages of each kind that are listed
 
 
 def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
-    """Which of the assistant's turns went with their reasoning and which without, and about how many tokens it was."""
-    rules = flags.reasoning or Rules()
+    """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
+    rules = flags.reasoning or ReasoningRules()
     if "messages" not in body or rules.replay_as == "seal":
         return f"the request had about {size // 4} tokens"
     field = rules.replay_field or (rules.fields or ["reasoning"])[0]
-    sent: list[int] = []
-    bare: list[int] = []
+    with_reasoning: list[int] = []
+    without: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):
         if type(message) is dict and message.get("role") == "assistant":
-            (sent if _carries(message, field, rules) else bare).append(index)
+            (with_reasoning if _has_reasoning(message, field, rules) else without).append(index)
     return (
-        f"the request had about {size // 4} tokens; reasoning went with {_listed(sent)}, "
-        f"without it went {_listed(bare)}"
+        f"the request had about {size // 4} tokens; sent with reasoning: {_list_messages(with_reasoning)}; "
+        f"without it: {_list_messages(without)}"
     )
 
 
-def _carries(message: dict[str, Any], field: str, rules: Rules) -> bool:
+def _has_reasoning(message: dict[str, Any], field: str, rules: ReasoningRules) -> bool:
+    """Whether a message holds its reasoning."""
     content = message.get("content")
     match rules.replay_as:
         case "tags":
@@ -40,8 +41,9 @@ def _carries(message: dict[str, Any], field: str, rules: Rules) -> bool:
             return message.get(field) is not None
 
 
-def _listed(indices: list[int]) -> str:
+def _list_messages(indices: list[int]) -> str:
+    """Return messages as a list of at most `_MAX_INDEXES` indexes."""
     if not indices:
         return "no turn"
-    more = f" and {len(indices) - _SHOWN} more" if len(indices) > _SHOWN else ""
-    return ", ".join(f"messages[{i}]" for i in indices[:_SHOWN]) + more
+    more = f" and {len(indices) - _MAX_INDEXES} more" if len(indices) > _MAX_INDEXES else ""
+    return ", ".join(f"messages[{i}]" for i in indices[:_MAX_INDEXES]) + more

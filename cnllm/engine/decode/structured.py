@@ -1,4 +1,7 @@
-"""The reply to a request for an answer by a schema: read, checked, and where a tool gave it, told as text."""
+"""Read an answer by a schema out of a reply.
+
+The answer is parsed and checked. The call of an answer tool becomes text.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.decode.reply_builder import ReplyBuilder
-from cnllm.engine.decode.reply_notes import LEFT_OUT
-from cnllm.engine.encode.structured import WRAPPED, OutputMethod
+from cnllm.engine.decode.reply_notes import NOTES_LEFT_OUT
+from cnllm.engine.encode.structured import WRAPPER_KEY, OutputMethod
 from cnllm.schemas.validate import (
     InvalidAnswer,
     Undecided,
@@ -40,153 +43,161 @@ from cnllm.types import (
 
 __all__ = ["OutputReader"]
 
-_FOLLOWS = ("finish-follows", "finish-unknown")
+_FINISH_CODES = ("finish-follows", "finish-unknown")
 
 
 class OutputReader:
-    """Stands between a fold and who reads its events. `parsed` is the answer once `Finished` has gone through.
+    """The filter between a reply builder and the reader of its events. `parsed` is the answer after `Finished`.
 
-    The first call of the answer tool is no call to the reader: its arguments are the text. Prose beside it is left out,
-    and noted; where it has been delivered already, the reply begins anew.
+    The first call of the answer tool does not reach the reader: its arguments are the text. Prose beside the call is
+    left out, with a note. Where prose was already delivered, the reply begins again.
     """
 
-    def __init__(self, answer: OutputMethod, fold: ReplyBuilder) -> None:
+    def __init__(self, answer: OutputMethod, builder: ReplyBuilder) -> None:
         self._answer = answer
-        self._fold = fold
+        self._builder = builder
         self._tool = answer.name if answer.method == "tool" else None
         self._begin()
         self.parsed: Any = None
         self._reply: Reply | None = None
 
     def _begin(self) -> None:
-        self._index: int | None = None  # of the call that is the answer
-        self._twice: set[int] = set()  # further calls of the answer tool
-        self._others: dict[int, int] = {}  # index among all calls → among those that the reader sees
-        self._calls: list[Event] = []  # what was said of these
-        self._said: list[str] = []
-        self._thoughts: list[str] = []
+        """Begin a reply, or begin it again."""
+        self._index: int | None = None  # of the call that holds the answer
+        self._repeated: set[int] = set()  # indexes of further calls of the answer tool
+        self._index_map: dict[int, int] = {}  # index among all calls → index among those for the reader
+        self._calls: list[Event] = []  # events of the calls for the reader
+        self._texts: list[str] = []
+        self._reasoning: list[str] = []
         self._prose: list[str] = []
-        self._ended: list[BlockEnd] = []  # where a part stands is settled once it is known whether the answer came
+        self._block_ends: list[
+            BlockEnd
+        ] = []  # held back: the indexes are final once it is known whether the answer came
 
     def events(self, events: list[Event]) -> list[Event]:
-        """The events as the reader is to see them."""
+        """Return the events for the reader."""
         if self._tool is not None:
             out: list[Event] = []
             for event in events:
                 self._event(event, out)
             events = out
         if events and type(events[-1]) is Finished:
-            return self._finished(events)
+            return self._finish(events)
         return events
 
     def reply(self, reply: Reply) -> Reply:
-        """The reply as the reader is to see it."""
-        mine = self._reply
-        if mine is None:
+        """Return the reply for the reader."""
+        answer = self._reply
+        if answer is None:
             return reply
         return msgspec.structs.replace(
             reply,
-            text=mine.text,
-            tool_calls=mine.tool_calls,
-            incomplete=mine.incomplete,
-            message=mine.message,
-            finish=mine.finish,
+            text=answer.text,
+            tool_calls=answer.tool_calls,
+            incomplete=answer.incomplete,
+            message=answer.message,
+            finish=answer.finish,
             parsed=self.parsed,
         )
 
-    # ── as it comes ──────────────────────────────────────────────────────────
+    # ── while the reply arrives ──────────────────────────────────────────────
 
     def _event(self, event: Event, out: list[Event]) -> None:
+        """Add the events for the reader that one event of the builder becomes."""
         match event:
             case TextDelta(text):
                 if self._index is not None:
                     self._prose.append(text)
                     return
-                self._said.append(text)
+                self._texts.append(text)
             case ReasoningDelta(text):
-                self._thoughts.append(text)
+                self._reasoning.append(text)
             case Restarted():
                 self._begin()
             case BlockEnd():
-                self._ended.append(event)
+                self._block_ends.append(event)
                 return
             case ToolCallStart(index, _, name) if name == self._tool:
                 if self._index is None:
                     self._index = index
-                    self._anew(out)
+                    self._begin_answer(out)
                 else:
-                    self._twice.add(index)
+                    self._repeated.add(index)
                 return
             case ToolCallStart(index, id, name, excluded):
-                self._others[index] = len(self._others)
-                event = ToolCallStart(self._others[index], id, name, excluded)
+                self._index_map[index] = len(self._index_map)
+                event = ToolCallStart(self._index_map[index], id, name, excluded)
                 self._calls.append(event)
             case ToolCallDelta(index, text):
                 if index == self._index:
                     out.append(TextDelta(text))
-                if index not in self._others:
+                if index not in self._index_map:
                     return
-                event = ToolCallDelta(self._others[index], text)
+                event = ToolCallDelta(self._index_map[index], text)
                 self._calls.append(event)
         out.append(event)
 
-    def _anew(self, out: list[Event]) -> None:
-        """The answer begins. What was said before it has been delivered as if it were the answer."""
-        if not "".join(self._said).strip():
+    def _begin_answer(self, out: list[Event]) -> None:
+        """Begin the answer. Text before it was delivered as if it were the answer, so the reply begins again."""
+        if not "".join(self._texts).strip():
             return
-        self._prose, self._said = self._said, []
+        self._prose, self._texts = self._texts, []
         out.append(Restarted())
-        if self._thoughts:
-            out.append(ReasoningDelta("".join(self._thoughts)))
+        if self._reasoning:
+            out.append(ReasoningDelta("".join(self._reasoning)))
         out += self._calls
 
-    # ── the end ──────────────────────────────────────────────────────────────
+    # ── at the end of the reply ──────────────────────────────────────────────
 
-    def _finished(self, events: list[Event]) -> list[Event]:
+    def _finish(self, events: list[Event]) -> list[Event]:
+        """Return the last events for the reader."""
         last = events[-1]
         assert type(last) is Finished
-        base = self._fold.reply([])
+        base = self._builder.reply([])
         if self._index is not None:
-            reply, extra = self._retold(base)
-            gone = (ToolCallEnd, Finished)
-            events = [e for e in events if not isinstance(e, gone) and not _about_finish(e, reply.finish)]
+            reply, extra = self._with_answer_text(base)
+            hidden = (ToolCallEnd, Finished)
+            events = [e for e in events if not isinstance(e, hidden) and not _is_outdated_finish(e, reply.finish)]
             events += extra
             events += [BlockEnd(i, p) for i, p in enumerate(reply.message.parts) if type(p) is not ToolCall]
             events += [ToolCallEnd(i, call) for i, call in enumerate(reply.tool_calls)]
         else:
             ends = [e for e in events if isinstance(e, ToolCallEnd)]
-            reply, events = base, [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._ended, *ends]
+            reply, events = (
+                base,
+                [*(e for e in events[:-1] if not isinstance(e, ToolCallEnd)), *self._block_ends, *ends],
+            )
         self._reply = reply
-        events = [e for e in events if not (type(e) is NoteAdded and e.note.code == LEFT_OUT)]
+        events = [e for e in events if not (type(e) is NoteAdded and e.note.code == NOTES_LEFT_OUT)]
         if reply.finish == "stop":
-            events += self._read(reply.text)
-        events += self._fold.omitted_notes()
+            events += self._parse(reply.text)
+        events += self._builder.omitted_notes()
         return [*events, Finished(reply.finish, last.raw)]
 
-    def _retold(self, base: Reply) -> tuple[Reply, list[Event]]:
-        """The reply with the answer tool's call as its text, and the events that this adds."""
+    def _with_answer_text(self, base: Reply) -> tuple[Reply, list[Event]]:
+        """Return the reply with the answer tool's call as its text, and the events that this adds."""
         extra: list[Event] = []
         assert self._index is not None
-        begun = self._fold.calls[self._index]  # calls stand in the order of their own indexes, not of their beginnings
-        call = self._fold.finished_call(begun)
-        text = begun.raw
+        answer_call = self._builder.calls[self._index]  # calls are in the order of their indexes, not of their starts
+        call = self._builder.finished_call(answer_call)
+        text = answer_call.raw
         if call is not None and not text.strip():
-            text += "{}"  # behind the blanks that were delivered
+            text += "{}"  # after the white space that was delivered
             extra.append(TextDelta("{}"))
         others = [c for c in base.tool_calls if c.name != self._tool]
         incomplete = [c for c in base.incomplete if c.name != self._tool]
         finish: Finish = base.finish
         if finish == "tool_calls" and not others and not incomplete:
             finish = "stop"
-            self._fold.forget(_FOLLOWS)
-            if (self._fold.flags.finish or {}).get(self._fold.raw_finish or "stop") is None:
-                extra += self._fold.note("finish-unknown", "finish", str(self._fold.raw_finish), finish)
+            self._builder.forget(_FINISH_CODES)
+            if (self._builder.flags.finish or {}).get(self._builder.raw_finish or "stop") is None:
+                extra += self._builder.note("finish-unknown", "finish", str(self._builder.raw_finish), finish)
         if prose := "".join(self._prose).strip():
             extra += self._note("answer-prose", prose, "left out: it stands beside the call that is the answer")
-        for further in (c for c in base.tool_calls if c.name == self._tool and c is not call):
-            if call is None or further.arguments != call.arguments:
-                extra += self._note("answer-twice", further.raw, f"left out: {self._tool} was called before")
-        text = "".join(self._said) + text
+        for repeated in (c for c in base.tool_calls if c.name == self._tool and c is not call):
+            if call is None or repeated.arguments != call.arguments:
+                extra += self._note("answer-twice", repeated.raw, f"left out: {self._tool} was called before")
+        text = "".join(self._texts) + text
         parts: list[Part] = [p for p in base.message.parts if type(p) is Reasoning]
         parts += [Text(text)] if text else []
         parts += [p for p in base.message.parts if type(p) is Opaque]
@@ -196,34 +207,37 @@ class OutputReader:
         )
         return reply, extra
 
-    def _read(self, text: str) -> list[Event]:
-        """Parses and checks the answer; what is wrong with it is noted."""
+    def _parse(self, text: str) -> list[Event]:
+        """Parse and check the answer, and return notes on its faults."""
         answer = self._answer
         try:
             value, prose = read_json(text, lenient=answer.lenient)
-            if answer.wrapped and isinstance(value, dict) and set(value) == {WRAPPED}:
-                value = value[WRAPPED]
+            if answer.wrapped and isinstance(value, dict) and set(value) == {WRAPPER_KEY}:
+                value = value[WRAPPER_KEY]
             self.parsed = build_value(value, answer.schema, answer.kind)
         except InvalidAnswer as error:
             return self._note("answer-invalid", str(error), "parsed is None")
         except UnusableSchema as error:
             return self._note("schema-unusable", str(error), "the answer is not checked, and parsed is None")
         except Undecided as error:
-            said = f"the answer cannot be checked: {error}"
-            return self._note("answer-unjudged", said, "whether it is valid is not known, and parsed is None")
+            subject = f"the answer cannot be checked: {error}"
+            return self._note(
+                "answer-unjudged", subject, "it is not known whether the answer is valid, and parsed is None"
+            )
         notes: list[Event] = []
         if prose:
             notes += self._note("answer-prose", prose, "left out of parsed: it stands before the JSON")
         if not validates_itself(answer.kind):
-            for said in undecided_patterns(answer.schema):
-                notes += self._note("pattern-unjudged", said, "the answer is checked but for this")
+            for pattern in undecided_patterns(answer.schema):
+                notes += self._note("pattern-unjudged", pattern, "the answer is checked without this")
         return notes
 
-    def _note(self, code: str, said: str, did: str) -> list[Event]:
-        said = said if len(said) <= 1000 else said[:999] + "…"
-        return self._fold.note(code, "schema", said, did)
+    def _note(self, code: str, subject: str, did: str) -> list[Event]:
+        """Return the event of a note, with a subject of at most 1000 characters."""
+        subject = subject if len(subject) <= 1000 else subject[:999] + "…"
+        return self._builder.note(code, "schema", subject, did)
 
 
-def _about_finish(event: Event, finish: str) -> bool:
-    """Does it note a finish that has since become another one?"""
-    return type(event) is NoteAdded and event.note.code in _FOLLOWS and event.note.did != finish
+def _is_outdated_finish(event: Event, finish: str) -> bool:
+    """Whether an event notes a finish that has changed since."""
+    return type(event) is NoteAdded and event.note.code in _FINISH_CODES and event.note.did != finish

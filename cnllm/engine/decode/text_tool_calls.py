@@ -1,4 +1,4 @@
-"""Calls that a model wrote as text, in a reply: what is looked for, and what becomes of what is found."""
+"""Find calls that a model wrote as text in a reply, and recover, remove or keep them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
-from cnllm.engine.history.prompted_tools import markup_rules as rules_of
+from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import unite_rules
@@ -41,24 +41,28 @@ def text_call_filters(
     script: str | None = None,
     known: bool = True,
 ) -> TextCalls | None:
-    """The filters of one reply, or None where nothing is declared or wanted.
+    """Return the filters of one reply, or None where no rule applies.
 
-    `tools` are those the model may call, `renamed` what they are called on the wire; `then` is what the call says,
-    over what each rule does. With `prompted` calls were asked for as text. What the user and the results of tools
-    said in the `messages` is quoted where it comes back. A fallback is in the language of the `prompt`, or in `script`.
-    Unless it is `known` what was offered, a block that is not whole stays text: nobody can tell that it is no call.
+    `tools` are those the model may call, `renamed` maps their names on the wire to the caller's. `then` is the caller's
+    option and replaces the action of each rule. `prompted` means that the request asked for calls as text. Blocks that
+    repeat what the user or the results of tools say in `messages` are quotations. A fallback sentence is in the
+    language of the `prompt`, or in `script`. Where it is not `known` which tools were offered, a broken block stays
+    text: it may be no call.
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    wanted = _wanted(_Declared(flags.leaks or ()), then, prompted, bool(offered) or not known)
-    if wanted is None:
+    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not known)
+    if rules is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
-    return TextCalls(*wanted, offered or None, sentences, FLAG if prompted else "leaks", messages)
+    return TextCalls(*rules, offered or None, sentences, FLAG if prompted else "leaks", messages)
 
 
-class _Declared:
-    """Rules as a model's flags hold them, told apart by identity: they stay the same ones, and cannot be hashed."""
+class _RuleList:
+    """The leak rules of a model's flags, compared by identity.
+
+    They cannot be hashed, and a model keeps the same list.
+    """
 
     __slots__ = ("rules",)
 
@@ -69,18 +73,20 @@ class _Declared:
         return id(self.rules)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Declared and other.rules is self.rules
+        return type(other) is _RuleList and other.rules is self.rules
 
 
 @lru_cache(maxsize=256)
-def _wanted(declared: _Declared, then: Then | None, prompted: bool, offered: bool) -> tuple[list[Leak], Markers] | None:
-    """The rules that hold, `then` over what each of them does, and their openers; None where none holds.
+def _active_rules(
+    rule_list: _RuleList, then: Then | None, prompted: bool, offered: bool
+) -> tuple[list[Leak], Markers] | None:
+    """Return the rules that apply and their markers; None where none applies.
 
-    Where nothing was `offered`, nothing is recovered.
+    The action `then` replaces that of each rule. Where no tools were `offered`, no call is recovered.
     """
-    known = unite_rules(declared.rules)
-    known = rules_of(known) if prompted else known
-    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in known]
+    united = unite_rules(rule_list.rules)
+    united = markup_rules(united) if prompted else united
+    rules = [rule if then is None else msgspec.structs.replace(rule, then=then) for rule in united]
     rules = [rule for rule in rules if rule.then != "keep"]
     if not offered:
         rules = [msgspec.structs.replace(rule, then="strip") for rule in rules]
@@ -89,10 +95,10 @@ def _wanted(declared: _Declared, then: Then | None, prompted: bool, offered: boo
 
 
 class TextCalls:
-    """Watches both channels of one reply, the answer and the thinking.
+    """The filters on both channels of one reply, the answer and the reasoning.
 
-    Thinking may talk about calls that are made later. A call in it counts only where the thinking ends with it and
-    nothing else was said.
+    Reasoning may mention calls that are made later. A call in it counts only where the reasoning ends with it and the
+    reply holds nothing else.
     """
 
     def __init__(
@@ -104,221 +110,241 @@ class TextCalls:
         flag: str,
         messages: Sequence[Message] = (),
     ) -> None:
-        self._flag = flag  # that is behind what is looked for
+        self._flag = flag  # the flag that the notes name
         self._messages = messages
         self._quotations: PromptTexts | None = None
         self._rules = rules
         self._markers = markers
         self._tools = tools
         self._sentences = sentences
-        self._found: list[BlockResult] = []
-        self._tail: list[BlockResult | str] = []  # of the thinking: blocks, and the white space between them
+        self._blocks: list[BlockResult] = []
+        self._tail: list[BlockResult | str] = []  # the end of the reasoning: blocks, and the white space between them
         self.thought_of = False
         self.excluded = ""
-        """Why the caller wants no calls, although there are tools."""
+        """Why the caller wants no calls although there are tools."""
 
-    def begin(self, fold: ReplyBuilder) -> None:
-        """From now on, for this reply."""
-        self._fold = fold
-        # Most replies hold nothing with which a marker could begin: what looks closer is made when one does.
-        self._answer: LeakFilter | None = None
-        self._thinking: LeakFilter | None = None
+    def begin(self, builder: ReplyBuilder) -> None:
+        """Begin with the reply of a builder."""
+        self._builder = builder
+        # Most replies hold no character that may begin a marker: a filter is made when one appears.
+        self._answer_filter: LeakFilter | None = None
+        self._reasoning_filter: LeakFilter | None = None
 
-    def _filter(self, inside: bool) -> LeakFilter | None:
-        """What looks for calls in a channel, from its first character that may begin a marker."""
-        if inside and self._tools is None:
-            return None  # nothing could be called, and thinking is not the answer: it stays as it came
-        rules = [rule for rule in self._rules if rule.inside in ("reasoning" if inside else "content", "both")]
+    def _make_filter(self, in_reasoning: bool) -> LeakFilter | None:
+        """Make the filter of a channel, at its first character that may begin a marker."""
+        if in_reasoning and self._tools is None:
+            return None  # no call is possible, and reasoning is not the answer: it stays as it came
+        rules = [rule for rule in self._rules if rule.inside in ("reasoning" if in_reasoning else "content", "both")]
         if not rules:
             return None
-        from cnllm.leaks.filter import LeakFilter  # with the grammars: a short program may never meet a marker
+        from cnllm.leaks.filter import LeakFilter  # loads the grammars, which many programs never need
 
-        fold, tools = self._fold, self._tools
-        if inside:
-            self._thinking = LeakFilter(
-                rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, quotes=self._holds
+        builder, tools = self._builder, self._tools
+        if in_reasoning:
+            self._reasoning_filter = LeakFilter(
+                rules,
+                tools,
+                builder.thoughts,
+                self._deliver_reasoning,
+                self._tail.append,
+                trims=False,
+                quotes=self._is_quoted,
             )
-            return self._thinking
+            return self._reasoning_filter
         last = self._flag == FLAG
-        self._answer = LeakFilter(
-            rules, tools, fold.texts, self._answered, self._found.append, trims=True, quotes=self._holds, last=last
+        self._answer_filter = LeakFilter(
+            rules,
+            tools,
+            builder.texts,
+            self._deliver_answer,
+            self._blocks.append,
+            trims=True,
+            quotes=self._is_quoted,
+            last=last,
         )
-        return self._answer
+        return self._answer_filter
 
-    def _holds(self, block: str, calls: Sequence[ParsedCall]) -> bool:
-        """Whether the user's text or the result of a tool holds a block."""
+    def _is_quoted(self, block: str, calls: Sequence[ParsedCall]) -> bool:
+        """Whether the user's text or the result of a tool contains a block."""
         if not self._messages:
             return False
         if self._quotations is None:
             from cnllm.leaks.prompt import PromptTexts
 
-            self._quotations = PromptTexts(lambda: _said_by_others(self._messages), self._rules, self._tools)
+            self._quotations = PromptTexts(lambda: _user_and_result_texts(self._messages), self._rules, self._tools)
         return self._quotations.contains(block, calls)
 
-    def restart(self, inside: bool) -> None:
-        """A channel begins again, and what the other has said is about to be said again."""
-        other = self._answer if inside else self._thinking
+    def restart(self, in_reasoning: bool) -> None:
+        """Begin a channel again; the text of the other channel is about to be delivered again."""
+        other = self._answer_filter if in_reasoning else self._reasoning_filter
         if other is not None:
             other.close()
-        if inside:
+        if in_reasoning:
             self._tail.clear()
         else:
-            self._only_thought()
-            self._found.clear()
-        self.begin(self._fold)
+            self._flush_tail()
+            self._blocks.clear()
+        self.begin(self._builder)
 
-    def before_pack(self, inside: bool, start: int) -> None:
-        """The pieces of a channel from `start` on are about to become one."""
-        if (filter_ := self._thinking if inside else self._answer) is not None:
+    def before_pack(self, in_reasoning: bool, start: int) -> None:
+        """Prepare for joining the pieces of a channel from `start` on."""
+        if (filter_ := self._reasoning_filter if in_reasoning else self._answer_filter) is not None:
             filter_.before_pack(start)
 
     @property
     def may_begin(self) -> Callable[[str], object]:
-        """Could a marker begin in this text? If not, and all is idle, it may go past."""
+        """Return a test whether a marker may begin in a text. Where it fails and all is idle, no filter is needed."""
         return self._markers.may_begin
 
     @property
     def is_idle(self) -> bool:
-        """Does nothing wait?"""
-        answer, thinking = self._answer, self._thinking
+        """Whether no text waits."""
+        answer, thinking = self._answer_filter, self._reasoning_filter
         return (answer is None or answer.is_idle) and (thinking is None or thinking.is_idle) and not self._tail
 
     @property
     def has_found(self) -> bool:
-        """Was anything found?"""
-        return bool(self._found)
+        """Whether any block was found in the answer."""
+        return bool(self._blocks)
 
-    # ── as it comes ──────────────────────────────────────────────────────────
+    # ── while the reply arrives ──────────────────────────────────────────────
 
-    def feed(self, inside: bool, text: str) -> None:
-        """More of the thinking (`inside`) or of the answer."""
-        filter_ = self._thinking if inside else self._answer
+    def feed(self, in_reasoning: bool, text: str) -> None:
+        """Add text of the reasoning or of the answer."""
+        filter_ = self._reasoning_filter if in_reasoning else self._answer_filter
         if filter_ is None and self._markers.may_begin(text):
-            filter_ = self._filter(inside)
+            filter_ = self._make_filter(in_reasoning)
         if filter_ is None:
-            (self._thought if inside else self._answered)(text)
+            (self._deliver_reasoning if in_reasoning else self._deliver_answer)(text)
         else:
             filter_.feed(text)
 
     def release(self) -> None:
-        """Deliver what may only begin a marker, because the part of the reply that it belongs to is over."""
-        for filter_ in (self._thinking, self._answer):
+        """Deliver text that may begin a marker, because its part of the reply is over."""
+        for filter_ in (self._reasoning_filter, self._answer_filter):
             if filter_ is not None:
                 filter_.release()
 
-    def _answered(self, text: str) -> None:
+    def _deliver_answer(self, text: str) -> None:
+        """Deliver text of the answer."""
         if self._tail and text.strip():
-            self._only_thought()
-        self._fold.deliver(False, text)
+            self._flush_tail()
+        self._builder.deliver(False, text)
 
-    def _thought(self, text: str) -> None:
+    def _deliver_reasoning(self, text: str) -> None:
+        """Deliver text of the reasoning."""
         if self._tail and not text.strip():
             self._tail.append(text)
             return
-        self._only_thought()
-        self._fold.deliver(True, text)
+        self._flush_tail()
+        self._builder.deliver(True, text)
 
-    def _only_thought(self) -> None:
-        """What looked like calls at the end of the thinking was not its end."""
+    def _flush_tail(self) -> None:
+        """Deliver blocks at the end of the reasoning as reasoning: more text followed them."""
         tail, self._tail[:] = list(self._tail), []
         for piece in tail:
             if isinstance(piece, str):
-                self._fold.deliver(True, piece)
+                self._builder.deliver(True, piece)
             elif piece.remove:
-                self._note("text-call-kept", piece.raw, "kept as thinking: more was said after it")
-                self._fold.deliver(True, piece.raw)
+                self._note("text-call-kept", piece.raw, "kept as reasoning: more text followed it")
+                self._builder.deliver(True, piece.raw)
             else:
-                self._note("text-call-kept", piece.raw, f"kept as thinking: {piece.problem}")
+                self._note("text-call-kept", piece.raw, f"kept as reasoning: {piece.problem}")
 
-    # ── the end ──────────────────────────────────────────────────────────────
+    # ── at the end of the reply ──────────────────────────────────────────────
 
     def close(self, *, proven: bool) -> list[CallBuilder]:
-        """Both channels are over: the calls that were written as text, once each. `proven`: and that was all."""
-        fold = self._fold
-        for filter_ in (self._thinking, self._answer):
+        """Close both channels and return the calls that were written as text, without repetitions.
+
+        `proven` means that the endpoint marked the end of the reply.
+        """
+        builder = self._builder
+        for filter_ in (self._reasoning_filter, self._answer_filter):
             if filter_ is not None:
                 filter_.close(proven=proven)
-        if not self._tail and not self._found:
-            self._over()
+        if not self._tail and not self._blocks:
+            self._detach()
             return []
-        wire = {_said(call.name, decode_arguments(call.raw)[0]) for call in fold.calls}
+        wire_calls = {_call_key(call.name, decode_arguments(call.raw)[0]) for call in builder.calls}
         if any(not isinstance(piece, str) and piece.calls for piece in self._tail):
-            if wire or self._found or "".join(fold.texts).strip():
-                self._only_thought()
+            if wire_calls or self._blocks or "".join(builder.texts).strip():
+                self._flush_tail()
             else:
                 self.thought_of = True
-                self._found += [piece for piece in self._tail if not isinstance(piece, str)]
+                self._blocks += [piece for piece in self._tail if not isinstance(piece, str)]
                 self._tail = []
         else:
-            self._only_thought()
+            self._flush_tail()
         out: list[CallBuilder] = []
-        for found in self._found:
-            self._judge(found, wire, out)
-        stripped = any(found.remove and not found.calls for found in self._found)
+        for block in self._blocks:
+            self._add_calls(block, wire_calls, out)
+        stripped = any(block.remove and not block.calls for block in self._blocks)
         if (
             stripped
             and proven
             and not self.excluded
-            and not (out or wire or fold.fault is not None or "".join(fold.texts).strip())
+            and not (out or wire_calls or builder.fault is not None or "".join(builder.texts).strip())
         ):
             self._fall_back()
-        self._over()
+        self._detach()
         return out
 
-    def _over(self) -> None:
-        """Nothing refers to itself any more: the memory of a reply is free as soon as nobody holds it."""
-        self._answer = self._thinking = None
-        del self._fold
+    def _detach(self) -> None:
+        """Remove the references to the builder, so that a reply's memory is freed without the garbage collector."""
+        self._answer_filter = self._reasoning_filter = None
+        del self._builder
 
-    def _judge(self, found: BlockResult, wire: set[bytes], out: list[CallBuilder]) -> None:
-        if not found.remove:
-            self._note("text-call-kept", found.raw or "markup", f"kept as text: {found.problem}")
+    def _add_calls(self, block: BlockResult, wire_calls: set[bytes], out: list[CallBuilder]) -> None:
+        """Add the calls of a block to `out`, and note what became of the block."""
+        if not block.remove:
+            self._note("text-call-kept", block.raw or "markup", f"kept as text: {block.problem}")
             return
-        if not found.calls:
-            none = "no tools were offered" if self._tools is None else "calls are not recovered"
-            why = found.problem or self.excluded or none
-            self._note("text-call-stripped", found.raw, f"taken out of the text: {why}")
+        if not block.calls:
+            no_tools = "no tools were offered" if self._tools is None else "calls are not recovered"
+            reason = block.problem or self.excluded or no_tools
+            self._note("text-call-stripped", block.raw, f"removed from the text: {reason}")
             return
-        for written in found.calls:
-            if written.arguments is not None and _said(written.name, written.arguments) in wire:
-                self._note("text-call-twice", found.raw, f"left out: {written.name} came as a call, too")
+        for parsed in block.calls:
+            if parsed.arguments is not None and _call_key(parsed.name, parsed.arguments) in wire_calls:
+                self._note("text-call-twice", block.raw, f"left out: {parsed.name} also came as a regular call")
                 continue
             call = CallBuilder(None, "text")
-            call.name = written.name
-            given = written.arguments
-            call.pieces.append(written.raw if given is None else msgspec.json.encode(given).decode())
+            call.name = parsed.name
+            arguments = parsed.arguments
+            call.pieces.append(parsed.raw if arguments is None else msgspec.json.encode(arguments).decode())
             out.append(call)
-            self._note("text-call", found.raw, f"a call of {written.name}")
-        if found.problem:
-            self._note("text-call-kept", found.raw, found.problem)
+            self._note("text-call", block.raw, f"a call of {parsed.name}")
+        if block.problem:
+            self._note("text-call-kept", block.raw, block.problem)
 
     def _fall_back(self) -> None:
-        wanted = next((wanted for found in self._found if (wanted := self._missing(found))), "")
-        own = [*self._fold.thoughts, *(found.raw for found in self._found)]
-        sentence = self._sentences.sentence(wanted, "".join(own))
+        """Answer with a sentence in place of a reply that was nothing but markup."""
+        name = next((name for block in self._blocks if (name := self._missing(block))), "")
+        texts = [*self._builder.thoughts, *(block.raw for block in self._blocks)]
+        sentence = self._sentences.sentence(name, "".join(texts))
         if sentence:
-            self._note("fallback", "an answer of nothing but markup", sentence, flag="fallback")
-            self._fold.deliver(False, sentence)
+            self._note("fallback", "an answer that is only markup", sentence, flag="fallback")
+            self._builder.deliver(False, sentence)
 
-    def _missing(self, found: BlockResult) -> str:
-        """What a block wanted that is not available. Empty where the tool is offered and only its call is broken."""
+    def _missing(self, block: BlockResult) -> str:
+        """Return the tool that a block calls and that is not offered; empty where only the call is broken."""
         offered = self._tools or ()
-        if any(call.name in offered for call in found.wanted):
+        if any(call.name in offered for call in block.wanted):
             return ""
-        wanted = wanted_name(found.wanted, found.raw)
-        return "" if wanted in offered else wanted
+        name = wanted_name(block.wanted, block.raw)
+        return "" if name in offered else name
 
-    def _note(self, code: str, said: str, did: str, flag: str = "") -> None:
-        self._fold.add_note(code, flag or self._flag, said, did)
+    def _note(self, code: str, subject: str, did: str, flag: str = "") -> None:
+        self._builder.add_note(code, flag or self._flag, subject, did)
 
 
-def _said(name: str, arguments: Any) -> bytes:
-    """What two calls that say the same have in common."""
+def _call_key(name: str, arguments: Any) -> bytes:
+    """Return bytes that are equal for two calls with equal names and arguments."""
     return msgspec.json.encode([name, arguments], order="sorted")
 
 
-def _said_by_others(messages: Sequence[Message]) -> Iterator[str]:
-    """What the user and the results of tools say in a conversation."""
+def _user_and_result_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the texts of the user and of the results of tools in a conversation."""
     for message in messages:
         if message.role == "user" and (text := message.text):
             yield text

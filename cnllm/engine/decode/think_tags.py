@@ -1,7 +1,7 @@
-"""Thinking that arrives inside the answer, between tags: told apart as it streams.
+"""Split reasoning between tags from an answer while it streams.
 
-Only what could still become a tag is held back, never more than a tag's length. No regular expressions, no second look
-at what has passed: the time is linear in the text.
+Only text that may still become a tag is held back, never more than a tag's length. There are no regular expressions and
+no second pass: the time is linear in the text.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ _WINDOW = 8192  # characters that are looked at together
 
 
 class TagSplitter:
-    """`feed` text in any pieces → pieces of (is_reasoning, text). `raw` is what a tagged block was, tags included.
+    """The splitter of one answer: `feed` returns pieces of (is_reasoning, text) from text in pieces of any size.
 
     `tags` are an opening and a closing one, then those of other spellings. `at` is "start" (the opening tag may stand
-    only before everything else), "start-open" (the prompt template has written it: the text begins inside), or
-    "anywhere". A closing tag at the head, or again behind a block, closes nothing and is left out: see `stray`.
+    only before all other text), "start-open" (the prompt template has written it: the text begins inside), or
+    "anywhere". A closing tag at the start, or again after a block, closes nothing and is left out: see
+    `take_stray_closers`. `raw` is the text of the tagged blocks with their tags.
     """
 
     __slots__ = (
@@ -53,7 +54,7 @@ class TagSplitter:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing can be split any more: text may go past."""
+        """Whether tag splitting has ended."""
         return self._state == "plain" and not self._held
 
     @property
@@ -63,7 +64,7 @@ class TagSplitter:
 
     @property
     def raw(self) -> str:
-        """The tagged blocks as they were written, with the white space around them."""
+        """Return the tagged blocks as they were written, with the white space around them."""
         return "".join(self._raw)
 
     def take_stray_closers(self) -> str:
@@ -72,7 +73,7 @@ class TagSplitter:
         return stray
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """The pieces that are now certain."""
+        """Return the pieces that are now certain."""
         if self._at != "anywhere" or len(text) <= _WINDOW:
             return self._feed(text)
         out: list[tuple[bool, str]] = []
@@ -89,7 +90,7 @@ class TagSplitter:
         return out
 
     def close(self) -> list[tuple[bool, str]]:
-        """The end: what was held back is what it looks like."""
+        """End the text and return what was held back."""
         held, self._held = self._held, ""
         if not held:
             return []
@@ -99,13 +100,13 @@ class TagSplitter:
         return [(False, held)]
 
     def release(self) -> list[tuple[bool, str]]:
-        """Return what is held back, because the part of the reply that it belongs to is over."""
+        """Return the text that is held back, because its part of the reply is over."""
         if self._state in ("before", "after") and self._held.strip():
             self._state = "text" if self._at == "anywhere" else "plain"
         return self.close()
 
     def _step(self, text: str, out: list[tuple[bool, str]]) -> str:
-        """Take something off the front of `text`; return what is left to look at."""
+        """Process the beginning of `text`; return the rest."""
         match self._state:
             case "plain":
                 out.append((False, text))
@@ -193,7 +194,7 @@ class TagSplitter:
         return text[start + len(tag) :]
 
     def _opened(self, text: str) -> str | None:
-        """The opening tag at the start of a text; only its own closing tag ends it."""
+        """Return the opening tag at the start of a text; only its own closing tag ends the block."""
         for opening, closing in self._pairs.items():
             if text.startswith(opening):
                 self._close = (closing,)
@@ -220,24 +221,24 @@ class TagSplitter:
 
 @lru_cache(maxsize=64)
 def _shape(tags: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...], frozenset[str], int]:
-    """The pairs of tags, the closing ones, the characters that any of them begins with, the longest opening one."""
+    """Return the pairs of tags, the closing tags, the first characters of all, and the longest opening tag's length."""
     pairs = dict(zip(tags[::2], tags[1::2], strict=True))
     return pairs, tuple(pairs.values()), frozenset(tag[0] for tag in tags), max(map(len, pairs))
 
 
 def _merged(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:
-    """Neighbours of one kind as one piece."""
+    """Join neighbours of one kind."""
     return [(inside, "".join([text for _, text in run])) for inside, run in groupby(pieces, itemgetter(0))]
 
 
 def _earliest(text: str, tags: tuple[str, ...]) -> tuple[int, str]:
-    """Where the first of some tags stands, and which; -1 where none does."""
+    """Return the index of the first tag in a text, and the tag; -1 where there is none."""
     found = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
     return min(found, default=(-1, ""))
 
 
 def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of `text` could be the beginning of `tag`."""
+    """Count the characters at the end of `text` that may begin `tag`."""
     for length in range(min(len(tag) - 1, len(text)), 0, -1):
         if tag.startswith(text[-length:]):
             return length

@@ -1,8 +1,8 @@
-"""Tool calls put together from the pieces a stream sends.
+"""Build tool calls from the pieces of a stream.
 
-Endpoints leave out or repeat almost everything: indices, ids, names, whole calls. One rule covers them: a piece belongs
-to the open call at its place, unless it says that a new call begins (a new id, a new name after arguments, or a new
-object after a complete one).
+Endpoints omit or repeat almost everything: indexes, ids, names, whole calls. One rule covers them: a piece belongs to
+the open call at its index, unless it begins a new call (a new id, a new name after arguments, or a new object after a
+complete one).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from cnllm.types import Event, ToolCallDelta, ToolCallStart
 
 __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
-_EMPTY = 16  # characters, at most, of an object without members
+_MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _MARKS = re.compile(r'["\\{}\[\]]')
 
 
 class CallBuilder:
-    """One call being put together. `extra` holds what else came with it (signatures), by key.
+    """One call that is being built. `extra` holds other data of the call (signatures), by key.
 
-    `id` is the wire's, by which its pieces are known; `call_id` is the reply's, which no other call has.
+    `id` is the wire's, which identifies its pieces; `call_id` is the reply's, which no other call has.
     """
 
     __slots__ = (
         "_canonical",
         "_depth",
         "_escaped",
+        "_in_string",
         "_last",
         "_name",
         "_objects",
-        "_quoted",
-        "_read",
+        "_scanned",
         "at",
         "call_id",
         "extra",
@@ -53,7 +53,7 @@ class CallBuilder:
     def __init__(self, place: Any, via: Literal["wire", "text"] = "wire") -> None:
         self.place = place
         self.via = via
-        self.at = -1  # its number among the calls of the reply
+        self.at = -1  # its index among the calls of the reply
         self.id = ""
         self.call_id = ""
         self._name: list[str] = []
@@ -62,19 +62,21 @@ class CallBuilder:
         self.size = 0
         self.started = False
         self.extra: dict[str, Any] = {}
-        self.late: Callable[[], dict[str, Any] | None] | None = None  # gives more of it, once all has come
-        self._read = self._depth = 0
-        self._quoted = self._escaped = False
+        self.late: Callable[[], dict[str, Any] | None] | None = None  # returns more data at the end of the reply
+        self._scanned = self._depth = 0
+        self._in_string = self._escaped = False
         self._last = ""
-        self._objects = 0  # that begin in the arguments
-        self._canonical: bytes | None = None  # of the one object that the arguments are
+        self._objects = 0  # JSON objects that begin in the arguments
+        self._canonical: bytes | None = None  # canonical form of the arguments, where they are one object
 
     @property
     def raw(self) -> str:
+        """Return the arguments as text."""
         return "".join(self.pieces)
 
     @property
     def name(self) -> str:
+        """Return the name, as far as it has arrived."""
         if len(self._name) > 1:
             self._name = ["".join(self._name)]
         return self._name[0] if self._name else ""
@@ -84,7 +86,7 @@ class CallBuilder:
         self._name, self.name_size = [name], len(name)
 
     def has_name(self, name: str) -> bool:
-        """Whether this is the call's name. The pieces of the name are joined only where the length is the same."""
+        """Whether this is the call's name. The pieces of the name are joined only where the lengths are equal."""
         return self.name_size == len(name) and self.name == name
 
     def add_name(self, piece: str) -> None:
@@ -93,7 +95,7 @@ class CallBuilder:
         self.name_size += len(piece)
 
     def repeats(self, piece: str) -> bool:
-        """Whether a piece is all of the arguments once more. Takes time in the size of the piece."""
+        """Whether a piece repeats all the arguments. Takes time in proportion to the piece."""
         if len(piece) == self.size and piece == self.raw:
             return True
         if self._objects != 1:
@@ -103,27 +105,28 @@ class CallBuilder:
         return bool(self._canonical) and _canonical(piece) == self._canonical
 
     def is_complete(self) -> bool:
-        """Is one JSON object complete, with nothing after it? Only what came since the last look is read."""
-        for piece in self.pieces[self._read :]:
+        """Whether the arguments are one complete JSON object. Only pieces since the last check are read."""
+        for piece in self.pieces[self._scanned :]:
             self._scan(piece)
-        self._read = len(self.pieces)
-        return self._depth == 0 and not self._quoted and self._last == "}"
+        self._scanned = len(self.pieces)
+        return self._depth == 0 and not self._in_string and self._last == "}"
 
     def _scan(self, piece: str) -> None:
-        at = 0
+        """Follow the nesting of JSON through a piece."""
+        position = 0
         if self._escaped and piece:
-            at, self._escaped = 1, False
-        while mark := _MARKS.search(piece, at):
-            at = mark.end()
+            position, self._escaped = 1, False
+        while mark := _MARKS.search(piece, position):
+            position = mark.end()
             char = mark[0]
-            if self._quoted:
+            if self._in_string:
                 if char == "\\":
-                    self._escaped = at == len(piece)
-                    at += 1
+                    self._escaped = position == len(piece)
+                    position += 1
                 elif char == '"':
-                    self._quoted = False
+                    self._in_string = False
             elif char == '"':
-                self._quoted = True
+                self._in_string = True
             elif char in "{[":
                 self._objects += self._depth == 0
                 self._depth += 1
@@ -135,7 +138,7 @@ class CallBuilder:
 
 
 class CallCollector:
-    """The calls of one reply, in the order they began. `feed` takes wire items and returns the events they cause."""
+    """The calls of one reply, in the order they began. `feed` takes items of the wire and returns their events."""
 
     __slots__ = ("_by_id", "_open", "all", "ids")
 
@@ -143,32 +146,32 @@ class CallCollector:
         self.ids = ReplyIds() if ids is None else ids
         self.all: list[CallBuilder] = []
         self._open: dict[Any, CallBuilder] = {}
-        self._by_id: dict[str, CallBuilder] = {}  # of the calls with one id, the one that began last
+        self._by_id: dict[str, CallBuilder] = {}  # for each id, the call that began last
 
     def add(self, call: CallBuilder) -> None:
-        """One more call begins."""
+        """Begin a call."""
         call.at = len(self.all)
         self.all.append(call)
         if call.id:
             self._by_id[call.id] = call
 
-    def _identify(self, call: CallBuilder, id: str) -> None:
-        """Give a call its id."""
+    def _set_id(self, call: CallBuilder, id: str) -> None:
+        """Set the wire's id of a call."""
         call.id = id
         other = self._by_id.get(id)
         if other is None or other.at < call.at:
             self._by_id[id] = call
 
     def feed(self, items: Any, *, whole: bool = False) -> list[Event]:
-        """The items of one delta, or with `whole` of one message, where each is a call of its own."""
+        """Return the events of the items of one delta, or with `whole` of a message of complete calls."""
         out: list[Event] = []
         for item in items if type(items) is list else [items]:
             if type(item) is dict:
-                self._item(item, whole, out)
+                self._add_item(item, whole, out)
         return out
 
     def start(self, call: CallBuilder, out: list[Event]) -> None:
-        """Announce a call whose name is known, with the arguments that came before it was."""
+        """Announce a call whose name is known, with the arguments that came before the name."""
         if not call.started:
             call.started = True
             self.identify(call)
@@ -177,12 +180,12 @@ class CallCollector:
             out.append(ToolCallDelta(call.at, call.raw))
 
     def identify(self, call: CallBuilder) -> None:
-        """Give a call the id that it has in the reply."""
+        """Set the id that a call has in the reply."""
         call.call_id = self.ids.id(call.id if call.via == "wire" else "", call.at, f"{call.name}\0{call.raw}")
         call.id = call.id or call.call_id
 
     def finish(self) -> list[Event]:
-        """Announce the calls that no arguments have announced."""
+        """Announce the calls that have no arguments."""
         out: list[Event] = []
         for call in self.all:
             if not call.started and call.name_size:
@@ -191,25 +194,26 @@ class CallCollector:
                 self.identify(call)
         return out
 
-    def _item(self, item: dict[str, Any], whole: bool, out: list[Event]) -> None:
+    def _add_item(self, item: dict[str, Any], whole: bool, out: list[Event]) -> None:
+        """Add an item of the wire to its call."""
         function = item.get("function")
         if type(function) is not dict:
             function = item if "name" in item or "arguments" in item else {}
         id = _text(item.get("id"))
         name = _text(function.get("name"))
-        given = function.get("arguments")
-        piece = _piece(given)
-        place = None if type(item.get("index")) in (list, dict) else item.get("index")
-        call = None if whole else self._find(place, id, name, piece)
+        arguments = function.get("arguments")
+        piece = _piece(arguments)
+        index = None if type(item.get("index")) in (list, dict) else item.get("index")
+        call = None if whole else self._find(index, id, name, piece)
         if call is None:
-            call = CallBuilder(place)
-            self._close(out)
+            call = CallBuilder(index)
+            self._announce_last(out)
             self.add(call)
-            self._open[place] = call
+            self._open[index] = call
         elif call.size and piece.lstrip()[:1] == "{" and call.is_complete() and call.repeats(piece):
-            piece = ""  # the whole call once more at its end
+            piece = ""  # it repeats the whole call at its end
         if id and not call.id:
-            self._identify(call, id)
+            self._set_id(call, id)
         if name and not (call.size and call.name_size) and not call.started and not call.has_name(name):
             call.add_name(name)
         for key, value in item.items():
@@ -223,13 +227,13 @@ class CallCollector:
             elif call.name_size:
                 self.start(call, out)
 
-    def _find(self, place: Any, id: str, name: str, piece: str) -> CallBuilder | None:
-        """The call a piece goes on with, or None when it begins one."""
+    def _find(self, index: Any, id: str, name: str, piece: str) -> CallBuilder | None:
+        """Return the call that a piece continues, or None where it begins a call."""
         if not self.all:
             return None
         by_id = self._by_id.get(id) if id else None
-        if place is not None:
-            call = self._open.get(place)
+        if index is not None:
+            call = self._open.get(index)
             if call is None:
                 return by_id if by_id is not None and by_id.place is None else None
         else:
@@ -240,28 +244,30 @@ class CallCollector:
                 return None
         if id and call.id and id != call.id:
             return by_id
-        if name and call.name_size and not id and (call.size or place is None) and not call.has_name(name):
+        if name and call.name_size and not id and (call.size or index is None) and not call.has_name(name):
             return None
         begins = piece.lstrip()[:1] == "{"
-        # An id that comes again goes on with its call, unless a name and an object follow a whole object.
-        goes_on = bool(id) and id == call.id and not (name and (call.size > _EMPTY or call.raw.strip() != "{}"))
-        if begins and call.size and not goes_on and call.is_complete() and not call.repeats(piece):
+        # A repeated id continues its call, unless a name and an object follow a complete object.
+        continues = (
+            bool(id) and id == call.id and not (name and (call.size > _MAX_EMPTY_OBJECT or call.raw.strip() != "{}"))
+        )
+        if begins and call.size and not continues and call.is_complete() and not call.repeats(piece):
             return None
         return call
 
-    def _close(self, out: list[Event]) -> None:
-        """A new call begins: one that waited for its first arguments has none."""
+    def _announce_last(self, out: list[Event]) -> None:
+        """Announce the last call where it has no arguments, because a new call begins."""
         if self.all and not self.all[-1].started and self.all[-1].name_size:
             self.start(self.all[-1], out)
 
 
 def _text(value: Any) -> str:
-    """Null and the empty string are absent; a number is its digits."""
+    """Return an id or name as text: null is empty, a number becomes its digits."""
     return value if type(value) is str else "" if value is None else str(value)
 
 
 def _canonical(text: str) -> bytes:
-    """A JSON text without what says nothing, to compare; empty where it is no JSON. As text: true is not 1."""
+    """Return the canonical form of a JSON text, for comparison; empty where it is no JSON. As text: true is not 1."""
     try:
         return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -269,13 +275,13 @@ def _canonical(text: str) -> bytes:
 
 
 def _piece(arguments: Any) -> str:
-    """A piece of arguments as text; some endpoints send the decoded object."""
+    """Return a piece of arguments as text; some endpoints send the decoded object."""
     if type(arguments) is str:
         return arguments
     return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def markup_in_names(name: str, arguments: dict[str, Any] | None) -> str | None:
-    """What of a call's markup is left in its name or in a name of its arguments: it was read wrongly on its way."""
+    """Return a call's name or argument name that contains markup: the call was parsed wrongly on its way."""
     words: list[str] = [name, *(arguments or ())]
     return next((word for word in words if "<" in word and ">" in word), None)

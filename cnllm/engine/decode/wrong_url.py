@@ -1,6 +1,6 @@
-"""Recognise an error of a wrong base URL, and name the base that would work.
+"""Recognise the error of a wrong base URL, and suggest a base that may work.
 
-Only the shape of the address is known: a path that stands in it twice, a version that is missing or doubled.
+Only the form of the URL is known: a path that occurs twice, a version that is missing or doubled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_ROUTE = re.compile(
     r"|路由不存在|接口不存在|路径不存在|无效的(?:url|路径|接口)|页面不存在|找不到(?:路由|路径|接口|页面)",
     re.IGNORECASE,
 )
-_TAILS = (
+_KNOWN_PATHS = (
     *(
         "/chat/completions",
         "/v1/messages",
@@ -38,59 +38,60 @@ _TAILS = (
     *(":streamGenerateContent", ":generateContent"),
 )
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
-_TWICE = re.compile(r"(/v\d+(?:(?:alpha|beta)\d*)?)(?:/+v\d+(?:(?:alpha|beta)\d*)?)+(?=/|$)")
+_REPEATED_VERSION = re.compile(r"(/v\d+(?:(?:alpha|beta)\d*)?)(?:/+v\d+(?:(?:alpha|beta)\d*)?)+(?=/|$)")
 _MODEL = re.compile(r"/models/[^/]+(?:/[^/]+)?:\w+$")
 
 
 def is_suspected(status: int, message: str, body: str) -> bool:
-    """Whether an error says that nothing answers at this address: no route, or a page for people."""
+    """Whether an error says that nothing is served at this URL: no route, or an HTML page."""
     if status not in _STATUSES:
         return False
     return _NO_ROUTE.search(message) is not None or body.lstrip()[:15].lower().startswith(("<!doctype", "<html"))
 
 
 def without_query(url: str) -> str:
-    """Return an address as it may be shown: without a query, which may hold a key, and without a password."""
+    """Return a URL for display: without a query, which may hold a key, and without a password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def url_hint(url: str, path: str, protocol: str) -> str:
-    """Return what to do about the base URL: the one that would work, as far as the shape tells."""
+    """Return what to do about the base URL, with a better one where the form of the URL suggests it."""
     better = better_base_url(url, path, protocol)
     if better is None:
-        return f"nothing answers at {without_query(url)}; check base_url"
-    return f"{without_query(url)} was asked; base_url={better!r} may work"
+        return f"no model is served at {without_query(url)}; check base_url"
+    return f"the request went to {without_query(url)}; base_url={better!r} may work"
 
 
 def better_base_url(url: str, path: str, protocol: str) -> str | None:
-    """Return a base URL that would work better than the one of this address; None where the shape shows no fault."""
-    whole = without_query(url)
-    scheme, _, rest = whole.partition("://")
+    """Return a base URL that may work better than that of this URL; None where its form shows no fault."""
+    shown = without_query(url)
+    scheme, _, rest = shown.partition("://")
     host, _, tail = rest.partition("/")
-    was = _without(f"/{tail}" if tail else "", path)
-    now = re.sub(r"/{2,}", "/", was).rstrip("/")
-    while (cut := _cut(now)) != now:
-        now = cut
-    now = _TWICE.sub(r"\1", now)
-    own = _VERSION.match(path)  # the wire's own path begins with a version
-    if own is not None:
-        now = now.removesuffix(own[0])
-    elif not _VERSION.search(now):
-        now += "/v1beta" if protocol == "gemini" else "/v1"
-    return f"{scheme}://{host}{now}" if now != was.rstrip("/") else None
+    before = _without_path(f"/{tail}" if tail else "", path)
+    after = re.sub(r"/{2,}", "/", before).rstrip("/")
+    while (shorter := _without_known_path(after)) != after:
+        after = shorter
+    after = _REPEATED_VERSION.sub(r"\1", after)
+    version = _VERSION.match(path)  # the wire's own path begins with a version
+    if version is not None:
+        after = after.removesuffix(version[0])
+    elif not _VERSION.search(after):
+        after += "/v1beta" if protocol == "gemini" else "/v1"
+    return f"{scheme}://{host}{after}" if after != before.rstrip("/") else None
 
 
-def _without(tail: str, path: str) -> str:
-    """The path of an address without what the wire puts behind its base."""
+def _without_path(tail: str, path: str) -> str:
+    """Return the path of a URL without the wire's path."""
     path = path.partition("?")[0]
     if "{model}" in path:
         return _MODEL.sub("", tail)
     return tail.removesuffix(path)
 
 
-def _cut(tail: str) -> str:
+def _without_known_path(tail: str) -> str:
+    """Return a path without a known ending."""
     tail = _MODEL.sub("", tail)
-    for known in _TAILS:
-        tail = tail.removesuffix(known)
+    for ending in _KNOWN_PATHS:
+        tail = tail.removesuffix(ending)
     return tail.rstrip("/")

@@ -1,1 +1,1 @@
-"""Messages and options → a request."""
+"""Encode messages and options as a request."""

@@ -38,7 +38,7 @@ def add_patches(
         merge_patch(body, patch.set or {})
         for path in patch.drop or ():
             remove(body, path)
-    for path, value in reasoning.puts:
+    for path, value in reasoning.values:
         set_value(body, path, value)
     budget = reasoning.budget or _patched_budget(body, patches, rules)
     if budget is not None:

@@ -37,7 +37,8 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
-from cnllm.types.convert import as_messages, message_fault
+from cnllm.types.convert import as_messages
+from cnllm.types.faults import message_fault
 from cnllm.types.policy import Limits, Recovery
 
 __all__ = ["build_request"]

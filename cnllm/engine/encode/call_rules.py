@@ -1,4 +1,7 @@
-"""Which calls a reply may hold, by what the request offered and chose, and what to note where it holds others."""
+"""Decide which calls a reply may hold, by what the request offered and chose.
+
+Calls that break these rules are noted and never executed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from cnllm.engine.options import Function, RequestOptions
 
 __all__ = ["CallRules", "Exclusion", "call_rules"]
 
-_BODY = frozenset({"tools", "tool_choice", "functions", "function_call", "toolConfig", "tool_config"})
-"""Keys of a body that offer tools or choose one, on any wire."""
+_TOOL_KEYS = frozenset({"tools", "tool_choice", "functions", "function_call", "toolConfig", "tool_config"})
+"""Keys of a body that offer or choose tools, on any wire."""
 
 
 class Exclusion(Struct, frozen=True):
-    """Why a call is never executed; `code` and `flag` are those of its note."""
+    """The reason why a call is never executed; `code` and `flag` are those of its note."""
 
     code: str
     flag: str
@@ -24,13 +27,13 @@ class Exclusion(Struct, frozen=True):
 
 
 class CallRules(Struct, frozen=True, kw_only=True):
-    """What the caller allows.
+    """The calls that the caller allows.
 
-    `names` are the tools of the request; None where none was offered, or the endpoint brings tools of its own: a call
-    of any name is shown then, and there is no function that could be executed.
+    `names` are the tools of the request. It is None where none was offered, or where the endpoint brings its own tools:
+    a call of any name is shown then, and there is no function that could be executed.
 
-    `choice` and `chosen` are the caller's. `forced`: the endpoint was asked for a call; `single`: for one at most.
-    `answer` is the tool whose call is the answer, which nobody executes.
+    `choice` and `chosen` are the caller's. `forced` means that the request demands a call, `single` that it allows one
+    at most. `answer` is the tool whose call is the answer, which nobody executes.
     """
 
     names: frozenset[str] | None = None
@@ -53,19 +56,19 @@ class CallRules(Struct, frozen=True, kw_only=True):
         return None
 
     def ignored_wishes(self, calls: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return (code, said, did) for each wish that a whole reply with these calls did not follow."""
+        """Return (code, said, did) for each option that a whole reply with these calls did not follow."""
         out: list[tuple[str, str, str]] = []
         if self.forced and not any(self.choice == "required" or name == self.chosen for name in calls):
-            said = f"tool_choice={self.chosen or self.choice!r}"
-            out.append(("tool-choice-ignored", said, "the endpoint ignored it: the reply holds no such call"))
+            subject = f"tool_choice={self.chosen or self.choice!r}"
+            out.append(("tool-choice-ignored", subject, "the endpoint ignored it: the reply holds no such call"))
         if self.single and len(calls) > 1:
-            said = "parallel_tool_calls=False"
-            out.append(("parallel-ignored", said, f"the endpoint ignored it: the reply holds {len(calls)} calls"))
+            subject = "parallel_tool_calls=False"
+            out.append(("parallel-ignored", subject, f"the endpoint ignored it: the reply holds {len(calls)} calls"))
         return out
 
 
 def call_rules(
-    asked: RequestOptions,
+    options: RequestOptions,
     offered: Sequence[Function],
     patch: Mapping[str, Any],
     *,
@@ -74,19 +77,19 @@ def call_rules(
 ) -> CallRules | None:
     """Return the rules of a request; None where it has none, or the caller's own body offers or chooses the tools.
 
-    `asked` holds the caller's choice, before an endpoint's limits changed it; `patch` is what the registry puts into
-    the body.
+    `options` holds the caller's choice, before an endpoint's limits changed it; `patch` is the registry's change of the
+    body.
     """
-    if not _BODY.isdisjoint(asked.extra_body):
+    if not _TOOL_KEYS.isdisjoint(options.extra_body):
         return None
-    if asked.choice is None and not offered:
+    if options.choice is None and not offered:
         return None
     names = [tool.name for tool in offered if tool.definition is None]
-    own = len(names) < len(offered) or not _BODY.isdisjoint(patch)
+    has_builtin = len(names) < len(offered) or not _TOOL_KEYS.isdisjoint(patch)
     return CallRules(
-        names=frozenset(names) if names and not own else None,
-        choice=asked.choice,
-        chosen=asked.chosen,
+        names=frozenset(names) if names and not has_builtin else None,
+        choice=options.choice,
+        chosen=options.chosen,
         forced=forced,
         single=single,
     )

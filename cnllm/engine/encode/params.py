@@ -1,4 +1,4 @@
-"""Sampling parameters and limits → the body, by the flags: renamed, dropped, clamped, fixed."""
+"""Write sampling parameters and limits into the body, by the flags: renamed, dropped, clamped, fixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["apply_params", "note_extra_body"]
 
 
 def apply_params(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
-    """Put each parameter where the endpoint takes it. One it is not known to refuse is sent under its own name."""
+    """Write each parameter at its path. One that the endpoint is not known to refuse keeps its own name."""
     rules = flags.params or {}
     for name, value in asked.items():
         _one(body, name, value, rules.get(name, name), flags, ledger.for_option(name))
@@ -28,7 +28,7 @@ def apply_params(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledg
 
 
 def note_extra_body(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
-    """Note what stands in `extra_body` and has no effect, or is refused: it goes out all the same."""
+    """Note the keys of `extra_body` that have no effect or are refused: they are sent all the same."""
     if ledger.policy == "send":
         return
     for name, rule in (flags.params or {}).items():
@@ -43,9 +43,9 @@ def note_extra_body(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None
 
 
 def _default(default: Any, flags: Flags) -> Any:
-    """A default; of several the first that is known, where a text names another flag.
+    """Return a default; of several the first known one, where a text names another flag.
 
-    A limit of the output that would leave half the window or less for the input is no more than that half.
+    A limit of the output that would leave at most half the window for the input is reduced to that half.
     """
     if type(default) is not list:
         return default
@@ -60,6 +60,7 @@ def _default(default: Any, flags: Flags) -> Any:
 
 
 def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, flags: Flags, ledger: Ledger) -> None:
+    """Write one parameter."""
     flag = f"params.{name}"
     if rule is False:
         if ledger.may_change("param-dropped", flag, value, "left out: the endpoint does not take it"):
@@ -80,7 +81,7 @@ def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, 
 
 
 def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> Any:
-    """The value as the rule allows it; None to leave it out."""
+    """Return the value in the rule's range; None to leave it out."""
     if rule.fixed is not None:
         if value == rule.fixed:
             return value
@@ -109,7 +110,7 @@ def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> An
 
 
 def _nearest(value: float, rule: Param) -> float:
-    """The legal value nearest to one; just inside an open bound by the declared step."""
+    """Return the nearest valid value; at an open bound, one declared step inside it."""
     step = rule.step if rule.step is not None else 0.01
     if rule.min is not None and value < rule.min:
         value = _whole(rule.min)
@@ -123,7 +124,7 @@ def _nearest(value: float, rule: Param) -> float:
 
 
 def _whole(value: float) -> float:
-    """TOML's 1 and 1.0 are one value; counts stay whole numbers."""
+    """Return a number without a fraction as a whole one: TOML's 1 and 1.0 are one value."""
     return int(value) if value == int(value) else round(value, 10)
 
 

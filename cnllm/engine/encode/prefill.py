@@ -1,4 +1,4 @@
-"""Continue a reply that was cut: the conversation goes out with the beginning of the reply as its last message."""
+"""Continue a reply that was cut: the beginning of the reply is sent as the last message of the conversation."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["apply_prefill", "join_replies", "prefill_rules", "prefill_turn"]
 
 
 def prefill_rules(flags: Flags) -> Prefill | None:
-    """Return how the endpoint takes the beginning of a reply; None where it is not known to."""
+    """Return how the endpoint accepts the beginning of a reply; None where it is not known to accept one."""
     return None if flags.messages is None else flags.messages.prefill
 
 
 def apply_prefill(turns: list[dict[str, Any]], flags: Flags, ledger: Ledger) -> Flags:
-    """Mark the last turn as the beginning of the reply, and return the flags by which such a request goes out."""
-    how = prefill_rules(flags)
-    if how is None or not turns or turns[-1].get("role") != "assistant":
-        said, why = "a reply that goes on from a text", "the endpoint is not known to take one"
-        ledger.refuse("prefill", "messages.prefill", said, why)
+    """Mark the last turn as the beginning of the reply, and return the flags of such a request."""
+    rules = prefill_rules(flags)
+    if rules is None or not turns or turns[-1].get("role") != "assistant":
+        subject, reason = "a reply that continues a text", "the endpoint is not known to support this"
+        ledger.refuse("prefill", "messages.prefill", subject, reason)
     else:
-        turns[-1].update(how.set or {})
-        if how.path is not None:
-            flags = replace(flags, path=how.path, stream_path=None)
+        turns[-1].update(rules.set or {})
+        if rules.path is not None:
+            flags = replace(flags, path=rules.path, stream_path=None)
     return flags
 
 
 def prefill_turn(reply: Reply | None) -> Message | None:
-    """Return the turn that a cut reply is continued from; None where it cannot be.
+    """Return the turn with the beginning of a cut reply; None where the reply cannot be continued.
 
-    Only plain text can: no call that was begun, no reasoning, nothing that was taken out of the text.
+    Only plain text can be: no call that had begun, no reasoning, no text with a part removed.
     """
     if reply is None or reply.tool_calls or reply.incomplete or not reply.text.strip():
         return None
@@ -47,7 +47,7 @@ def prefill_turn(reply: Reply | None) -> Message | None:
 
 
 def join_replies(old: Reply, new: Reply) -> Reply:
-    """Return both halves of a reply as one. Both requests were paid for: usage and cost are their sums."""
+    """Join both halves of a reply. Both requests were paid for: usage and cost are their sums."""
     text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]
     both = [old, new]

@@ -1,4 +1,4 @@
-"""How reasoning is asked for: the caller's word → body patches, by the flags."""
+"""Translate the caller's reasoning option into changes of the body, by the flags."""
 
 from __future__ import annotations
 
@@ -13,118 +13,133 @@ __all__ = ["ReasoningPlan", "is_reasoning", "plan_reasoning"]
 
 
 class ReasoningPlan(Struct, frozen=True):
-    """What goes into the body: patches, then values at paths; `budget` is the path and tokens of a token budget."""
+    """The changes of the body: patches, then values at paths.
+
+    `budget` is the path and the tokens of a token budget.
+    """
 
     patches: tuple[Patch, ...] = ()
-    puts: tuple[tuple[str, Any], ...] = ()
+    values: tuple[tuple[str, Any], ...] = ()
     budget: tuple[str, int] | None = None
 
 
-_NOTHING = ReasoningPlan()
+_NO_CHANGE = ReasoningPlan()
 
 
-def is_reasoning(asked: str | int | None, reasoning: Reasoning | None) -> bool | None:
-    """Will the model think? None when nobody can tell."""
+def is_reasoning(option: str | int | None, reasoning: Reasoning | None) -> bool | None:
+    """Whether the model will reason; None where it is unknown."""
     mode = reasoning.mode if reasoning else None
     if mode in ("always", "never"):
         return mode == "always"
-    if asked is None:
+    if option is None:
         default = reasoning.default if reasoning else None
         return None if default is None else default == "on"
-    return asked not in ("off", 0)
+    return option not in ("off", 0)
 
 
-def plan_reasoning(asked: str | int | None, reasoning: Reasoning | None, ledger: Ledger) -> ReasoningPlan:
-    """The patches for what was asked, each lossy step noted. Raises `CannotSend` where the caller forbade adjusting."""
+def plan_reasoning(option: str | int | None, reasoning: Reasoning | None, ledger: Ledger) -> ReasoningPlan:
+    """Return the changes for the caller's option, with a note on each step that loses something.
+
+    Raises `CannotSend` where the caller's policy forbids the change.
+    """
     flags = reasoning or Reasoning()
-    if asked is None:
-        return _NOTHING
-    if asked == 0 and type(asked) is int:
-        asked = "off"
+    if option is None:
+        return _NO_CHANGE
+    if option == 0 and type(option) is int:
+        option = "off"
     if flags.mode == "never":
-        if asked != "off" and not ledger.may_change(
-            "reasoning-unsupported", "reasoning.mode", asked, "left out: the model does not reason"
+        if option != "off" and not ledger.may_change(
+            "reasoning-unsupported", "reasoning.mode", option, "left out: the model does not reason"
         ):
-            return _asked_on(asked, flags, ledger)
-        return _NOTHING
-    if asked == "off":
-        return _off(flags, ledger)
-    return _asked_on(asked, flags, ledger)
+            return _turn_on(option, flags, ledger)
+        return _NO_CHANGE
+    if option == "off":
+        return _turn_off(flags, ledger)
+    return _turn_on(option, flags, ledger)
 
 
-def _off(flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+def _turn_off(flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+    """Return the changes that turn reasoning off."""
     if flags.mode == "always" and ledger.may_change(
         "reasoning-always", "reasoning.mode", "off", "left on: it cannot be turned off"
     ):
-        return _NOTHING
+        return _NO_CHANGE
     if flags.off is not None:
         return ReasoningPlan((flags.off,))
     if flags.default != "off":
-        ledger.may_change("reasoning-unknown", "reasoning.off", "off", "left as it is: no way to turn it off is known")
-    return _NOTHING
+        ledger.may_change("reasoning-unknown", "reasoning.off", "off", "not changed: no way to turn it off is known")
+    return _NO_CHANGE
 
 
-def _asked_on(asked: str | int, flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+def _turn_on(option: str | int, flags: Reasoning, ledger: Ledger) -> ReasoningPlan:
+    """Return the changes that turn reasoning on, with a level or a budget."""
     patches = (flags.on,) if flags.on is not None else ()
-    known = flags.on is not None or flags.mode == "always" or flags.default == "on"
-    if asked == "on":
-        if not known and flags.effort is None and flags.budget is None:
-            ledger.may_change("reasoning-unknown", "reasoning.on", "on", "left as it is: no way to turn it on is known")
+    is_known = flags.on is not None or flags.mode == "always" or flags.default == "on"
+    if option == "on":
+        if not is_known and flags.effort is None and flags.budget is None:
+            ledger.may_change("reasoning-unknown", "reasoning.on", "on", "not changed: no way to turn it on is known")
         if flags.on is None and flags.default != "on" and flags.mode != "always" and flags.effort is not None:
-            return ReasoningPlan(patches, _level("medium", flags.effort, ledger, note=False))
+            return ReasoningPlan(patches, _effort_value("medium", flags.effort, ledger, note=False))
         return ReasoningPlan(patches)
-    if type(asked) is int:
+    if type(option) is int:
         if flags.budget is not None and flags.budget.at:
-            return ReasoningPlan(patches, budget=(flags.budget.at, _within(asked, flags.budget, ledger)))
-        level = _nearest_level(asked, flags, flags.effort)
+            return ReasoningPlan(patches, budget=(flags.budget.at, _limit_budget(option, flags.budget, ledger)))
+        level = _nearest_level(option, flags, flags.effort)
         if level is not None and flags.effort is not None:
             did = f"{level}: it takes levels, not tokens"
-            if not ledger.may_change("reasoning-level", "reasoning.effort", f"{asked} tokens", did):
-                return ReasoningPlan(patches, ((flags.effort.at, asked),) if flags.effort.at else ())
-            return ReasoningPlan(patches, _level(level, flags.effort, ledger, note=False))
+            if not ledger.may_change("reasoning-level", "reasoning.effort", f"{option} tokens", did):
+                return ReasoningPlan(patches, ((flags.effort.at, option),) if flags.effort.at else ())
+            return ReasoningPlan(patches, _effort_value(level, flags.effort, ledger, note=False))
     elif flags.effort is not None and flags.effort.at:
-        return ReasoningPlan(patches, _level(str(asked), flags.effort, ledger))
+        return ReasoningPlan(patches, _effort_value(str(option), flags.effort, ledger))
     elif flags.budget is not None and flags.budget.at and flags.effort_budgets:
-        tokens = flags.effort_budgets.get(str(asked))
+        tokens = flags.effort_budgets.get(str(option))
         if tokens is not None:
-            return ReasoningPlan(patches, budget=(flags.budget.at, _within(tokens, flags.budget, ledger, quiet=True)))
-    if known:
+            return ReasoningPlan(
+                patches, budget=(flags.budget.at, _limit_budget(tokens, flags.budget, ledger, quiet=True))
+            )
+    if is_known:
         switch = "reasoning.on" if flags.on is not None else "reasoning.mode"
-        ledger.may_change("reasoning-level", switch, asked, "on: no levels are known")
+        ledger.may_change("reasoning-level", switch, option, "on: no levels are known")
     else:
-        ledger.may_change("reasoning-unknown", "reasoning.effort", asked, "left out: how it is asked for is unknown")
+        ledger.may_change("reasoning-unknown", "reasoning.effort", option, "left out: no way to request it is known")
     return ReasoningPlan(patches)
 
 
-def _level(level: str, effort: Effort, ledger: Ledger, *, note: bool = True) -> tuple[tuple[str, Any], ...]:
-    """The level's word at its place, or that of the nearest level the endpoint has (the stronger of two as near)."""
+def _effort_value(level: str, effort: Effort, ledger: Ledger, *, note: bool = True) -> tuple[tuple[str, Any], ...]:
+    """Return the level's word with its path.
+
+    Where the endpoint lacks the level, use the nearest one; of two equally near, the stronger.
+    """
     if effort.at is None:
         return ()
-    word = getattr(effort, level)
-    if word is None:
+    value = getattr(effort, level)
+    if value is None:
         declared = [name for name in LEVELS if getattr(effort, name) is not None]
         if not declared:
             return ()
-        wanted = LEVELS.index(level)
-        nearest = min(declared, key=lambda name: (abs(LEVELS.index(name) - wanted), -LEVELS.index(name)))
-        word = getattr(effort, nearest)
-    if note and word.lower() != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, word):
-        word = level
-    return ((effort.at, word),)
+        position = LEVELS.index(level)
+        nearest = min(declared, key=lambda name: (abs(LEVELS.index(name) - position), -LEVELS.index(name)))
+        value = getattr(effort, nearest)
+    if note and value.lower() != level and not ledger.may_change("reasoning-level", "reasoning.effort", level, value):
+        value = level
+    return ((effort.at, value),)
 
 
-def _within(tokens: int, budget: Budget, ledger: Ledger, *, quiet: bool = False) -> int:
-    fitted = tokens
+def _limit_budget(tokens: int, budget: Budget, ledger: Ledger, *, quiet: bool = False) -> int:
+    """Return a budget within the endpoint's limits."""
+    limited = tokens
     if budget.min is not None:
-        fitted = max(fitted, budget.min)
+        limited = max(limited, budget.min)
     if budget.max is not None:
-        fitted = min(fitted, budget.max)
-    if fitted == tokens or quiet:
-        return fitted
-    return fitted if ledger.may_change("reasoning-budget", "reasoning.budget", tokens, f"{fitted}") else tokens
+        limited = min(limited, budget.max)
+    if limited == tokens or quiet:
+        return limited
+    return limited if ledger.may_change("reasoning-budget", "reasoning.budget", tokens, f"{limited}") else tokens
 
 
 def _nearest_level(tokens: int, flags: Reasoning, effort: Effort | None) -> str | None:
+    """Return the level whose budget is nearest to a number of tokens."""
     scale = {
         k: v
         for k, v in (flags.effort_budgets or {}).items()

@@ -1,1 +1,1 @@
-"""A conversation → one that an endpoint takes."""
+"""Fit a conversation to an endpoint."""

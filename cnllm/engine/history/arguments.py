@@ -1,4 +1,4 @@
-"""Arguments of an earlier call as every endpoint takes them: the text of one JSON object."""
+"""Repair the arguments of an earlier call, so that they are the text of one JSON object."""
 
 from __future__ import annotations
 
@@ -18,51 +18,54 @@ from cnllm.types.lenient_json import replace_surrogates
 __all__ = ["repair_arguments"]
 
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_BAD = (msgspec.DecodeError, RecursionError)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # of a tool, as every endpoint takes it
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_DECODE_ERRORS = (msgspec.DecodeError, RecursionError)
+_VALID_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # a tool's name that every endpoint accepts
+_INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def repair_arguments(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
-    """A call with legal arguments; `index` is its message's, `schema` its tool's parameters where they are known."""
-    told = f"messages[{index}]: the arguments of {call.name}"
-    mended = _mended(call)
-    if mended is not call:
-        ledger.note("text-mended", "messages", f"{told} hold half of a character", "replaced by U+FFFD")
-        call = mended
-    if call.excluded:  # nobody executes it, and what the model wrote goes back as it came
-        call = _renamed(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
+    """Return a call with valid arguments.
+
+    `index` is that of its message, `schema` the parameters of its tool where they are known.
+    """
+    subject = f"messages[{index}]: the arguments of {call.name}"
+    clean = _without_half_characters(call)
+    if clean is not call:
+        ledger.note("text-mended", "messages", f"{subject} hold half of a character", "replaced by U+FFFD")
+        call = clean
+    if call.excluded:  # nobody executes it, and the model's text goes back unchanged
+        call = _with_valid_name(replace(call, arguments=decode_arguments(call.raw)[0]), index, schema, ledger)
     if call.arguments is None:
         inner = unwrap_object(call.raw)
         if inner is None:
-            ledger.note("arguments-emptied", "messages", f"{told} are no JSON object: {call.raw[:80]}", "{}")
+            ledger.note("arguments-emptied", "messages", f"{subject} are no JSON object: {call.raw[:80]}", "{}")
             return replace(call, arguments={}, raw="{}", problem=None)
-        ledger.note("arguments-decoded", "messages", f"{told} are JSON inside a JSON string", "decoded")
+        ledger.note("arguments-decoded", "messages", f"{subject} are JSON inside a JSON string", "decoded")
         call = replace(call, arguments=inner, raw="", problem=None)
     elif call.raw and not _is_object(call.raw):
-        call = replace(call, raw="")  # what is decoded counts
+        call = replace(call, raw="")  # the decoded arguments count
     assert call.arguments is not None
-    made = decode_values(call.arguments, schema)
-    if made is call.arguments:
+    decoded = decode_values(call.arguments, schema)
+    if decoded is call.arguments:
         return call
-    names = [name for name, value in call.arguments.items() if made[name] is not value]
-    did = "decoded, as its schema wants arrays or objects there"
-    ledger.note("arguments-decoded", "tools", f"{told}: {', '.join(names)} is JSON inside a JSON string", did)
-    return replace(call, arguments=made, raw="")
+    names = [name for name, value in call.arguments.items() if decoded[name] is not value]
+    did = "decoded, because its schema requires arrays or objects"
+    ledger.note("arguments-decoded", "tools", f"{subject}: {', '.join(names)} is JSON inside a JSON string", did)
+    return replace(call, arguments=decoded, raw="")
 
 
-def _renamed(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
-    """Return the excluded call with a name that an endpoint takes: the model may have made it of anything."""
-    if schema is not None or _NAME.fullmatch(call.name):
+def _with_valid_name(call: ToolCall, index: int, schema: Mapping[str, Any] | None, ledger: Ledger) -> ToolCall:
+    """Return an excluded call with a valid name: the model may have used any text."""
+    if schema is not None or _VALID_NAME.fullmatch(call.name):
         return call
-    name = _ODD.sub("_", call.name)[:60]
-    name = name if _NAME.fullmatch(name) else f"_{name}"
+    name = _INVALID_CHARACTER.sub("_", call.name)[:60]
+    name = name if _VALID_NAME.fullmatch(name) else f"_{name}"
     ledger.note("call-renamed", "messages", f"messages[{index}]: an excluded call of {call.name[:80]!a}", name)
     return replace(call, name=name)
 
 
-def _mended(call: ToolCall) -> ToolCall:
-    """The call without halves of surrogate pairs: they are in no UTF-8, so nothing could read or write it."""
+def _without_half_characters(call: ToolCall) -> ToolCall:
+    """Return the call without halves of surrogate pairs, which UTF-8 cannot hold."""
     raw = str(replace_surrogates(call.raw))
     if raw != call.raw:
         return replace(call, raw=raw, arguments=decode_arguments(raw)[0])
@@ -73,8 +76,9 @@ def _mended(call: ToolCall) -> ToolCall:
 
 
 def _is_object(raw: str) -> bool:
+    """Whether a text is a JSON object, or null."""
     try:
         _shallow(raw)
-    except _BAD:
+    except _DECODE_ERRORS:
         return raw.strip() == "null"
     return True

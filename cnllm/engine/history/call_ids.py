@@ -1,4 +1,4 @@
-"""Call ids: of the endpoint's pattern, and each once in a conversation, in what goes out and in what comes in."""
+"""Give calls ids that match the endpoint's pattern and are unique in the conversation."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ __all__ = ["rename_ids"]
 
 
 def rename_ids(turns: Sequence[Turn], pattern: str | None, ledger: Ledger) -> list[Turn]:
-    """The turns with ids that fit; each turn with calls is followed by a message for each result, in order.
+    """Return the turns with valid ids. In them each turn with calls is followed by a message for each result, in order.
 
-    A new id is made from the old one and from what came before it, so that it is the same each time, and stays the
-    same when the conversation goes on.
+    A new id depends on the old one and on the messages before it. So it is the same each time, and stays the same when
+    the conversation goes on.
     """
     out: list[Turn] = []
-    fresh = _Ids(pattern)
-    due: list[str] = []
+    assigner = _IdAssigner(pattern)
+    new_ids: list[str] = []
     for index, message in turns:
         if message.role == "assistant":
             old = [p.id for p in message.parts if type(p) is ToolCall]
             if old:
-                due = [fresh.id(id, index, n) for n, id in enumerate(old)]
-                if due != old:
-                    ids = iter(due)
+                new_ids = [assigner.id(id, index, n) for n, id in enumerate(old)]
+                if new_ids != old:
+                    ids = iter(new_ids)
                     parts = tuple(replace(p, id=next(ids)) if type(p) is ToolCall else p for p in message.parts)
                     message = replace(message, parts=parts)
-                due.reverse()
-        elif message.role == "tool" and due:
-            id = due.pop()
+                new_ids.reverse()
+        elif message.role == "tool" and new_ids:
+            id = new_ids.pop()
             result = message.parts[0]
             if type(result) is ToolResult and result.id != id:
                 message = replace(message, parts=(replace(result, id=id),))
         out.append((index, message))
-    fresh.tell(ledger)
+    assigner.add_notes(ledger)
     return out
 
 
-class _Ids:
-    """The ids given so far, and what was wrong with those of the history."""
+class _IdAssigner:
+    """The ids so far, and the faults of those in the history."""
 
     def __init__(self, pattern: str | None) -> None:
         self._unique = UniqueIds(pattern)
-        self._odd: list[int] = []
+        self._invalid: list[int] = []
         self._repeats: list[int] = []
-        self._absent: list[int] = []
+        self._missing: list[int] = []
 
     def id(self, old: str, index: int, order: int) -> str:
-        """Return the id for the call with this one."""
+        """Return the id for a call of the history."""
         unique = self._unique
         fits = bool(old) and unique.matches(old)
         if fits and unique.claim(old):
             return old
-        (self._absent if not old else self._repeats if fits else self._odd).append(index)
-        made = unique.derive(old or f"call_{index}_{order}", fits)
-        return old if made is None else made  # no such pattern is known
+        (self._missing if not old else self._repeats if fits else self._invalid).append(index)
+        new = unique.derive(old or f"call_{index}_{order}", fits)
+        return old if new is None else new  # no id is known to match the pattern
 
-    def tell(self, ledger: Ledger) -> None:
-        """The notes: one for each thing that was wrong, however often."""
-        if self._odd:
-            said = f"{len(self._odd)} call ids, the first in messages[{self._odd[0]}]"
-            ledger.note("ids-renamed", "tools.call_id_pattern", said, "made to match the endpoint's pattern")
+    def add_notes(self, ledger: Ledger) -> None:
+        """Add a note for each kind of fault, however often it occurs."""
+        if self._invalid:
+            subject = f"{len(self._invalid)} call ids, the first in messages[{self._invalid[0]}]"
+            ledger.note("ids-renamed", "tools.call_id_pattern", subject, "changed to match the endpoint's pattern")
         if self._repeats:
-            said = f"{len(self._repeats)} call ids that came before, the first in messages[{self._repeats[0]}]"
-            ledger.note("ids-repeated", "messages", said, "made unique")
-        if self._absent:
-            said = f"{len(self._absent)} calls without an id, the first in messages[{self._absent[0]}]"
-            ledger.note("ids-absent", "messages", said, "given one")
+            subject = f"{len(self._repeats)} call ids that came before, the first in messages[{self._repeats[0]}]"
+            ledger.note("ids-repeated", "messages", subject, "made unique")
+        if self._missing:
+            subject = f"{len(self._missing)} calls without an id, the first in messages[{self._missing[0]}]"
+            ledger.note("ids-absent", "messages", subject, "given one")

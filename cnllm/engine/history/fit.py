@@ -1,6 +1,6 @@
-"""A conversation as one endpoint will take it: messages in, messages out, each change noted.
+"""Fit a conversation to one endpoint: messages in, messages out, with a note on each change.
 
-Only the copy for the wire changes. What is decided here is the same on every wire; how it is spelt is the wire's.
+Only the copy for the wire changes. The decisions are the same on every wire; the wire decides the spelling.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history import call_ids, media, prompted_tools, reasoning, repair, roles
+from cnllm.engine.history import call_ids, calls_as_text, media, prompted_tools, reasoning, repair, roles
 from cnllm.engine.options import Function
 from cnllm.protocols import wire
 from cnllm.registry.flags import Flags, Messages, Reasoning, Tools
@@ -26,39 +26,39 @@ def fit(
     flags: Flags,
     tools: Sequence[Function],
     ledger: Ledger,
-    pictured: bool,
+    has_media: bool,
 ) -> list[Message]:
-    """The messages to write: reasoning as declared, calls and results in pairs, roles and ids as they are taken.
+    """Return the messages to write: reasoning as declared, calls and results in pairs, roles and ids in a valid form.
 
-    `tools` are those offered with the request; their schemas tell which arguments were encoded twice. `pictured`: is
-    there a picture or a sound in any message?
+    `tools` are those of the request; their schemas show which arguments were encoded twice. `has_media` says whether
+    any message holds an image, a sound or a file.
     """
     rules = flags.messages or Messages()
-    spoken_by = wire(model.protocol)
+    codec = wire(model.protocol)
     if _is_plain(messages, fills=_fills(flags)):
         turns = list(enumerate(messages))
     else:
-        turns = _repaired(messages, model, flags, tools, ledger, pictured)
+        turns = _repair(messages, model, flags, tools, ledger, has_media)
     if rules.system in ("first", "user"):
         turns = roles.gather_system(turns, rules.system, ledger)
     if rules.consecutive_roles == "join":
         turns = roles.join_neighbours(turns, ledger)
-    beside = rules.system in spoken_by.separate_system and all(
+    is_system_apart = rules.system in codec.separate_system and all(
         message.role in ("system", "developer") for _, message in turns
     )
-    if rules.first_user or beside:  # a request needs a turn
+    if rules.first_user or is_system_apart:  # a request needs a turn
         turns = roles.ensure_first_user(turns, ledger)
     return [message for _, message in turns]
 
 
 def _fills(flags: Flags) -> bool:
-    """Whether an assistant's turn without reasoning gets some."""
+    """Whether reasoning is added to an assistant's turn without it."""
     rules = flags.reasoning
     return rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit")
 
 
 def _is_plain(messages: Sequence[Message], *, fills: bool) -> bool:
-    """Whether each message is one text, with nothing in it that could need repair. Most conversations are."""
+    """Whether each message is one text without need of repair, as in most conversations."""
     for message in messages:
         parts = message.parts
         if len(parts) != 1 or (role := message.role) not in _PLAIN or (fills and role == "assistant"):
@@ -69,39 +69,39 @@ def _is_plain(messages: Sequence[Message], *, fills: bool) -> bool:
     return True
 
 
-def _repaired(
+def _repair(
     messages: Sequence[Message],
     model: Model,
     flags: Flags,
     tools: Sequence[Function],
     ledger: Ledger,
-    pictured: bool,
+    has_media: bool,
 ) -> list[repair.Turn]:
-    """The messages with calls and results in pairs, reasoning as declared, and nothing that is not taken."""
-    spoken_by = wire(model.protocol)
+    """Return the messages with calls and results in pairs, reasoning as declared, and only supported content."""
+    codec = wire(model.protocol)
     rules = flags.messages or Messages()
-    calling = flags.tools or Tools()
+    tool_rules = flags.tools or Tools()
     turns = repair.separate_results(list(enumerate(messages)), ledger)
-    spoken = {message.role for message in messages}
-    if "developer" in spoken and not rules.developer:
+    used_roles = {message.role for message in messages}
+    if "developer" in used_roles and not rules.developer:
         turns = roles.rename_developer(turns, ledger)
-    if pictured:
-        turns = media.drop_unreadable(turns, flags, spoken_by, ledger)
-    if calling.supported is False and ledger.policy != "send":
-        words = prompted_tools.WORDS if calling.otherwise == "prompt" else repair.IN_WORDS
-        turns = repair.calls_to_text(repair.pair_calls(turns, None, True, ledger), words, ledger)
+    if has_media:
+        turns = media.drop_unreadable(turns, flags, codec, ledger)
+    if tool_rules.supported is False and ledger.policy != "send":
+        form = prompted_tools.TEXT_FORM if tool_rules.otherwise == "prompt" else calls_as_text.IN_WORDS
+        turns = calls_as_text.calls_to_text(repair.pair_calls(turns, None, True, ledger), form, ledger)
     else:
         schemas = {t.name: t.parameters for t in tools if t.parameters}
         turns = repair.pair_calls(turns, schemas, False, ledger)
     turns = repair.drop_unheard(reasoning.drop_foreign_seals(turns, model, ledger), ledger)
     turns = reasoning.replay_reasoning(turns, model, flags.reasoning or Reasoning(), ledger)
     turns = repair.drop_empty(turns, ledger)
-    if spoken_by.ordered:
+    if codec.ordered:
         turns = repair.move_calls_last(turns, ledger)
     if not turns:
-        said = f"{len(messages)} messages that say nothing"
-        ledger.note("nothing-left", "messages", said, "a user message that holds an ellipsis")
+        subject = f"{len(messages)} messages without content"
+        ledger.note("nothing-left", "messages", subject, "a user message that holds an ellipsis")
         turns = [(0, Message("user", (Text("…"),)))]
-    if pictured and not calling.result_media:
+    if has_media and not tool_rules.result_media:
         turns = media.move_result_media(turns, ledger)
-    return call_ids.rename_ids(turns, calling.call_id_pattern, ledger)
+    return call_ids.rename_ids(turns, tool_rules.call_id_pattern, ledger)

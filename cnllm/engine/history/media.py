@@ -1,4 +1,4 @@
-"""Pictures and sounds where the endpoint takes them, words where it does not."""
+"""Keep the media that the endpoint accepts, and replace others by text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["drop_unreadable", "has_media", "move_result_media", "placeholder_tex
 
 
 def has_media(messages: Sequence[Message]) -> bool:
-    """Is there a picture or a sound in any of them, in a result too?"""
+    """Whether a message holds an image, a sound or a file, also in a result."""
     for message in messages:
         for part in message.parts:
             if type(part) is Media or (type(part) is ToolResult and part.media):
@@ -28,27 +28,29 @@ def has_media(messages: Sequence[Message]) -> bool:
 
 
 def placeholder_text(media: Media) -> str:
-    """The words in its place."""
+    """Return the text that replaces a medium."""
     return f"[{media_kind(media)} left out]"
 
 
 def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Ledger) -> list[Turn]:
-    """The turns without what the model does not read; words stand in its place."""
-    reader = _Reader(flags, wire, ledger)
+    """Return the turns with text in place of media that the model cannot read."""
+    media_filter = _MediaFilter(flags, wire, ledger)
     out: list[Turn] = []
     for index, message in turns:
         parts: list[Part] = []
         for part in message.parts:
             if type(part) is Media:
-                parts.append(part if reader.takes(part, index) else Text(placeholder_text(part)))
+                parts.append(part if media_filter.takes(part, index) else Text(placeholder_text(part)))
             elif type(part) is Opaque and _is_file(part):
-                parts.append(reader.unwrapped(part, index))
+                parts.append(media_filter.unwrap(part, index))
             elif type(part) is ToolResult and part.media:
-                read = [reader.takes(m, index) for m in part.media]
-                kept = tuple(m for m, takes in zip(part.media, read, strict=True) if takes)
-                gone = [placeholder_text(m) for m, takes in zip(part.media, read, strict=True) if not takes]
+                accepts = [media_filter.takes(m, index) for m in part.media]
+                readable = tuple(m for m, takes in zip(part.media, accepts, strict=True) if takes)
+                placeholders = [placeholder_text(m) for m, takes in zip(part.media, accepts, strict=True) if not takes]
                 parts.append(
-                    replace(part, media=kept, text=" ".join(filter(None, [part.text, *gone]))) if gone else part
+                    replace(part, media=readable, text=" ".join(filter(None, [part.text, *placeholders])))
+                    if placeholders
+                    else part
                 )
             else:
                 parts.append(part)
@@ -57,8 +59,8 @@ def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Led
     return out
 
 
-class _Reader:
-    """Decides for each medium of a request whether it may go out."""
+class _MediaFilter:
+    """Decides for each medium of a request whether it is sent."""
 
     def __init__(self, flags: Flags, wire: Wire, ledger: Ledger) -> None:
         self._flags = flags
@@ -67,73 +69,84 @@ class _Reader:
         self._files = flags.messages.files if flags.messages is not None else None
 
     def _refusal(self, kind: MediaKind) -> str | None:
-        """Why the model is not given a medium of a kind; None where it is.
+        """Return why the model does not get a medium of a kind; None where it does.
 
-        Of pictures and sounds unknown may be yes. A file goes only where it is known to be read.
+        Images and sounds are sent where it is unknown whether the model reads them. A file is sent only where it is
+        known.
         """
         reads, files = self._flags.input, self._files
         if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
             return None
         if reads is not None:
             return None if kind in reads else "the model does not read it"
-        return "nobody knows whether the model reads it" if kind == "file" else None
+        return "it is unknown whether the model reads it" if kind == "file" else None
 
     def takes(self, media: Media, index: int) -> bool:
-        """Whether a medium goes out: the model reads its kind, and the wire has a form for it."""
+        """Whether a medium is sent: the model reads its kind, and the wire has a form for it."""
         kind = media_kind(media)
-        if (why := self._refusal(kind)) is not None:
-            return not self._left_out(kind, index, why)
+        if (reason := self._refusal(kind)) is not None:
+            return not self._may_drop(kind, index, reason)
         if not self._wire.takes_medium(media, self._flags):
-            way = "by URL" if media.data is None else f"of type {media.type}"
-            return not self._left_out(f"{kind} {way}", index, "the endpoint takes none in this form")
+            form = "by URL" if media.data is None else f"of type {media.type}"
+            return not self._may_drop(f"{kind} {form}", index, "the endpoint does not accept this form")
         return True
 
-    def unwrapped(self, part: Opaque, index: int) -> Part:
-        """A content part of some wire as a medium; one that names a file which the endpoint keeps stays as it is."""
+    def unwrap(self, part: Opaque, index: int) -> Part:
+        """Return a content part of some wire as a medium.
+
+        A part that names a file stored at the endpoint stays as it is.
+        """
         media = as_media(part.data)
         if media is not None:
             return media if self.takes(media, index) else Text(placeholder_text(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
-        why = self._refusal(kind)
-        if why is None and part.data["type"] not in self._wire.file_parts:
-            why = "the endpoint takes none in this form"
-        if why is None or not self._left_out(kind, index, why):
+        reason = self._refusal(kind)
+        if reason is None and part.data["type"] not in self._wire.file_parts:
+            reason = "the endpoint does not accept this form"
+        if reason is None or not self._may_drop(kind, index, reason):
             return part
         return Text(f"[{kind} left out]")
 
-    def _left_out(self, said: str, index: int, why: str) -> bool:
-        return self._ledger.may_change("media-dropped", "input", f"messages[{index}] holds {said}", f"left out: {why}")
+    def _may_drop(self, kind: str, index: int, reason: str) -> bool:
+        """Whether a medium may be left out; a note says why."""
+        return self._ledger.may_change(
+            "media-dropped", "input", f"messages[{index}] holds {kind}", f"left out: {reason}"
+        )
 
 
 def _is_file(part: Opaque) -> bool:
+    """Whether a part is a file in the form of some wire."""
     return part.seal is None and is_file_part(part.data)
 
 
 def move_result_media(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Pictures in results as a turn of the user's after the results: the only place where every endpoint takes them."""
-    out: list[Turn] = []
-    held: list[Part] = []
-    since = 0
+    """Return the turns with media of results in a user's turn after the results.
 
-    def put_down() -> None:
-        if held:
-            out.append((since, Message("user", tuple(held))))
-            held.clear()
+    That is the only place where every endpoint accepts them.
+    """
+    out: list[Turn] = []
+    parts_to_move: list[Part] = []
+    position = 0
+
+    def flush() -> None:
+        if parts_to_move:
+            out.append((position, Message("user", tuple(parts_to_move))))
+            parts_to_move.clear()
 
     for index, message in turns:
         if message.role != "tool":
-            put_down()
+            flush()
         elif any(type(p) is ToolResult and p.media for p in message.parts):
             parts: list[Part] = []
             for part in message.parts:
                 if type(part) is ToolResult and part.media:
-                    said = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
-                    ledger.note("media-moved", "messages", said, "put into a user message after the results")
-                    held += [Text(f"From the result of {part.name or part.id}:"), *part.media]
+                    subject = f"messages[{index}]: the result of {part.name or part.id} holds pictures"
+                    ledger.note("media-moved", "messages", subject, "put into a user message after the results")
+                    parts_to_move += [Text(f"From the result of {part.name or part.id}:"), *part.media]
                     part = replace(part, media=(), text=part.text or "(see the next message)")
                 parts.append(part)
             message = replace(message, parts=tuple(parts))
-            since = index
+            position = index
         out.append((index, message))
-    put_down()
+    flush()
     return out

@@ -1,4 +1,4 @@
-"""Which reasoning goes back with an assistant turn, to whom, and what stands in for it where it must be there."""
+"""Decide which reasoning goes back with an assistant turn, to which endpoint, and what replaces missing reasoning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILLERS = {"empty": "", "space": " "}
 
 
 def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: Ledger) -> list[Turn]:
-    """The turns, each of the assistant's with just the reasoning, seals and blocks that this endpoint is to see."""
+    """Return the turns; each of the assistant's has only the reasoning, seals and blocks for this endpoint."""
     since = _last_user([message for _, message in turns]) if rules.replay == "since-user" else -1
     owned: dict[str | None, bool] = {}
     out: list[Turn] = []
@@ -38,7 +38,10 @@ def replay_reasoning(turns: Sequence[Turn], model: Model, rules: Rules, ledger: 
 
 
 def drop_foreign_seals(turns: Sequence[Turn], model: Model, ledger: Ledger) -> list[Turn]:
-    """The turns without what another origin sealed in what others than the assistant say: blocks go, seals come off."""
+    """Return the turns without another origin's seals in turns of others than the assistant.
+
+    Blocks are left out; other parts lose their seals.
+    """
     out: list[Turn] = []
     for index, message in turns:
         sealed = message.role != "assistant" and any(map(_SEAL, message.parts))
@@ -61,7 +64,7 @@ def _last_user(messages: Sequence[Message]) -> int:
 
 
 def _sealed_by(message: Message) -> str | None:
-    """Who wrote a turn that does not say so: the origin of a seal in it."""
+    """Return the author of a turn without `by`: the origin of a seal in it; None without a seal."""
     seal = next((part.seal for part in message.parts if part.seal is not None), None)
     return None if seal is None else f"{seal.provider}/{seal.model}"
 
@@ -75,7 +78,7 @@ def _block_left_out(index: int, ledger: Ledger) -> None:
 
 
 def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
-    """Where the running turn begins, if it begins with calls and without sealed reasoning that may go back."""
+    """Return the index where the running turn begins with calls and without sealed reasoning that may go back."""
     for index in range(_last_user(messages) + 1, len(messages)):
         message = messages[index]
         if message.role == "assistant":
@@ -87,7 +90,10 @@ def reasoning_gap(messages: Sequence[Message], model: Model) -> int | None:
 
 
 def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, rules: Rules, ledger: Ledger) -> Message:
-    """One turn; `own`: this endpoint and model family wrote it; `recent`: no user has spoken since."""
+    """Return one turn of the assistant.
+
+    `own` means that this endpoint and model family wrote it, `recent` that no turn of the user follows it.
+    """
     calls = ToolCall in map(type, message.parts)
     carries = (
         rules.replay == "always"
@@ -135,7 +141,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
 
 
 def _stood_in(parts: list[Part], index: int, patch: Patch, model: Model, ledger: Ledger) -> list[Part]:
-    """The turn with its first call sealed by what the endpoint takes from calls that it did not make."""
+    """Return the parts with the first call sealed by the value that the endpoint accepts for calls of others."""
     place = next(i for i, part in enumerate(parts) if type(part) is ToolCall)
     call = parts[place]
     assert type(call) is ToolCall
@@ -150,7 +156,7 @@ def _home(seal: Seal, model: Model) -> bool:
 
 
 def _foreign(part: Reasoning, index: int, own: bool, rules: Rules, ledger: Ledger) -> Text | None:
-    """Reasoning that another endpoint's or family's model wrote, or without the seal it must have: text, or nothing."""
+    """Return reasoning of another model, or without its required seal, as text; None to leave it out."""
     if not part.text:
         return None
     as_text = rules.if_foreign == "text"
@@ -161,7 +167,7 @@ def _foreign(part: Reasoning, index: int, own: bool, rules: Rules, ledger: Ledge
 
 
 def _filler(index: int, rules: Rules, ledger: Ledger) -> str | None:
-    """What stands in for reasoning that must be there and is not; None: nothing does."""
+    """Return the text that replaces missing reasoning; None where none does."""
     said = f"messages[{index}] has no reasoning"
     if rules.if_missing == "error":
         ledger.cannot("reasoning-missing", "reasoning.if_missing", said, "the endpoint demands it")

@@ -1,30 +1,24 @@
-"""Calls and their results, put right: each call answered once, right after its turn, with arguments that are JSON.
+"""Repair calls and their results: one result for each call, right after its turn, with arguments that are JSON.
 
-Only the copy for the wire changes, and each change has a note. Everything here is linear in the conversation.
+Only the copy for the wire changes, and each change has a note. The time is linear in the length of the conversation.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.arguments import repair_arguments
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from cnllm.types.lenient_json import replace_surrogates
 
 __all__ = [
     "INTERRUPTED",
-    "IN_WORDS",
-    "TextForm",
     "Turn",
-    "calls_to_text",
     "drop_empty",
     "drop_unheard",
     "has_content",
@@ -35,16 +29,16 @@ __all__ = [
 ]
 
 Turn = tuple[int, Message]
-"""A message and where it stood in the caller's list, which is what notes speak of."""
+"""A message and its index in the caller's list. Notes name this index."""
 
 INTERRUPTED = "interrupted: it was not run, or its result was lost"
-"""What answers a call that nothing answers."""
+"""The result for a call without one."""
 
-_NEAR = 64  # calls of one id among which a result's name is looked for
+_MAX_SHARED_ID = 64  # calls of one id among which the name of a result is compared
 
 
-class _Slot:
-    """A call that waits for its result. `turn` and `order` say where it stands, `at` where its result stood."""
+class _CallSlot:
+    """A call that waits for its result. `turn` and `order` are the call's position, `at` is that of its result."""
 
     __slots__ = ("at", "call", "order", "result", "turn")
 
@@ -55,66 +49,70 @@ class _Slot:
         self.result: ToolResult | None = None
 
 
-class _Kept:
+class _TurnSlots:
     """A turn that stays, with its calls; `answered` counts their results."""
 
     __slots__ = ("answered", "slots", "turn")
 
-    def __init__(self, turn: Turn, slots: list[_Slot]) -> None:
+    def __init__(self, turn: Turn, slots: list[_CallSlot]) -> None:
         self.turn = turn
         self.slots = slots
         self.answered = 0
 
 
-class _Open:
-    """The calls that may still be answered.
+class _OpenCalls:
+    """The calls that have no result yet.
 
     An id may come again in a later turn; from then on it means the later call. Turns of the assistant with nothing
-    between them are one group: ids that repeat inside it are answered in order.
+    between them are one group: ids that repeat inside a group are answered in order.
     """
 
     __slots__ = ("_by_id", "_by_name", "_group", "_waiting")
 
     def __init__(self) -> None:
         self._group = 0
-        self._by_id: dict[str, tuple[int, deque[_Slot]]] = {}
-        self._waiting: deque[_Slot] = deque()
-        self._by_name: dict[str, deque[_Slot]] = {}
+        self._by_id: dict[str, tuple[int, deque[_CallSlot]]] = {}
+        self._waiting: deque[_CallSlot] = deque()
+        self._by_name: dict[str, deque[_CallSlot]] = {}
 
-    def add(self, slots: list[_Slot], *, begins: bool) -> None:
-        """More calls; `begins`: they are a group of their own."""
+    def add(self, slots: list[_CallSlot], *, begins: bool) -> None:
+        """Add calls; `begins` means that they begin a new group."""
         if begins:
             self._group += 1
             self._waiting = deque()
             self._by_name = {}
         for slot in slots:
             self._by_name.setdefault(slot.call.name, deque()).append(slot)
-            group, same = self._by_id.get(slot.call.id, (0, None))
-            if same is None or group != self._group:
+            group, slots_of_id = self._by_id.get(slot.call.id, (0, None))
+            if slots_of_id is None or group != self._group:
                 self._by_id[slot.call.id] = (self._group, deque([slot]))
             else:
-                same.append(slot)
+                slots_of_id.append(slot)
         self._waiting.extend(slots)
 
-    def take(self, result: ToolResult) -> _Slot | None:
-        """The call that a result answers: by its id, or without one the first that waits, of its name if it has one."""
+    def take(self, result: ToolResult) -> _CallSlot | None:
+        """Return the call that a result answers; None where no call is open.
+
+        A result with an id answers the call of that id. A result without one answers the first open call, with its name
+        if it has one.
+        """
         if result.id:
-            _, same = self._by_id.get(result.id, (0, None))
-            while same and same[0].result is not None:
-                same.popleft()
-            if not same:
+            _, slots = self._by_id.get(result.id, (0, None))
+            while slots and slots[0].result is not None:
+                slots.popleft()
+            if not slots:
                 return None
-            # Where calls share an id, a result goes to the first of its name, and else to the first.
-            near = itertools.islice(same, _NEAR)
-            return next((s for s in near if s.result is None and s.call.name == result.name), same[0])
-        named = None if result.name is None else _first_free(self._by_name.get(result.name, _NONE))
-        return named or _first_free(self._waiting)
+            # Where calls share an id, a result goes to the first of its name, otherwise to the first.
+            candidates = itertools.islice(slots, _MAX_SHARED_ID)
+            return next((s for s in candidates if s.result is None and s.call.name == result.name), slots[0])
+        match = None if result.name is None else _first_free(self._by_name.get(result.name, _EMPTY))
+        return match or _first_free(self._waiting)
 
 
-_NONE: deque[_Slot] = deque()
+_EMPTY: deque[_CallSlot] = deque()
 
 
-def _first_free(slots: deque[_Slot]) -> _Slot | None:
+def _first_free(slots: deque[_CallSlot]) -> _CallSlot | None:
     """Return the first call that has no result yet. Those before it are dropped."""
     while slots and slots[0].result is not None:
         slots.popleft()
@@ -122,126 +120,139 @@ def _first_free(slots: deque[_Slot]) -> _Slot | None:
 
 
 def settle_calls(messages: Sequence[Message]) -> tuple[list[Message], int]:
-    """The messages with a result for every call, and how many had to be made up: they say that it was interrupted.
+    """Return the messages with a result for every call, and the count of results that were added.
 
-    What stands there stays as it is: this is for a history that goes on, not for the wire.
+    The added results say that the call was interrupted. Existing messages do not change: this is for a history that
+    continues, not for the wire.
     """
-    waiting = _Open()
-    open_at: dict[int, list[_Slot]] = {}
+    waiting = _OpenCalls()
+    open_at: dict[int, list[_CallSlot]] = {}
     before = ""
     for index, message in enumerate(messages):
         if message.role == "assistant" and (calls := message.tool_calls):
-            open_at[index] = [_Slot(call, index, order) for order, call in enumerate(calls)]
+            open_at[index] = [_CallSlot(call, index, order) for order, call in enumerate(calls)]
             waiting.add(open_at[index], begins=before != "assistant")
         for part in message.parts:
             if type(part) is ToolResult and (slot := waiting.take(part)) is not None:
                 slot.result = part
         before = message.role
     out: list[Message] = []
-    lost: list[Message] = []
-    made_up = 0
+    results: list[Message] = []
+    count = 0
     for index, message in enumerate(messages):
         if message.role != "tool":
-            out += lost
-            lost = []
+            out += results
+            results = []
         out.append(message)
-        lost += [Message("tool", (_interrupted(slot.call),)) for slot in open_at.get(index, ()) if slot.result is None]
-        made_up += sum(slot.result is None for slot in open_at.get(index, ()))
-    return out + lost, made_up
+        results += [
+            Message("tool", (_interrupted_result(slot.call),)) for slot in open_at.get(index, ()) if slot.result is None
+        ]
+        count += sum(slot.result is None for slot in open_at.get(index, ()))
+    return out + results, count
 
 
-def _interrupted(call: ToolCall) -> ToolResult:
+def _interrupted_result(call: ToolCall) -> ToolResult:
+    """Return the result that says that a call was interrupted."""
     return ToolResult(call.id, INTERRUPTED, call.name, True)
 
 
 def separate_results(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Results in messages of their own, and nothing else in these: what stood beside them is the user's, after them."""
+    """Return the turns with each result in a message of its own.
+
+    Other parts of such a message go after the results, as the user's.
+    """
     out: list[Turn] = []
-    beside: list[Turn] = []
+    user_turns: list[Turn] = []
     for index, message in turns:
         role, parts = message.role, message.parts
-        if len(parts) == 1 and not beside and type(parts[0]) is (ToolResult if role == "tool" else Text):
+        if len(parts) == 1 and not user_turns and type(parts[0]) is (ToolResult if role == "tool" else Text):
             out.append((index, message))  # most messages
             continue
         kinds = {type(part) for part in parts}
         if ToolCall in kinds and role != "assistant":
             ledger.note("call-misplaced", "messages", f"messages[{index}] by {role} calls tools", "left out")
-            message = replace(message, parts=_but(message, ToolCall))
+            message = replace(message, parts=_parts_without(message, ToolCall))
         if Reasoning in kinds and role != "assistant":
             ledger.note("reasoning-misplaced", "messages", f"messages[{index}] by {role} thinks", "left out")
-            message = replace(message, parts=_but(message, Reasoning))
+            message = replace(message, parts=_parts_without(message, Reasoning))
         if role == "tool":
-            more = _but(message, ToolResult)
-            if any(map(has_content, more)):
-                said = f"messages[{index}] by tool holds more than results"
-                ledger.note("result-beside", "messages", said, "sent as the user's, after the results")
-                beside.append((index, Message("user", more)))
-                message = replace(message, parts=_only(message, ToolResult))
+            others = _parts_without(message, ToolResult)
+            if any(map(has_content, others)):
+                subject = f"messages[{index}] by tool holds more than results"
+                ledger.note("result-beside", "messages", subject, "sent as the user's, after the results")
+                user_turns.append((index, Message("user", others)))
+                message = replace(message, parts=_parts_of_kind(message, ToolResult))
                 if not message.parts:
                     continue
             out.append((index, message))
             continue
-        out += beside
-        beside = []
+        out += user_turns
+        user_turns = []
         if ToolResult not in kinds:
             out.append((index, message))
             continue
         ledger.note(
             "result-beside", "messages", f"messages[{index}] by {role} holds results", "each in its own message"
         )
-        given = [(index, Message("tool", _only(message, ToolResult)))]
-        rest = _but(message, ToolResult)
-        own = [(index, replace(message, parts=rest))] if rest else []
-        out += [*own, *given] if role == "assistant" else [*given, *own]
-    return out + beside
+        results = [(index, Message("tool", _parts_of_kind(message, ToolResult)))]
+        rest = _parts_without(message, ToolResult)
+        remaining = [(index, replace(message, parts=rest))] if rest else []
+        out += [*remaining, *results] if role == "assistant" else [*results, *remaining]
+    return out + user_turns
 
 
-def _only(message: Message, kind: type) -> tuple[Part, ...]:
+def _parts_of_kind(message: Message, kind: type) -> tuple[Part, ...]:
+    """Return the parts of one type."""
     return tuple(part for part in message.parts if type(part) is kind)
 
 
-def _but(message: Message, kind: type) -> tuple[Part, ...]:
+def _parts_without(message: Message, kind: type) -> tuple[Part, ...]:
+    """Return the parts of all types but one."""
     return tuple(part for part in message.parts if type(part) is not kind)
 
 
 def pair_calls(
     turns: Sequence[Turn], schemas: Mapping[str, dict[str, Any]] | None, orphans: bool, ledger: Ledger
 ) -> list[Turn]:
-    """The turns with each call answered, in order, right after it; results of no call stay only if `orphans` may.
+    """Return the turns with each call answered, in order, right after its turn.
 
-    `schemas` are the parameters of the offered tools by name; None: arguments may stay as they came.
+    Results without a call stay only if `orphans` is true. `schemas` maps the names of the offered tools to their
+    parameters; None leaves the arguments as they are.
     """
-    kept: list[_Kept] = []
-    waiting = _Open()
-    places: dict[int, _Kept] = {}
-    last: _Kept | None = None
+    out: list[_TurnSlots] = []
+    waiting = _OpenCalls()
+    by_index: dict[int, _TurnSlots] = {}
+    last: _TurnSlots | None = None
     before = ""
     for index, message in turns:
         if message.role == "tool":
             results = [part for part in message.parts if type(part) is ToolResult]
             for part in results:
-                if not _answer(part, index, waiting, places, last, orphans, ledger):
-                    kept.append(_Kept((index, Message("tool", (part,))), []))
+                if not _assign_result(part, index, waiting, by_index, last, orphans, ledger):
+                    out.append(_TurnSlots((index, Message("tool", (part,))), []))
             if not results:
                 ledger.note("result-orphan", "messages", f"messages[{index}] holds no result", "left out")
         else:
-            slots: list[_Slot] = []
+            slots: list[_CallSlot] = []
             if message.role == "assistant":
-                message = _with_calls(message, index, schemas, slots, ledger)
+                message = _check_calls(message, index, schemas, slots, ledger)
                 if slots:
                     waiting.add(slots, begins=before != "assistant")
-            last = _Kept((index, message), slots)
-            kept.append(last)
+            last = _TurnSlots((index, message), slots)
+            out.append(last)
             if slots:
-                places[index] = last
+                by_index[index] = last
         before = message.role
-    return _laid_out(kept, ledger)
+    return _join_turns(out, ledger)
 
 
-def _with_calls(
-    message: Message, index: int, schemas: Mapping[str, dict[str, Any]] | None, slots: list[_Slot], ledger: Ledger
+def _check_calls(
+    message: Message, index: int, schemas: Mapping[str, dict[str, Any]] | None, slots: list[_CallSlot], ledger: Ledger
 ) -> Message:
-    """An assistant turn whose calls have a name and, by their `schemas`, legal arguments; each goes to `slots`."""
+    """Return an assistant turn whose calls have a name and arguments that are JSON, repaired by their `schemas`.
+
+    Each call is added to `slots`.
+    """
     if ToolCall not in map(type, message.parts):
         return message
     parts: list[Part] = []
@@ -254,51 +265,52 @@ def _with_calls(
                 continue
             call = part if schemas is None else repair_arguments(part, index, schemas.get(part.name), ledger)
             changed = changed or call is not part
-            slots.append(_Slot(call, index, len(slots)))
+            slots.append(_CallSlot(call, index, len(slots)))
             parts.append(call)
         else:
             parts.append(part)
     return replace(message, parts=tuple(parts)) if changed else message
 
 
-def _answer(
+def _assign_result(
     result: ToolResult,
     index: int,
-    waiting: _Open,
-    places: Mapping[int, _Kept],
-    last: _Kept | None,
+    waiting: _OpenCalls,
+    by_index: Mapping[int, _TurnSlots],
+    last: _TurnSlots | None,
     orphans: bool,
     ledger: Ledger,
 ) -> bool:
-    """Gives a result to its call, in the turn `last` or before it. Is it seen to? If not, it stays where it is."""
+    """Assign a result to its call. Return whether it needs no message of its own."""
     slot = waiting.take(result)
     if slot is None:
-        said = f"messages[{index}] answers {result.id or 'a call'}, which is not open"
+        subject = f"messages[{index}] answers {result.id or 'a call'}, which is not open"
         if not orphans:
-            ledger.note("result-orphan", "messages", said, "left out")
+            ledger.note("result-orphan", "messages", subject, "left out")
         return not orphans
     if not result.id:
-        said, did = f"messages[{index}] names no call", f"taken for {slot.call.id or slot.call.name}'s"
-        ledger.note("result-paired", "messages", said, did)
-    place = places[slot.turn]
-    if place is not last or slot.order != place.answered:
-        said = f"messages[{index}] answers messages[{slot.turn}]"
-        ledger.note("result-moved", "messages", said, "put right after it, in the order of its calls")
-    place.answered += 1
+        subject, did = f"messages[{index}] names no call", f"taken for {slot.call.id or slot.call.name}'s"
+        ledger.note("result-paired", "messages", subject, did)
+    entry = by_index[slot.turn]
+    if entry is not last or slot.order != entry.answered:
+        subject = f"messages[{index}] answers messages[{slot.turn}]"
+        ledger.note("result-moved", "messages", subject, "put right after it, in the order of its calls")
+    entry.answered += 1
     slot.result, slot.at = result, index
     return True
 
 
-def _laid_out(kept: Sequence[_Kept], ledger: Ledger) -> list[Turn]:
+def _join_turns(entries: Sequence[_TurnSlots], ledger: Ledger) -> list[Turn]:
+    """Return each turn with the results of its calls after it."""
     out: list[Turn] = []
-    for one in kept:
-        out.append(one.turn)
-        for slot in one.slots:
+    for entry in entries:
+        out.append(entry.turn)
+        for slot in entry.slots:
             result = slot.result
             if result is None:
-                said = f"messages[{slot.turn}]: the call of {slot.call.name} has no result"
-                ledger.note("call-unanswered", "messages", said, f"answered with {INTERRUPTED!r}")
-                result = _interrupted(slot.call)
+                subject = f"messages[{slot.turn}]: the call of {slot.call.name} has no result"
+                ledger.note("call-unanswered", "messages", subject, f"answered with {INTERRUPTED!r}")
+                result = _interrupted_result(slot.call)
             elif result.id != slot.call.id or result.name is None or slot.call.excluded:
                 name = slot.call.name if slot.call.excluded else result.name or slot.call.name
                 result = replace(result, id=slot.call.id, name=name)
@@ -306,100 +318,33 @@ def _laid_out(kept: Sequence[_Kept], ledger: Ledger) -> list[Turn]:
     return out
 
 
-# ── where no tools are taken ─────────────────────────────────────────────────
-
-
-class TextForm(Struct, frozen=True):
-    """How calls and results are told to a model that knows neither, and the note that says so."""
-
-    call: Callable[[ToolCall], str]
-    result: Callable[[ToolResult], str]
-    code: str
-    flag: str
-    did: str
-
-
-def _called(call: ToolCall) -> str:
-    raw = call.raw.strip() or msgspec.json.encode(replace_surrogates(call.arguments or {})).decode()
-    return f"[called {call.name} with {raw}]"
-
-
-def _resulted(result: ToolResult) -> str:
-    return f"[result{f' of {result.name}' if result.name else ''}: {result.text}]"
-
-
-IN_WORDS = TextForm(_called, _resulted, "tools-as-text", "tools.supported", "told in words")
-"""For a model that is told of no tools."""
-
-
-def calls_to_text(turns: Sequence[Turn], words: TextForm, ledger: Ledger) -> list[Turn]:
-    """Calls as text of their turn, and results, those that stand together, as a message of the user's."""
-    out: list[Turn] = []
-    told: list[int] = []
-    run: list[Part] = []  # of results that stand together
-    start = 0
-
-    def put_down() -> None:
-        nonlocal run
-        if run:
-            out.append((start, Message("user", tuple(run))))
-            run = []
-
-    for index, message in turns:
-        if message.role == "tool":
-            parts: list[Part] = []
-            for part in message.parts:
-                if type(part) is ToolResult:
-                    parts += [Text(words.result(part)), *part.media]
-            told.append(index)
-            if run:
-                run += [Text("\n"), *parts]
-            else:
-                start, run = index, parts
-            continue
-        put_down()
-        if any(type(p) is ToolCall for p in message.parts):
-            told.append(index)
-            message = replace(message, parts=tuple(_written(message.parts, words)))
-        out.append((index, message))
-    put_down()
-    if told:
-        said = f"calls and results in {len(told)} messages, the first messages[{told[0]}]"
-        ledger.note(words.code, words.flag, said, words.did)
-    return out
-
-
-def _written(parts: Sequence[Part], words: TextForm) -> list[Part]:
-    """An assistant's parts, each call on a line of its own."""
-    out: list[Part] = []
-    for part in parts:
-        if type(part) is ToolCall:
-            before = next((known.text for known in reversed(out) if type(known) is Text and known.text), "\n")
-            part = Text(words.call(part) if before.endswith("\n") else "\n" + words.call(part))
-        out.append(part)
-    return out
-
-
-# ── turns that say nothing ───────────────────────────────────────────────────
+# ── empty turns ──────────────────────────────────────────────────────────────
 
 
 def drop_unheard(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Without what others than the model say and is empty; where it is to answer that, an ellipsis is said."""
+    """Return the turns without empty messages of others than the model.
+
+    Where the model is to answer such a message, it becomes an ellipsis.
+    """
     out: list[Turn] = []
-    for place, (index, message) in enumerate(turns):
+    for position, (index, message) in enumerate(turns):
         if message.role in ("assistant", "tool") or any(map(has_content, message.parts)):
             out.append((index, message))
             continue
-        said, did = f"messages[{index}] by {message.role} is empty", "left out"
-        if place + 1 == len(turns) and message.role == "user" and (not out or out[-1][1].role not in ("user", "tool")):
+        subject, did = f"messages[{index}] by {message.role} is empty", "left out"
+        if (
+            position + 1 == len(turns)
+            and message.role == "user"
+            and (not out or out[-1][1].role not in ("user", "tool"))
+        ):
             did = "sent as an ellipsis"
             out.append((index, replace(message, parts=(Text("…"),))))
-        ledger.note("turn-empty", "messages", said, did)
+        ledger.note("turn-empty", "messages", subject, did)
     return out
 
 
 def drop_empty(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """Without the assistant's turns that neither say nor call anything."""
+    """Return the turns without the assistant's turns that have no content."""
     out: list[Turn] = []
     for index, message in turns:
         if message.role == "assistant" and not any(map(has_content, message.parts)):
@@ -410,28 +355,30 @@ def drop_empty(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
 
 
 def has_content(part: Part) -> bool:
-    """Does a part of a turn say anything that an endpoint takes? Thinking alone is refused by many."""
+    """Whether a part has content that endpoints accept. Many refuse reasoning alone."""
     if type(part) is Text:
         return bool(part.text) and not part.text.isspace()
     return type(part) is not Reasoning
 
 
 def move_calls_last(turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
-    """What a turn says after its calls is put before them: results are to follow at once.
+    """Return the turns with the text after calls moved before them: results must follow the calls at once.
 
-    What is sealed stays where the endpoint itself put it.
+    Parts with an endpoint's seal stay where the endpoint put them.
     """
     out: list[Turn] = []
     for index, message in turns:
         if message.role == "assistant" and ToolCall in map(type, message.parts):
             first = next(i for i, p in enumerate(message.parts) if type(p) is ToolCall)
             after = message.parts[first:]
-            late = [p for p in after if type(p) in (Text, Media) and p.seal is None and has_content(p)]
-            if late:
-                said = f"messages[{index}] says something after its calls"
-                ledger.note("calls-last", "messages", said, "put before them: the results follow at once")
-                moved = set(map(id, late))
-                rest = [p for p in after if id(p) not in moved]
-                message = replace(message, parts=(*message.parts[:first], *late, *rest))
+            movable = [p for p in after if type(p) in (Text, Media) and p.seal is None and has_content(p)]
+            if movable:
+                subject = f"messages[{index}] has content after its calls"
+                ledger.note(
+                    "calls-last", "messages", subject, "moved before them: results must follow the calls at once"
+                )
+                ids = set(map(id, movable))
+                rest = [p for p in after if id(p) not in ids]
+                message = replace(message, parts=(*message.parts[:first], *movable, *rest))
         out.append((index, message))
     return out

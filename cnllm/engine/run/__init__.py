@@ -1,1 +1,1 @@
-"""The steps of one call and of a tool loop, as generators that a client drives."""
+"""Run a call and a tool loop as generators of effects that a client performs."""

@@ -1,17 +1,17 @@
-"""A call as a generator: it yields what is to be done in the world and is sent what came of it.
+"""Run one call as a generator: it yields effects for the client to perform, and receives their results.
 
-Everything that is decided about a call (retry, waiting, recovery of a cut stream) is here, once; `Client` and
-`AsyncClient` only do what is yielded:
+Everything that a call decides (retry, waiting, recovery of a cut stream) is in this file, once; `Client` and
+`AsyncClient` only perform the effects:
 
-    Send(plan)      → (status, headers), or the TransportError that happened
-    ReadAll(most)   → (the rest of the body, no more than a piece beyond that many bytes, the TransportError that ended
-                      it or None)
-    Hurry(seconds)  → None; from now on reading ends after so many seconds
-    Drain()         → None; the rest of the body is of no interest, but a connection read to its end can be used again
-    Sleep(seconds)  → None; `why` it is tried again after that
-    Saw(what)       → None; something that nobody has to do anything about: a stream was "cut", then "recovered"
-    a list          → deliver these events, then read on: bytes, None at the end, or the TransportError
-    a Last          → deliver these events, nothing else
+    Send(plan)                → (status, headers), or the TransportError that happened
+    ReadBody(most)            → (the rest of the body, at most one piece beyond that many bytes; the TransportError
+                                that ended it, or None)
+    SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
+    DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
+    Sleep(seconds)            → None; the call is tried again after that, because of `error`
+    Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
+    a list                    → deliver these events, then read on: bytes, None at the end, or the TransportError
+    FinalEvents               → deliver these events, and read nothing more
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from cnllm.types.policy import Retry, Timeouts
 
 __all__ = ["Call", "DrainBody", "FinalEvents", "Observed", "ReadBody", "Send", "SetReadDeadline", "Sleep"]
 
-_LATE = 2.0  # seconds in which usage may follow a finish
-_AGAIN = 3  # whole calls after a cut stream, where the registry says nothing
+_USAGE_WAIT = 2.0  # seconds in which usage may follow a finish
+_DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registry sets no number
 
 Effect = Any  # one of the structs below, or a list of events
 Steps = Generator[Effect, Any, Reply]
@@ -61,41 +61,44 @@ class Send(Struct, frozen=True):
 
 
 class ReadBody(Struct, frozen=True):
-    """Read the rest of the body, and no more than a piece beyond `most` bytes of it: the parser tells that."""
+    """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess."""
 
     most: int
 
 
 class SetReadDeadline(Struct, frozen=True):
-    """Let reading end, as if the stream did, after so many seconds."""
+    """End reading after so many seconds, as if the stream had ended."""
 
     seconds: float
 
 
 class DrainBody(Struct, frozen=True):
-    """Read what is left of the body, if it is there."""
+    """Read the rest of the body, if it has arrived."""
 
 
 class Sleep(Struct, frozen=True):
-    """Wait, then try again what failed with `why`."""
+    """Wait, then try again the request that failed with `error`."""
 
     seconds: float
-    why: CnllmError | None = None
+    error: CnllmError | None = None
 
 
 class Observed(Struct, frozen=True):
-    """Something happened that is worth knowing."""
+    """Report an event that is of interest for logs."""
 
-    what: Literal["cut", "recovered"]
-    why: str = ""
+    kind: Literal["cut", "recovered"]
+    reason: str = ""
 
 
 class FinalEvents(list[Event]):
-    """Events to deliver without reading on."""
+    """A list of events to deliver without reading on."""
 
 
 class Call:
-    """One call. `stream()` and `whole()` are its steps; `parser` is what is being read, for a look in the middle."""
+    """One call. `stream()` and `complete()` yield its steps; `parser` holds the reply so far.
+
+    `replan` builds the plan again, with more messages.
+    """
 
     def __init__(
         self,
@@ -103,7 +106,7 @@ class Call:
         *,
         retry: Retry,
         timeouts: Timeouts,
-        again: Callable[..., Plan],
+        replan: Callable[..., Plan],
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -111,36 +114,37 @@ class Call:
         self.parser: StreamParser | None = None
         self._retry = retry
         self._timeouts = timeouts
-        self._again = again
+        self._replan = replan
         self._clock = clock
         self._chance = chance
         self._delivered = False
 
     def partial_reply(self) -> Reply | None:
-        """What has been read; nothing more is going to be."""
+        """Return the reply as far as it was read, where nothing more will be read; None before the first byte."""
         if self.parser is None:
             return None
         try:
-            return _closed(self.parser, broken=True)
+            return _close_parser(self.parser, is_broken=True)
         except (StreamCut, EndpointError) as error:
             return error.reply
 
-    # ── whole ────────────────────────────────────────────────────────────────
+    # ── whole replies ────────────────────────────────────────────────────────
 
     def complete(self) -> Steps:
-        """The reply in one piece, corrected where the plan says so."""
-        return (yield from self._corrected((yield from self._whole())))
+        """Return the reply in one piece, corrected where the plan says so."""
+        return (yield from self._correct((yield from self._whole())))
 
     def _whole(self) -> Steps:
-        if self.plan.stream:  # an endpoint that only streams: collect
+        """Return the reply in one piece; an endpoint that only streams is collected."""
+        if self.plan.stream:  # an endpoint that only streams
             steps = self._stream()
-            sent: Any = None
+            answer: Any = None
             while True:
                 try:
-                    effect = steps.send(sent)
+                    effect = steps.send(answer)
                 except StopIteration as stop:
                     return stop.value  # type: ignore[no-any-return]
-                sent = yield [] if type(effect) is list else FinalEvents() if type(effect) is FinalEvents else effect
+                answer = yield [] if type(effect) is list else FinalEvents() if type(effect) is FinalEvents else effect
         tries = 0
         while True:
             tries += 1
@@ -150,67 +154,76 @@ class Call:
                 error = head
             else:
                 status, headers = head
-                body = yield from self._rest(status)
+                body = yield from self._read_body(status)
                 try:
-                    return self._parsed(status, headers, body)
-                except EndpointError as failed:
-                    error = failed
+                    return self._parse(status, headers, body)
+                except EndpointError as reported:
+                    error = reported
             yield Sleep(self._wait(error, tries), error)
 
-    def _rest(self, status: int) -> Generator[Effect, Any, bytes]:
-        """The rest of a body. A refusal stands though its words broke off; silence in the middle is told as such."""
+    def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
+        """Return the rest of a body.
+
+        An error response counts even if its body breaks off. Raises `IdleTimeout` where the body stops in the middle.
+        """
         body: bytes
-        body, broken = yield ReadBody(self.plan.limits.reply)
-        if broken is not None and (status < 300 or isinstance(broken, IdleTimeout)):
-            broken.began = True
-            raise broken
+        body, error = yield ReadBody(self.plan.limits.reply)
+        if error is not None and (status < 300 or isinstance(error, IdleTimeout)):
+            error.began = True
+            raise error
         return body
 
-    def _parsed(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    def _parse(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Parse a whole response."""
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         parser.feed(body)
         return parser.close()
 
     def _wait(self, error: CnllmError, tries: int) -> float:
-        """Seconds until the next try; raises the error when there is to be none."""
-        asked = error.retry_after if isinstance(error, EndpointError) else None
-        may = isinstance(error, EndpointError | TransportError) and error.retryable
-        if not may or tries >= self._retry.attempts or (asked is not None and asked > self._retry.cap):
+        """Return the seconds until the next try. Raises the error where there is none."""
+        retry_after = error.retry_after if isinstance(error, EndpointError) else None
+        is_retryable = isinstance(error, EndpointError | TransportError) and error.retryable
+        if (
+            not is_retryable
+            or tries >= self._retry.attempts
+            or (retry_after is not None and retry_after > self._retry.cap)
+        ):
             raise error
-        if asked is not None:
-            return asked + self._chance() * min(self._retry.base, 1.0)
+        if retry_after is not None:
+            return retry_after + self._chance() * min(self._retry.base, 1.0)
         return self._pause(tries)
 
     def _pause(self, tries: int) -> float:
-        """Twice as long each time, with jitter, so that many callers do not come back at once."""
+        """Return a pause that doubles each time, with jitter, so that many callers do not return at once."""
         return float(min(self._retry.cap, self._retry.base * 2 ** (tries - 1)) * (0.5 + self._chance() / 2))
 
     # ── stream ───────────────────────────────────────────────────────────────
 
     def stream(self) -> Steps:
-        """The reply as events; a plan that cannot be streamed is called whole and delivered as events."""
+        """Return the reply and deliver its events; a plan that cannot be streamed is read whole."""
         if not self.plan.corrections or self.plan.answer is None:
             return (yield from self._stream())
-        held: list[Event] = []  # the end, which is none if the answer is to be corrected
-        steps, sent = self._stream(), None
+        final: list[Event] = []  # held back: the reply does not end here if the answer is to be corrected
+        steps, answer = self._stream(), None
         while True:
             try:
-                effect = steps.send(sent)
+                effect = steps.send(answer)
             except StopIteration as stop:
                 reply: Reply = stop.value
                 break
             if isinstance(effect, list):
-                held += [event for event in effect if is_verdict(event)]
+                final += [event for event in effect if is_verdict(event)]
                 effect = type(effect)(event for event in effect if not is_verdict(event))
-            sent = yield effect
-        corrected = yield from self._corrected(reply)
+            answer = yield effect
+        corrected = yield from self._correct(reply)
         if corrected is reply:
-            yield FinalEvents(held)
+            yield FinalEvents(final)
         else:
-            yield FinalEvents(corrected_events(reply, corrected, held))
+            yield FinalEvents(corrected_events(reply, corrected, final))
         return corrected
 
     def _stream(self) -> Steps:
+        """Return the reply and deliver its events, with retries before the first event."""
         tries = 0
         while True:
             tries += 1
@@ -221,7 +234,7 @@ class Call:
                 status, headers = head
                 if status >= 300 or not self.plan.stream:
                     try:
-                        body = yield from self._rest(status)
+                        body = yield from self._read_body(status)
                     except TransportError:
                         tries = self._retry.attempts
                         raise
@@ -233,6 +246,7 @@ class Call:
                 yield Sleep(self._wait(error, tries), error)
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
+        """Parse a whole response and deliver its events."""
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         events = [*parser.feed(body), *parser.end()]
         try:
@@ -247,60 +261,61 @@ class Call:
         return reply
 
     def _read(self, status: int, headers: Mapping[str, str]) -> Steps:
+        """Read a stream and deliver its events."""
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         feed = parser.feed
         clock = self._clock
-        patience = self._timeouts.progress
-        still: float | None = clock()  # since when nothing was said; while events are delivered the clock is not ours
-        hurried = False
-        broken: TransportError | None = None
+        progress_timeout = self._timeouts.progress
+        silent_since: float | None = clock()  # since when no event came; None while events are delivered
+        has_deadline = False
+        error: TransportError | None = None
         events: list[Event] = []
         while True:
             chunk = yield events
             if type(chunk) is not bytes:
-                broken = chunk
+                error = chunk
                 break
             events = feed(chunk)
             if events:
                 if parser.done:
                     break
-                still = None
+                silent_since = None
                 self._delivered = True
             elif parser.done:
                 break
-            elif still is None:
-                still = clock()
-            elif patience is not None and clock() - still > patience:
-                broken = IdleTimeout(
-                    f"no progress for {patience:g} s, though the connection is alive",
-                    hint="give it more time (timeout), or ask for less",
+            elif silent_since is None:
+                silent_since = clock()
+            elif progress_timeout is not None and clock() - silent_since > progress_timeout:
+                error = IdleTimeout(
+                    f"no event for {progress_timeout:g} s, although the connection is open",
+                    hint="raise the timeout, or ask for a shorter answer",
                 )
                 break
-            if parser.finished and not hurried:
-                hurried = True
-                yield SetReadDeadline(_LATE)
+            if parser.finished and not has_deadline:
+                has_deadline = True
+                yield SetReadDeadline(_USAGE_WAIT)
         last = [*events, *parser.end()] if parser.done else parser.end()
-        return (yield from self._close(parser, last, broken))
+        return (yield from self._end_stream(parser, last, error))
 
-    def _close(self, parser: StreamParser, last: list[Event], broken: TransportError | None) -> Steps:
-        """The end of a stream: the reply, its error, or its recovery when it was cut."""
+    def _end_stream(self, parser: StreamParser, last: list[Event], transport_error: TransportError | None) -> Steps:
+        """End a stream: return the reply, raise its error, or recover it where it was cut."""
         try:
-            reply = _closed(parser, broken=broken is not None)
+            reply = _close_parser(parser, is_broken=transport_error is not None)
         except StreamCut as cut:
             last = [Finished("cut", e.raw) if type(e) is Finished else e for e in last]
-            if isinstance(broken, IdleTimeout):
-                broken.reply = cut.reply
+            if isinstance(transport_error, IdleTimeout):
+                transport_error.reply = cut.reply
             if self.plan.if_cut != "error":
-                yield Observed("cut", str(broken or cut))
+                yield Observed("cut", str(transport_error or cut))
             if self.plan.if_cut == "again-whole" and not isinstance(cut, ReplyTooLarge):
-                return (yield from self._once_more(parser, last, cut, broken))
+                return (yield from self._retry_whole(parser, last, cut, transport_error))
             self._delivered = True
             yield FinalEvents(last)
             if self.plan.if_cut == "keep" and cut.reply is not None:
                 return cut.reply
-            if isinstance(broken, IdleTimeout):
-                raise broken from cut
-            raise cut from broken
+            if isinstance(transport_error, IdleTimeout):
+                raise transport_error from cut
+            raise cut from transport_error
         except EndpointError as error:
             if self._delivered or not error.retryable:
                 self._delivered = True
@@ -308,114 +323,121 @@ class Call:
             raise
         self._delivered = True
         yield FinalEvents(last)
-        if parser.done and broken is None:
+        if parser.done and transport_error is None:
             yield DrainBody()
         return reply
 
     # ── corrections ──────────────────────────────────────────────────────────
 
-    def _corrected(self, reply: Reply) -> Steps:
-        """The reply, or the one that came of sending an invalid answer back. That is asked for whole."""
+    def _correct(self, reply: Reply) -> Steps:
+        """Return the reply, or the corrected one after an invalid answer was sent back.
+
+        Corrections are not streamed.
+        """
         if self.plan.answer is None:
             return reply
         turns: list[Message] = []
-        most = self.plan.corrections
-        for nth in range(1, most + 1):
-            words = corrections.validation_error(reply)
-            if words is None:
+        limit = self.plan.corrections
+        for number in range(1, limit + 1):
+            problem = corrections.validation_error(reply)
+            if problem is None:
                 break
-            turns += corrections.correction_turns(self.plan, reply, words)
+            turns += corrections.correction_turns(self.plan, reply, problem)
             try:
-                found = yield from self._inner(self._retry, *turns).complete()
-            except CnllmError as error:  # what came before is whole, and paid for
-                return corrections.correction_failed(reply, words, str(error))
-            if found.finish not in ("stop", "tool_calls"):
-                return corrections.correction_failed(reply, words, f"it ended with {found.finish}")
-            reply = corrections.add_usage(reply, found, words, nth, most)
+                corrected = yield from self._nested_call(self._retry, *turns).complete()
+            except CnllmError as error:  # the earlier reply is whole, and paid for
+                return corrections.correction_failed(reply, problem, str(error))
+            if corrected.finish not in ("stop", "tool_calls"):
+                return corrections.correction_failed(reply, problem, f"it ended with {corrected.finish}")
+            reply = corrections.add_usage(reply, corrected, problem, number, limit)
         return reply
 
-    def _inner(self, retry: Retry, *more: Message) -> Call:
-        """A call within this one: whole, with what was said since, and with no second thoughts of its own."""
+    def _nested_call(self, retry: Retry, *more: Message) -> Call:
+        """Return a nested call: whole, with the messages since, and without corrections."""
 
-        def again(*further: Message) -> Plan:
-            return replace(self._again(*more, *further), corrections=0)
+        def replan(*later: Message) -> Plan:
+            return replace(self._replan(*more, *later), corrections=0)
 
         return Call(
-            replace(again(), if_cut="error"),  # where an endpoint only streams, this one may be cut as well
+            replace(replan(), if_cut="error"),  # where an endpoint only streams, this call may be cut as well
             retry=retry,
             timeouts=self._timeouts,
-            again=again,
+            replan=replan,
             clock=self._clock,
             chance=self._chance,
         )
 
     # ── recovery ─────────────────────────────────────────────────────────────
 
-    def _once_more(
-        self, parser: StreamParser, last: list[Event], cut: StreamCut, broken: TransportError | None
+    def _retry_whole(
+        self, parser: StreamParser, last: list[Event], cut: StreamCut, transport_error: TransportError | None
     ) -> Steps:
-        """The call once more, whole; what was delivered is not delivered again if the new reply continues it."""
+        """Repeat the call without streaming.
+
+        Delivered text is not delivered again if the new reply continues it.
+        """
         before = [e for e in last if not isinstance(e, BlockEnd | ToolCallEnd | Finished)]
         self._delivered = True
         yield FinalEvents(before)
         assert cut.reply is not None
-        once = replace(self._retry, attempts=1)
-        failed: CnllmError = cut
-        if (whole := (yield from self._prefilled(cut.reply, once))) is not None:
+        retry = replace(self._retry, attempts=1)
+        last_error: CnllmError = cut
+        if (whole := (yield from self._continue_by_prefill(cut.reply, retry))) is not None:
             return whole
-        most = _AGAIN if self.plan.recovery.streams is None else self.plan.recovery.streams
-        for tries in range(1, most + 1):
-            inner = self._inner(once)
+        limit = _DEFAULT_STREAM_RETRIES if self.plan.recovery.streams is None else self.plan.recovery.streams
+        for tries in range(1, limit + 1):
+            nested = self._nested_call(retry)
             try:
-                yield from inner.complete()
+                yield from nested.complete()
             except (StreamCut, TransportError, EndpointError) as error:
-                failed = error
-                if not _may_go_again(error):
+                last_error = error
+                if not _is_retryable(error):
                     break
             else:
-                assert inner.parser is not None
-                return (yield from self._continued(cut.reply, inner.parser.close()))
-            if tries < most:
-                yield Sleep(self._pause(tries), failed)
+                assert nested.parser is not None
+                return (yield from self._deliver_recovered(cut.reply, nested.parser.close()))
+            if tries < limit:
+                yield Sleep(self._pause(tries), last_error)
         yield FinalEvents([e for e in last if e not in before])
-        raise cut from failed
+        raise cut from last_error
 
-    def _prefilled(self, old: Reply, once: Retry) -> Generator[Effect, Any, Reply | None]:
-        """The reply with what the endpoint adds to its beginning; None where it is to be asked for anew."""
+    def _continue_by_prefill(self, old: Reply, retry: Retry) -> Generator[Effect, Any, Reply | None]:
+        """Return the reply that the endpoint continued from its beginning; None where it must be requested anew."""
         if self.plan.prefill is None or self.plan.recovery.streams == 0:
             return None
         if (turn := prefill.prefill_turn(old)) is None:
             return None
         try:
-            plan = replace(self._again(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
-            inner = Call(
-                plan, retry=once, timeouts=self._timeouts, again=self._again, clock=self._clock, chance=self._chance
+            plan = replace(self._replan(turn, prefill=True), corrections=0, if_cut="error", prefill=None)
+            nested = Call(
+                plan, retry=retry, timeouts=self._timeouts, replan=self._replan, clock=self._clock, chance=self._chance
             )
-            more = yield from inner.complete()
+            rest = yield from nested.complete()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
-        reply = prefill.join_replies(old, more)
+        reply = prefill.join_replies(old, rest)
         note = Note(
             "reply-continued",
             "messages.prefill",
             "the stream was cut",
-            "continued from what had come; usage and cost are those of both requests",
+            "continued from the text that had arrived; usage and cost are those of both requests",
             self.plan.model.where("messages.prefill"),
         )
         reply = replace(reply, notes=[*reply.notes, note])
         events: list[Event] = [NoteAdded(note)]
         events += [ReasoningDelta(reply.reasoning)] if reply.reasoning else []
-        events += [TextDelta(rest)] if (rest := reply.text[len(old.text) :]) else []
+        events += [TextDelta(text)] if (text := reply.text[len(old.text) :]) else []
         yield Observed("recovered")
         yield FinalEvents([*events, *final_events(reply)])
         return reply
 
-    def _continued(self, old: Reply, new: Reply) -> Steps:
+    def _deliver_recovered(self, old: Reply, new: Reply) -> Steps:
+        """Deliver the rest of a new reply, with the note on its recovery."""
         note = Note(
             "again-whole",
             "stream.if_cut",
             "the stream was cut",
-            "asked once more without streaming",
+            "repeated without streaming",
             self.plan.model.where("stream.if_cut"),
         )
         events: list[Event] = [NoteAdded(note)]
@@ -426,23 +448,25 @@ class Call:
         return reply
 
 
-def _may_go_again(error: CnllmError) -> bool:
-    """Whether a request may go out once more that is sent to recover a cut stream.
+def _is_retryable(error: CnllmError) -> bool:
+    """Whether a request that recovers a cut stream may be sent again.
 
-    A reply that broke off is what is being recovered from. Of other failures only those are tried again after which
-    the request cannot have been served.
+    A reply that broke off may. After other failures it may only where the request cannot have been served.
     """
     if isinstance(error, EndpointError | TransportError):
         return error.retryable or (isinstance(error, TransportError) and error.began)
     return isinstance(error, StreamCut)
 
 
-def _closed(parser: StreamParser, *, broken: bool) -> Reply:
-    """The reply of a stream. One that broke off before its first event is cut, too: an empty body is no refusal."""
+def _close_parser(parser: StreamParser, *, is_broken: bool) -> Reply:
+    """Return the reply of a stream.
+
+    A stream that broke off before its first event is cut, too: an empty body is no refusal.
+    """
     try:
         return parser.close()
     except EndpointError as error:
-        if not broken or error.reply is None or parser._mode == "sse":
+        if not is_broken or error.reply is None or parser._mode == "sse":
             raise
         raise StreamCut(
             "the connection broke off before the reply began",

@@ -1,4 +1,4 @@
-"""What a tool loop checks after every step: the chain of calls and results, and whether it goes round in circles."""
+"""Decide how a tool loop goes on after a step: history, repeated steps, endless cycles, and sums of usage."""
 
 from __future__ import annotations
 
@@ -42,19 +42,22 @@ __all__ = [
 
 
 def result_turn(result: ToolResult) -> Message:
-    """A result as a turn of its own."""
+    """Return a result as a turn of its own."""
     return Message("tool", (result,))
 
 
-def failed_result_text(call: ToolCall, why: str) -> ToolResult:
-    """What the model is told of a call that gave nothing."""
-    return ToolResult(call.id, why, call.name, error=True)
+def failed_result_text(call: ToolCall, reason: str) -> ToolResult:
+    """Return the result of a call that failed, as the model reads it."""
+    return ToolResult(call.id, reason, call.name, error=True)
 
 
 def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
-    """The reply with ids that no earlier call has: endpoints that send none get the same few in every reply."""
-    new: dict[int, ToolCall] = {}
-    numbers: dict[str, int] = {}  # up to which an id was tried
+    """Return the reply with ids that no earlier call has.
+
+    Endpoints without ids of their own lead to the same few ids in every reply.
+    """
+    changed: dict[int, ToolCall] = {}
+    numbers: dict[str, int] = {}  # the last number that was tried for an id
     for call in reply.tool_calls:
         id, number = call.id, numbers.get(call.id, 1)
         while id in used:
@@ -63,23 +66,23 @@ def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
         numbers[call.id] = number
         used.add(id)
         if id != call.id:
-            new[id_of(call)] = replace(call, id=id)
-    if not new:
+            changed[id_of(call)] = replace(call, id=id)
+    if not changed:
         return reply
-    parts: list[Part] = [new.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
-    calls = [new.get(id_of(call), call) for call in reply.tool_calls]
+    parts: list[Part] = [changed.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
+    calls = [changed.get(id_of(call), call) for call in reply.tool_calls]
     return replace(reply, tool_calls=calls, message=replace(reply.message, parts=tuple(parts)))
 
 
 id_of = id
-"""The object's own, where `id` names a call's."""
+"""Python's `id`, where the name `id` is that of a call's id."""
 
 
 # ── a step ───────────────────────────────────────────────────────────────────
 
 
 def has_lost_calls(reply: Reply) -> bool:
-    """Does the endpoint say that calls came, and none can be executed?"""
+    """Whether the endpoint reports calls but sent none that can be executed."""
     if reply.tool_calls:
         return False
     if reply.finish == "tool_calls":
@@ -87,91 +90,92 @@ def has_lost_calls(reply: Reply) -> bool:
     return any(note.code == "finish-follows" and note.did == "stop" for note in reply.notes)
 
 
-def _broken(error: BaseException) -> bool:
+def _is_broken_off(error: BaseException) -> bool:
     """Whether the body of a whole reply broke off.
 
-    Any other failure of the network stands: either the call has been tried again already, for nothing had come, or
-    nobody knows whether the request was served and paid for.
+    Other network failures are final: either the call was already tried again because nothing had arrived, or it is
+    unknown whether the request was served and paid for.
     """
     return isinstance(error, TransportError) and error.began and not isinstance(error, Timeout)
 
 
-def retry_reason(got: Reply | CnllmError, tries: int) -> str | None:
-    """Why a step is to be taken again; a cut stream has been asked for again before it gets here."""
-    if isinstance(got, Reply):
-        if not has_lost_calls(got) or (tries and got.text.strip()):  # said twice, it is the endpoint's habit
+def retry_reason(result: Reply | CnllmError, tries: int) -> str | None:
+    """Return why a step is tried again; None where it is not. A cut stream was already repeated before."""
+    if isinstance(result, Reply):
+        if not has_lost_calls(result) or (tries and result.text.strip()):  # twice: this endpoint always does so
             return None
         return "calls were announced and none came"
-    if isinstance(got, EmptyReply):
+    if isinstance(result, EmptyReply):
         return "the reply was empty"
-    return "the reply broke off" if _broken(got) else None
+    return "the reply broke off" if _is_broken_off(result) else None
 
 
-def needs_continuation(got: Reply | CnllmError) -> bool:
-    """Is asking the model to go on all that is left?"""
-    if isinstance(got, Reply):
-        return has_lost_calls(got) and not got.text.strip()
-    if isinstance(got, ReplyTooLarge):
+def needs_continuation(result: Reply | CnllmError) -> bool:
+    """Whether asking the model to continue is the only way on."""
+    if isinstance(result, Reply):
+        return has_lost_calls(result) and not result.text.strip()
+    if isinstance(result, ReplyTooLarge):
         return False
-    return isinstance(got, EmptyReply) or (
-        isinstance(got, StreamCut) and got.reply is not None and bool(got.reply.text)
+    return isinstance(result, EmptyReply) or (
+        isinstance(result, StreamCut) and result.reply is not None and bool(result.reply.text)
     )
 
 
-def remaining_events(thought: str, text: str, begun: bool, reply: Reply) -> list[Event]:
-    """What a reply has that was not delivered yet; a `Restarted` and everything where it does not go on from that.
+def remaining_events(reasoning: str, text: str, call_started: bool, reply: Reply) -> list[Event]:
+    """Return events for the part of a reply that was not delivered.
 
-    `begun`: a call was begun, which cannot be gone on with.
+    Where the reply does not continue the delivered text, the events are `Restarted` and everything. `call_started`
+    means that a call had begun, which cannot be continued.
     """
-    same = reply.reasoning == thought if text else reply.reasoning.startswith(thought)
+    same = reply.reasoning == reasoning if text else reply.reasoning.startswith(reasoning)
     events: list[Event] = []
-    if begun or not same or not reply.text.startswith(text):
+    if call_started or not same or not reply.text.startswith(text):
         events.append(Restarted())
-        thought = text = ""
-    if more := reply.reasoning[len(thought) :]:
-        events.append(ReasoningDelta(more))
-    if more := reply.text[len(text) :]:
-        events.append(TextDelta(more))
+        reasoning = text = ""
+    if rest := reply.reasoning[len(reasoning) :]:
+        events.append(ReasoningDelta(rest))
+    if rest := reply.text[len(text) :]:
+        events.append(TextDelta(rest))
     return events
 
 
-def join_replies(thought: str, text: str, reply: Reply) -> Reply:
-    """A reply that goes on from a text, and from the thinking before it, as one."""
-    whole = text + reply.text.removeprefix(text)  # some begin again from the start
+def join_replies(reasoning: str, text: str, reply: Reply) -> Reply:
+    """Join a reply with the text and the reasoning that it continues."""
+    whole = text + reply.text.removeprefix(text)  # some models begin again from the start
     parts: list[Part] = [p for p in reply.message.parts if type(p) is not Text]
-    before = next((i for i, p in enumerate(parts) if type(p) is ToolCall), len(parts))
+    index = next((i for i, p in enumerate(parts) if type(p) is ToolCall), len(parts))
     if whole:
-        parts.insert(before, Text(whole))
+        parts.insert(index, Text(whole))
     message = replace(reply.message, parts=tuple(parts))
-    return replace(reply, text=whole, reasoning=thought + reply.reasoning, message=message)
+    return replace(reply, text=whole, reasoning=reasoning + reply.reasoning, message=message)
 
 
-# ── circles ──────────────────────────────────────────────────────────────────
+# ── cycles ───────────────────────────────────────────────────────────────────
 
 
 def is_repeating(
     steps: Sequence[tuple[Sequence[ToolCall], Sequence[ToolResult] | None]], times: int, cycle: int
 ) -> bool:
-    """Whether the last steps were the same calls with the same results, so many times.
+    """Whether the last steps had the same calls with the same results, so many times.
 
-    Circles of up to `cycle` steps count too. Of steps without results the calls alone are compared.
+    Cycles of up to `cycle` steps count too. Steps without results are compared by their calls alone.
     """
-    marks = [_mark(calls, results) for calls, results in steps[-cycle * times :]]
+    keys = [_step_key(calls, results) for calls, results in steps[-cycle * times :]]
     for length in range(1, cycle + 1):
-        last = marks[-length * times :]
+        last = keys[-length * times :]
         if len(last) == length * times and all(last[i] == last[i % length] for i in range(len(last))):
             return True
     return False
 
 
-def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult] | None) -> list[str]:
-    """Calls and what they gave, whatever their order and ids. In ASCII: there may be halves of characters in them."""
-    gave: list[list[Any]] = [[]] * len(calls)
+def _step_key(calls: Sequence[ToolCall], results: Sequence[ToolResult] | None) -> list[str]:
+    """Return a key of calls and results that ignores their order and ids. ASCII, as it may hold half characters."""
+    outcomes: list[list[Any]] = [[]] * len(calls)
     if results is not None:
-        gave = [[r.text, r.error, *map(repr, r.media)] for r in results]
+        outcomes = [[r.text, r.error, *map(repr, r.media)] for r in results]
     return sorted(
-        json.dumps([c.name, c.raw if c.arguments is None else c.arguments, *more], sort_keys=True)
-        for c, more in zip(calls, gave, strict=True)
+        json.dumps([c.name, c.raw if c.arguments is None else c.arguments, *outcome], sort_keys=True)
+        for c, outcome in zip(calls, outcomes, strict=True)
     )
 
 
@@ -179,7 +183,7 @@ def _mark(calls: Sequence[ToolCall], results: Sequence[ToolResult] | None) -> li
 
 
 def total_usage(replies: Sequence[Reply]) -> Usage:
-    """The sum of what replies counted; a count that one of them does not tell is unknown."""
+    """Return the sum of the replies' usage; a count that one of them lacks is None."""
 
     def sums() -> Iterator[tuple[str, int | None]]:
         for name in Usage.__struct_fields__:
@@ -190,7 +194,7 @@ def total_usage(replies: Sequence[Reply]) -> Usage:
 
 
 def total_cost(replies: Sequence[Reply]) -> Cost | None:
-    """The sum of what replies cost; None where one is unknown, or they are in several currencies."""
+    """Return the sum of the replies' cost; None where one is unknown, or where the currencies differ."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
     if not costs or len(costs) < len(replies) or len({cost.currency for cost in costs}) > 1:
         return None

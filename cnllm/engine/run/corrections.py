@@ -1,4 +1,4 @@
-"""An answer that is not valid goes back with the validator's words: what is said, and what both replies come to."""
+"""Correct an invalid answer: build the turns that send it back, and the reply of both requests."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _INVALID = "answer-invalid"
 
 
 def validation_error(reply: Reply) -> str | None:
-    """What is wrong with the answer, in the validator's words; None where nothing is that asking again could mend.
+    """Return the validator's message; None where the answer is valid, or where asking again would not help.
 
-    Only a whole answer is ever corrected: one that was cut off, withheld or is a call is not invalid but missing.
+    Only a whole answer is corrected: one that was cut off, withheld or is a call is not invalid but missing.
     """
     if reply.finish != "stop":
         return None
     return next((note.said for note in reply.notes if note.code == _INVALID), None)
 
 
-def correction_turns(plan: Plan, reply: Reply, words: str) -> list[Message]:
-    """The turns that ask for another answer: the one that was not valid, and why."""
-    again = "Answer again, with the corrected JSON and nothing else."
+def correction_turns(plan: Plan, reply: Reply, problem: str) -> list[Message]:
+    """Return the turns that ask for another answer: the invalid one, and the error."""
+    instruction = "Answer again, with the corrected JSON and nothing else."
     if plan.answer is not None and plan.answer.method == "tool":
-        again = f"Call {plan.answer.name} again, with corrected arguments."
-    said = Message("user", (Text(f"That answer is not valid against the JSON Schema: {words}\n{again}"),))
-    return [reply.message, said] if reply.text.strip() else [said]
+        instruction = f"Call {plan.answer.name} again, with corrected arguments."
+    request = Message("user", (Text(f"That answer is not valid against the JSON Schema: {problem}\n{instruction}"),))
+    return [reply.message, request] if reply.text.strip() else [request]
 
 
-def add_usage(first: Reply, last: Reply, words: str, nth: int, most: int) -> Reply:
-    """The last reply, with the tokens and the price of both: both were paid for."""
-    did = f"sent back, and asked again ({nth} of {most}); usage and cost are of all requests"
-    note = Note("answer-corrected", "corrections", words, did)
-    kept = [n for n in first.notes if n.code != _INVALID]
-    known = set(kept)
-    notes = [*kept, note, *(n for n in last.notes if n not in known)]
+def add_usage(first: Reply, last: Reply, problem: str, number: int, limit: int) -> Reply:
+    """Return the last reply with the tokens and the cost of both: both were paid for."""
+    did = f"sent back, and asked again ({number} of {limit}); usage and cost are of all requests"
+    note = Note("answer-corrected", "corrections", problem, did)
+    earlier = [n for n in first.notes if n.code != _INVALID]
+    seen_notes = set(earlier)
+    notes = [*earlier, note, *(n for n in last.notes if n not in seen_notes)]
     both = [first, last]
     return replace(last, notes=notes, usage=total_usage(both), cost=total_cost(both))
 
 
-def correction_failed(reply: Reply, words: str, why: str) -> Reply:
-    """The reply, where no correction of it came."""
-    note = Note("correction-failed", "corrections", words, f"sent back, but no other answer came: {why}")
+def correction_failed(reply: Reply, problem: str, reason: str) -> Reply:
+    """Return the reply with a note that its correction failed."""
+    note = Note("correction-failed", "corrections", problem, f"sent back, but no other answer came: {reason}")
     return replace(reply, notes=[*reply.notes, note])

@@ -1,4 +1,4 @@
-"""What a tool loop asks of the world, and what it tells of itself."""
+"""Define the effects of a tool loop: what its client performs, and what the loop reports."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ Stopped = Literal[
     "cancelled",
     "error",
 ]
-"""Why a run ended: the model was `done`; its last reply ended otherwise (`length`, `content_filter`, `cut`, or
-`incomplete`: calls were announced and none came); the loop was stopped (`max_steps`, `repeated`, `cancelled`); an
-`error` was raised."""
+"""Why a run ended.
+
+`done`: the model ended it. `length`, `content_filter`, `cut`: the last reply ended so. `incomplete`: calls were
+announced and none came. `max_steps`, `repeated`, `cancelled`: the loop was stopped. `error`: an error was raised."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One turn of a loop: what the model replied, the calls in it and what each of them gave, in order.
+    """One step of a loop: the model's reply, the calls in it and the result of each, in order.
 
-    `seconds` is how long all of it took; `notes` are what the loop noticed or did about it, `reply.notes` has the rest.
-    The last step of a run has the summary of the `run`.
+    `seconds` is the time of the whole step; `notes` are the loop's, `reply.notes` has the others. The last step of a
+    run has the summary of the `run`.
     """
 
     number: int
@@ -43,12 +44,12 @@ class Step(Struct, frozen=True, kw_only=True):
 
     @property
     def called(self) -> int:
-        """How many calls the model made."""
+        """Count the calls that the model made."""
         return len(self.calls)
 
     @property
     def returned(self) -> int:
-        """How many of them gave a result that is no error."""
+        """Count the calls that gave a result without an error."""
         return sum(not result.error for result in self.results)
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class CallModel(Struct, frozen=True):
-    """Call the model; `free`: a choice of tools that forces a call is not to be sent any more."""
+    """Call the model; `free` means that a tool choice which forces a call is no longer sent."""
 
     messages: list[Message]
     stream: bool
@@ -70,13 +71,13 @@ class ApproveCalls(Struct, frozen=True):
 
 
 class ExecuteCalls(Struct, frozen=True):
-    """Execute calls side by side."""
+    """Execute calls in parallel."""
 
     calls: list[ToolCall]
     results: list[ToolResult | None]
 
 
 class ReportStep(Struct, frozen=True):
-    """Tell of a step."""
+    """Report a step."""
 
     step: Step

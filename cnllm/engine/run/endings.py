@@ -1,4 +1,4 @@
-"""The events that end a reply, where they are not those of its own stream."""
+"""Build the events that end a reply which did not come from its own stream."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["closing_events", "corrected_events", "final_events", "is_verdict"]
 
 
 def final_events(reply: Reply) -> list[Event]:
-    """The closing events of a reply that was read elsewhere."""
+    """Return the closing events of a reply that was read elsewhere, with `Finished`."""
     return [*closing_events(reply), Finished(reply.finish, reply.raw_finish)]
 
 
 def closing_events(reply: Reply) -> list[Event]:
-    """The same but for `Finished`."""
+    """Return the closing events without `Finished`."""
     out: list[Event] = []
     calls = reply.tool_calls
     for index, call in enumerate(calls):
@@ -41,15 +41,15 @@ def closing_events(reply: Reply) -> list[Event]:
 
 
 def is_verdict(event: Event) -> bool:
-    """Does it say that this is the end, or that the answer is not valid?"""
+    """Whether an event says that the reply ended, or that the answer is invalid."""
     return type(event) is Finished or (type(event) is NoteAdded and event.note.code == "answer-invalid")
 
 
-def corrected_events(old: Reply, new: Reply, held: list[Event]) -> list[Event]:
-    """The events of a reply that came of corrections; of the same one, where all that came was a note."""
+def corrected_events(old: Reply, new: Reply, final: list[Event]) -> list[Event]:
+    """Return the events of a corrected reply; where the reply stayed the same, its new notes and its end."""
     notes: list[Event] = [NoteAdded(n) for n in new.notes if n not in old.notes or n.code == "answer-invalid"]
     if not any(note.code == "answer-corrected" for note in new.notes):
-        return [*notes, *held[-1:]]
+        return [*notes, *final[-1:]]
     out: list[Event] = [*notes, Restarted()]
     out += [ReasoningDelta(new.reasoning)] if new.reasoning else []
     out += [TextDelta(new.text)] if new.text else []

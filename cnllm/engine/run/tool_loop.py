@@ -1,15 +1,16 @@
-"""A tool loop as a generator: it yields what is to be done in the world and is sent what came of it.
+"""Run a tool loop as a generator: it yields effects for the client to perform, and receives their results.
 
-Everything that is decided about a loop is here, once; `Run` and `AsyncRun` only do what is yielded:
+Everything that a loop decides is in this file, once; `Run` and `AsyncRun` only perform the effects:
 
-    Ask(messages, …)  → the Reply, the error that the call ended with, or None where the run was cancelled meanwhile
-    Approve(call)     → whether a call may be executed: True, False, or why not
-    Execute(calls)    → None; what came was put into `results` at the place of its call, what never came is None
-    Report(step)      → None
-    a list            → None; deliver these events
+    CallModel(messages, …)  → the Reply, the error that ended the call, or None where the run was cancelled meanwhile
+    ApproveCalls(call)      → whether the call may be executed: True, False, or the reason why not
+    ExecuteCalls(calls)     → None; the client puts each result into `results` at the index of its call, and leaves
+                              None where no result came
+    ReportStep(step)        → None
+    a list                  → None; deliver these events
 
-While a call is being made, its events are delivered as they come, each told to `Loop.saw`, but for `Finished`: what a
-step ends with is known when it has been checked.
+During a call of the model the client delivers the events as they arrive and passes each to `Loop.observe`. It holds
+`Finished` back: the loop decides how a step ends after it has checked the reply.
 """
 
 from __future__ import annotations
@@ -50,82 +51,82 @@ from cnllm.types.policy import Recovery
 
 __all__ = ["Loop"]
 
-CANCELLED = "cancelled before it gave a result"
+CANCELLED_RESULT = "cancelled before it gave a result"
 
 
-_USUAL = Recovery(steps=3, streams=3, resume=True, cycle=3)  # of a registry that says nothing
+_DEFAULT_RECOVERY = Recovery(steps=3, streams=3, resume=True, cycle=3)  # where the registry sets none
 Steps = Generator[Any, Any, Any]
 
 
 class Loop:
-    """One loop: `effects()` are its steps, the rest is what has come of them so far.
+    """One tool loop. `effects()` yields its steps; the attributes hold the state so far.
 
-    `meant` makes of a call what is checked and executed; `refuse` says what is wrong with that, None where it can be
-    executed; `unjudged` what it is not checked for; `approves` whether someone is asked before; `forced` is a choice
-    of tools that holds for the first step alone; `again` whether a step that broke off is taken again. `plan` is the
-    request that was sent last; it says what is tried where a step breaks off.
+    `decode_call` returns the form of a call that is checked and executed. `check_call` returns what is wrong with that
+    form, None where it can be executed. `unchecked_patterns` lists what the check cannot judge. `approves` means that
+    the user approves each call first. `first_choice` is a tool choice for the first step only. `retry_cut_steps` means
+    that a step whose reply broke off is repeated. `plan` is the last request; it holds the rules of recovery.
     """
 
     def __init__(
         self,
         messages: Sequence[Message],
         *,
-        meant: Callable[[ToolCall], ToolCall],
-        refuse: Callable[[ToolCall], str | None],
-        unjudged: Callable[[ToolCall], Sequence[str]] = lambda call: (),
+        decode_call: Callable[[ToolCall], ToolCall],
+        check_call: Callable[[ToolCall], str | None],
+        unchecked_patterns: Callable[[ToolCall], Sequence[str]] = lambda call: (),
         stream: bool,
         max_steps: int,
         max_repeats: int | None,
         approves: bool,
-        forced: str | None,
-        again: bool,
+        first_choice: str | None,
+        retry_cut_steps: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.history, self._made_up = repair.settle_calls(messages)
+        self.history, self._interrupted_count = repair.settle_calls(messages)
         self.steps: list[Step] = []
         self.reply: Reply | None = None
         self.stopped: Stopped | None = None
         self.cancelled = False
         self.plan: Plan | None = None
-        self._meant = meant
-        self._refuse = refuse
-        self._unjudged = unjudged
+        self._decode_call = decode_call
+        self._check_call = check_call
+        self._unchecked_patterns = unchecked_patterns
         self._stream = stream
         self._max_steps = max_steps
         self._max_repeats = max_repeats
         self._approves = approves
-        self._forced = forced
-        self._again = again
+        self._first_choice = first_choice
+        self._retry_cut_steps = retry_cut_steps
         self._clock = clock
         self._notes: list[Note] = []
         self._resumed = False
         self._used = {call.id for message in self.history for call in message.tool_calls}
-        self._said: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
-        self._begun = False
+        self._pieces: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
+        self._call_started = False
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation, at any time with a result for every call."""
+        """Return the conversation, with a result for every call at any time."""
         return repair.settle_calls(self.history)[0]
 
     @property
     def recovery(self) -> Recovery:
-        """What is tried where a reply breaks off, as the request says that was sent last."""
-        return (Recovery() if self.plan is None else self.plan.recovery).with_defaults(_USUAL)
+        """Return the recovery rules of the last request, with defaults."""
+        return (Recovery() if self.plan is None else self.plan.recovery).with_defaults(_DEFAULT_RECOVERY)
 
     @property
     def calls(self) -> int:
-        """How many calls the model made."""
+        """Count the calls that the model made."""
         return sum(step.called for step in self.steps)
 
     @property
     def returned(self) -> int:
-        """How many of them gave a result that is no error."""
+        """Count the calls that gave a result without an error."""
         return sum(step.returned for step in self.steps)
 
     @property
     def fallback(self) -> bool:
-        """Whether a sentence stands in place of an answer, or the model had to be asked to go on."""
+        """Whether a fallback sentence replaced an answer, or the model was asked to continue."""
         return self._resumed or any(_is_fallback(step.reply) for step in self.steps)
 
     def _summary(self, stopped: Stopped) -> RunSummary:
@@ -138,22 +139,22 @@ class Loop:
         )
 
     def observe(self, event: Event) -> None:
-        """An event of the model's call was delivered."""
+        """Record an event of the model's call that was delivered."""
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta:
-            self._said[kind].append(event.text)  # type: ignore[union-attr]
+            self._pieces[kind].append(event.text)  # type: ignore[union-attr]
         elif kind is ToolCallStart:
-            self._begun = True
+            self._call_started = True
         elif kind is Restarted:
-            self._forget()
+            self._clear_pieces()
 
-    def _forget(self) -> None:
-        self._said[TextDelta].clear()
-        self._said[ReasoningDelta].clear()
-        self._begun = False
+    def _clear_pieces(self) -> None:
+        self._pieces[TextDelta].clear()
+        self._pieces[ReasoningDelta].clear()
+        self._call_started = False
 
     def effects(self) -> Steps:
-        """See the module."""
+        """Yield the effects of the loop (see the docstring of this file)."""
         try:
             while self.stopped is None and not self.cancelled:
                 yield from self._step()
@@ -161,17 +162,20 @@ class Loop:
             self.end()
 
     def end(self) -> None:
-        """No more is going to be done; of a reply that was being read, what was delivered is kept."""
+        """End the loop.
+
+        Where a reply was being read, keep the part that was delivered.
+        """
         if self.stopped is not None:
             return
-        thought, text = self._delivered()
-        if thought or text:
-            parts: list[Part] = [Reasoning(thought)] if thought else []
+        reasoning, text = self._delivered()
+        if reasoning or text:
+            parts: list[Part] = [Reasoning(reasoning)] if reasoning else []
             parts += [Text(text)] if text else []
             turn = Message("assistant", parts, by=None if self.plan is None else self.plan.model.name)
             self.reply = Reply(
                 text=text,
-                reasoning=thought,
+                reasoning=reasoning,
                 tool_calls=[],
                 finish="cut",
                 raw_finish=None,
@@ -183,33 +187,37 @@ class Loop:
                 message=turn,
                 incomplete=[],
             )
-            self._keep(turn)
+            self._append_turn(turn)
         self.stopped = "cancelled" if self.cancelled else "error"
 
     def _delivered(self) -> tuple[str, str]:
-        return "".join(self._said[ReasoningDelta]), "".join(self._said[TextDelta])
+        """Return the reasoning and the text that were delivered."""
+        return "".join(self._pieces[ReasoningDelta]), "".join(self._pieces[TextDelta])
 
-    def _keep(self, turn: Message) -> None:
+    def _append_turn(self, turn: Message) -> None:
+        """Append a turn to the history where it has content."""
         if any(map(repair.has_content, turn.parts)):
             self.history.append(turn)
 
     # ── a step ───────────────────────────────────────────────────────────────
 
     def _step(self) -> Steps:
-        began = self._clock()
+        start = self._clock()
         self._notes = []
-        if not self.steps and self._made_up:
-            self._note("call-unanswered", "messages", f"{self._made_up} calls without a result", repair.INTERRUPTED)
-        if self._forced and len(self.steps) == 1:
-            self._note("tool-choice", "tool_choice", self._forced, "auto: the first step has called")
+        if not self.steps and self._interrupted_count:
+            self._note(
+                "call-unanswered", "messages", f"{self._interrupted_count} calls without a result", repair.INTERRUPTED
+            )
+        if self._first_choice and len(self.steps) == 1:
+            self._note("tool-choice", "tool_choice", self._first_choice, "auto: the first step has called")
         reply = yield from self._reply()
         if reply is None:
             return
-        self._forget()
+        self._clear_pieces()
         reply = self.reply = continuation.unique_call_ids(reply, self._used)
-        self._keep(reply.message)
-        late = self._may_be_last(reply)
-        if self._stream and not late:
+        self._append_turn(reply.message)
+        may_be_last = self._may_be_last(reply)
+        if self._stream and not may_be_last:
             yield [Finished(reply.finish, reply.raw_finish)]
         results: tuple[ToolResult, ...] = ()
         if reply.tool_calls:
@@ -219,20 +227,20 @@ class Loop:
             reply=reply,
             calls=tuple(reply.tool_calls),
             results=results,
-            seconds=self._clock() - began,
+            seconds=self._clock() - start,
             notes=tuple(self._notes),
         )
         self.steps.append(step)
         if not self.cancelled:
-            self.stopped = self._verdict(reply)
+            self.stopped = self._stop_reason(reply)
             if self.stopped is not None:
                 step = self.steps[-1] = replace(step, run=self._summary(self.stopped))
-            if self._stream and late:
+            if self._stream and may_be_last:
                 yield [Finished(reply.finish, reply.raw_finish, UNSET if step.run is None else step.run)]
         yield ReportStep(step)
 
     def _may_be_last(self, reply: Reply) -> bool:
-        """Whether the run may end with this step: its `Finished` then waits for the results, for it sums them up."""
+        """Whether the run may end with this step: its `Finished` then waits for the results and sums up the run."""
         if not reply.tool_calls or reply.finish in ("content_filter", "cut") or len(self.steps) + 1 >= self._max_steps:
             return True
         if not self._max_repeats:
@@ -240,16 +248,16 @@ class Loop:
         steps = [(step.calls, None) for step in self.steps]
         return continuation.is_repeating([*steps, (reply.tool_calls, None)], self._max_repeats, self._cycle)
 
-    def _verdict(self, reply: Reply) -> Stopped | None:
-        """Why it ends here, if it does."""
+    def _stop_reason(self, reply: Reply) -> Stopped | None:
+        """Return why the loop ends after this reply; None where it goes on."""
         if reply.finish in ("content_filter", "cut"):
             return reply.finish
         if not reply.tool_calls:
             if reply.finish == "length":
                 return "length"
             return "incomplete" if continuation.has_lost_calls(reply) and not reply.text.strip() else "done"
-        made = [(step.calls, step.results) for step in self.steps]
-        if self._max_repeats and continuation.is_repeating(made, self._max_repeats, self._cycle):
+        steps = [(step.calls, step.results) for step in self.steps]
+        if self._max_repeats and continuation.is_repeating(steps, self._max_repeats, self._cycle):
             return "repeated"
         return "max_steps" if len(self.steps) >= self._max_steps else None
 
@@ -257,67 +265,76 @@ class Loop:
     def _cycle(self) -> int:
         return self.recovery.cycle or 1
 
-    def _note(self, code: str, flag: str, said: str, did: str, where: str = "") -> None:
-        self._notes.append(Note(code, flag, said, did, where))
+    def _note(self, code: str, flag: str, subject: str, did: str, origin: str = "") -> None:
+        self._notes.append(Note(code, flag, subject, did, origin))
 
-    # ── the model's part ─────────────────────────────────────────────────────
+    # ── calls of the model ───────────────────────────────────────────────────
 
     def _reply(self) -> Generator[Any, Any, Reply | None]:
-        """A reply that can be gone on with; None when the run was cancelled. Raises what the call ended with."""
-        first: Reply | CnllmError | None = yield self._ask(self.history, stream=self._stream)
-        got = first
-        kept: Reply | None = None
+        """Return a reply that the loop can continue from; None where the run was cancelled.
+
+        Raises the error that ended the call.
+        """
+        first: Reply | CnllmError | None = yield self._model_call(self.history, stream=self._stream)
+        result = first
+        usable: Reply | None = None
         tries = 0
-        most = (self.recovery.steps or 0) if self._again else 0
-        while got is not None and tries < most and (why := continuation.retry_reason(got, tries)) is not None:
+        limit = (self.recovery.steps or 0) if self._retry_cut_steps else 0
+        while result is not None and tries < limit and (reason := continuation.retry_reason(result, tries)) is not None:
             tries += 1
-            kept = got if kept is None and isinstance(got, Reply) else kept
-            self._note("step-again", "stream.if_cut", why, "the step was taken again, without streaming")
-            got = yield self._ask(self.history, stream=False)
-        if got is None or self.cancelled:
+            usable = result if usable is None and isinstance(result, Reply) else usable
+            self._note("step-again", "stream.if_cut", reason, "the step was taken again, without streaming")
+            result = yield self._model_call(self.history, stream=False)
+        if result is None or self.cancelled:
             return None
-        if (
-            kept is not None and kept.text.strip() and continuation.needs_continuation(got)
-        ):  # what said something stands
-            got = kept
-        if self._again and continuation.needs_continuation(got):
-            more = yield from self._continued(got)
+        if usable is not None and usable.text.strip() and continuation.needs_continuation(result):
+            # A reply with text is better than none.
+            result = usable
+        if self._retry_cut_steps and continuation.needs_continuation(result):
+            continued = yield from self._continue_reply(result)
             if self.cancelled:
                 return None
-            if more is not None:
-                return more
-        if isinstance(got, CnllmError):
-            if kept is None:
-                if self._stream and got.reply is not None:
-                    yield [Finished(got.reply.finish, got.reply.raw_finish)]
-                raise got from got.__cause__
-            got = kept
-        if self._stream and got is not first:
-            yield [*continuation.remaining_events(*self._delivered(), self._begun, got), *closing_events(got)]
-        return got
+            if continued is not None:
+                return continued
+        if isinstance(result, CnllmError):
+            if usable is None:
+                if self._stream and result.reply is not None:
+                    yield [Finished(result.reply.finish, result.reply.raw_finish)]
+                raise result from result.__cause__
+            result = usable
+        if self._stream and result is not first:
+            yield [
+                *continuation.remaining_events(*self._delivered(), self._call_started, result),
+                *closing_events(result),
+            ]
+        return result
 
-    def _ask(self, messages: list[Message], *, stream: bool) -> CallModel:
-        return CallModel(list(messages), stream, bool(self._forced and self.steps))
+    def _model_call(self, messages: list[Message], *, stream: bool) -> CallModel:
+        return CallModel(list(messages), stream, bool(self._first_choice and self.steps))
 
-    def _continued(self, got: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
-        """The last resort: what came, and the words the registry has for asking a model to go on."""
+    def _continue_reply(self, result: Reply | CnllmError) -> Generator[Any, Any, Reply | None]:
+        """Ask the model to continue a reply that broke off again and again.
+
+        The prompt is the caller's, or the sentence in the registry. Return None where there is no prompt, or no whole
+        reply.
+        """
         assert self.plan is not None
         resume = self.recovery.resume
         prompt = resume if isinstance(resume, str) else fallback(self.plan.flags.resume or {}, self.plan.prompt)
         if not resume or not prompt:
             return None
-        came = got if isinstance(got, Reply) else got.reply
-        thought, text = (came.reasoning, came.text) if came is not None else ("", "")
+        partial = result if isinstance(result, Reply) else result.reply
+        reasoning, text = (partial.reasoning, partial.text) if partial is not None else ("", "")
         turns = [Message("assistant", (Text(text),), by=self.plan.model.name)] if text.strip() else []
-        more = yield self._ask([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
+        more = yield self._model_call([*self.history, *turns, Message("user", (Text(prompt),))], stream=False)
         if not isinstance(more, Reply) or continuation.has_lost_calls(more):
             return None
         self._resumed = True
-        self._note("continued", "resume", "the reply broke off again and again", "the model was asked to go on")
-        whole = continuation.join_replies(thought, text, more)
+        self._note("continued", "resume", "the reply broke off repeatedly", "the model was asked to continue")
+        whole = continuation.join_replies(reasoning, text, more)
         if not self._stream:
             return whole
-        if self._begun or self._delivered() != (thought, text):
+        if self._call_started or self._delivered() != (reasoning, text):
             yield [*continuation.remaining_events("", "", True, whole), *closing_events(whole)]
             return whole
         rest = whole.text[len(text) :]
@@ -325,56 +342,65 @@ class Loop:
         yield [*new, *closing_events(whole)]
         return whole
 
-    # ── the tools' part ──────────────────────────────────────────────────────
+    # ── execution of the calls ───────────────────────────────────────────────
 
-    def _as_meant(self, call: ToolCall) -> ToolCall:
-        meant = self._meant(call)
-        if meant is not call:
+    def _decoded(self, call: ToolCall) -> ToolCall:
+        """Return the form of a call that is executed, and note where it differs."""
+        decoded = self._decode_call(call)
+        if decoded is not call:
             self._note(
                 "arguments-decoded", "tools", f"JSON inside JSON strings: {call.name} {call.raw[:80]}", "decoded"
             )
-        return meant
+        return decoded
 
     def _results(self, reply: Reply) -> Generator[Any, Any, tuple[ToolResult, ...]]:
-        """A result for every call of a reply, in order, into the history too, whatever happens meanwhile."""
-        calls = [self._as_meant(call) for call in reply.tool_calls]
+        """Return a result for every call of a reply, in order, and append the results to the history.
+
+        This holds also where the run is cancelled or fails meanwhile.
+        """
+        calls = [self._decoded(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
         execute = ExecuteCalls([], [])
-        places: list[int] = []
+        indexes: list[int] = []
         try:
-            for place, call in enumerate(calls):
-                why = (
+            for index, call in enumerate(calls):
+                reason = (
                     None if reply.finish in ("tool_calls", "length") else f"not run: the reply ended as {reply.finish}"
                 )
-                why = why or self._refuse(call)
-                for said in self._unjudged(call) if why is None else ():
-                    self._note("pattern-unjudged", "tools", f"{call.name}: {said}", "the call is checked but for this")
-                if why is None and self._approves and not self.cancelled:
-                    why = _refusal((yield ApproveCalls(call)))
+                reason = reason or self._check_call(call)
+                for pattern in self._unchecked_patterns(call) if reason is None else ():
+                    self._note(
+                        "pattern-unjudged", "tools", f"{call.name}: {pattern}", "the call is checked without this"
+                    )
+                if reason is None and self._approves and not self.cancelled:
+                    reason = _refusal((yield ApproveCalls(call)))
                 if self.cancelled:
                     break
-                if why is None:
-                    places.append(place)
+                if reason is None:
+                    indexes.append(index)
                 else:
-                    results[place] = continuation.failed_result_text(call, why)
-            if places and not self.cancelled:
-                execute = ExecuteCalls([calls[place] for place in places], [None] * len(places))
+                    results[index] = continuation.failed_result_text(call, reason)
+            if indexes and not self.cancelled:
+                execute = ExecuteCalls([calls[index] for index in indexes], [None] * len(indexes))
                 yield execute
         finally:
-            for place, result in zip(places, execute.results, strict=False):
-                results[place] = result
-            why = CANCELLED if self.cancelled else repair.INTERRUPTED
-            told = [r or continuation.failed_result_text(call, why) for call, r in zip(calls, results, strict=True)]
-            self.history += map(continuation.result_turn, told)
-        return tuple(told)
+            for index, result in zip(indexes, execute.results, strict=False):
+                results[index] = result
+            reason = CANCELLED_RESULT if self.cancelled else repair.INTERRUPTED
+            complete = [
+                r or continuation.failed_result_text(call, reason) for call, r in zip(calls, results, strict=True)
+            ]
+            self.history += map(continuation.result_turn, complete)
+        return tuple(complete)
 
 
 def _is_fallback(reply: Reply) -> bool:
+    """Whether a reply is a fallback sentence."""
     return any(note.code == "fallback" for note in reply.notes)
 
 
-def _refusal(said: Any) -> str | None:
-    """What the model is told where a call was not approved."""
-    if isinstance(said, str):
-        return f"not approved: {said}" if said else "not approved"
-    return None if said else "not approved"
+def _refusal(approval: Any) -> str | None:
+    """Return what the model reads where a call was not approved; None where it was."""
+    if isinstance(approval, str):
+        return f"not approved: {approval}" if approval else "not approved"
+    return None if approval else "not approved"

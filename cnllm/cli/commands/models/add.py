@@ -247,7 +247,7 @@ def _advice(path: Path, document: Document | None, addition: Addition) -> list[s
     """Return what the user still has to do before the model can be used."""
     from cnllm.registry import Registry
     from cnllm.registry.documents import overlay_paths
-    from cnllm.registry.registry import origin_of
+    from cnllm.registry.routing import origin_of
     from cnllm.registry.trusted_files import is_trusted
 
     if not _is_among(path, [str(name) for name in overlay_paths()]):
