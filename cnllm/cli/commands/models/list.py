@@ -63,7 +63,7 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 )
 @click.option(
     "--can",
-    "wanted",
+    "capabilities",
     metavar="C,…",
     multiple=True,
     shell_complete=_words,
