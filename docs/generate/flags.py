@@ -34,7 +34,7 @@ class Flag(Struct, frozen=True):
 
     names: tuple[str, ...]
     values: str
-    meaning: str
+    meaning: str  # Markdown
     inner: type[Struct] | None = None
 
     @property
@@ -99,16 +99,17 @@ def _docstrings(struct: type[Struct]) -> dict[str, str]:
 
 
 def meaning(struct: type[Struct], field: msgspec.structs.FieldInfo) -> str:
-    """Return all that the code says of a flag: its description, why it exists, and the string below it."""
-    said: list[str] = []
+    """Return what a flag does, and in italics why it exists, as far as the code says it."""
+    does = why = ""
     kind = field.type
     while typing.get_origin(kind) is typing.Annotated:
         for meta in (one for one in typing.get_args(kind)[1:] if isinstance(one, Meta)):
-            further = {**(meta.extra_json_schema or {}), **(meta.extra or {})}
-            said += [text for text in (meta.title, meta.description, *further.values()) if isinstance(text, str)]
+            further = meta.extra or {}
+            does = does or further.get("does") or meta.description or ""
+            why = why or further.get("why") or ""
         kind = typing.get_args(kind)[0]
-    said.append(_docstrings(struct).get(field.name, ""))
-    return ". ".join(dict.fromkeys(text.rstrip(".") for text in said if text))
+    why = why or _docstrings(struct).get(field.name, "")
+    return f"{cell(does)} *{cell(why)}*" if why else cell(does)
 
 
 def _rows(struct: type[Struct], prefix: str = "") -> Iterator[Flag]:
@@ -203,8 +204,8 @@ def page() -> str:
         "# Flags",
         "What an endpoint does on the wire, as data. A flag that nobody sets is unknown, which is neither false nor "
         "zero. Where flags stand and which one wins is under [the registry](../registry.md). Paths are dotted "
-        "(`thinking.budget_tokens`); a number in a path is an index. The last column names who sets a flag in the "
-        "built-in file.",
+        "(`thinking.budget_tokens`); a number in a path is an index. In italics stands why there is a flag. The last "
+        "column names who sets it in the built-in file.",
     ]
     sections: dict[str, list[Flag]] = {}
     for flag in all_flags():
@@ -215,9 +216,7 @@ def page() -> str:
         if struct is not None and struct.__doc__:
             parts.append(prose(struct.__doc__))
         parts.append(
-            table(
-                ["flag", "values", "meaning", "set by"], [[f.name, f.values, cell(f.meaning), _set_by(f)] for f in rows]
-            )
+            table(["flag", "values", "meaning", "set by"], [[f.name, f.values, f.meaning, _set_by(f)] for f in rows])
         )
         for flag in rows:
             if flag.inner is not None:
@@ -261,7 +260,7 @@ def _inner(flag: Flag) -> list[str]:
 def _keys_table(struct: type[Struct], without: type[Struct] | None = None) -> str:
     inherited = {field.name for field in msgspec.structs.fields(without)} if without is not None else set()
     rows = [
-        [f"`{field.encode_name}`", values(field.type), cell(meaning(struct, field))]
+        [f"`{field.encode_name}`", values(field.type), meaning(struct, field)]
         for field in msgspec.structs.fields(struct)
         if field.name not in inherited
     ]
