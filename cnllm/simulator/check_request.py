@@ -135,7 +135,6 @@ def _header_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield fixed headers that are missing or have another value. Names may identify a provider, values be secret.
 
     Headers of a single mode are not required: an endpoint answers without them, in another way.
-
     """
     if not context.strict or context.general:
         return

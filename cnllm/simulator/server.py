@@ -5,7 +5,6 @@
 
 It listens on loopback only and accepts only requests whose Host is loopback, so that no web page can reach it under
 another name. A request header injects faults: see `faults`.
-
 """
 
 from __future__ import annotations
