@@ -196,7 +196,7 @@ def test_the_tools_are_offered_in_order_and_may_be_of_both_kinds(machine: Machin
         ("nowhere.py:f", ["no such file"]),
         ("TOOLS:none", ["there is no none"]),
         ("TOOLS:number", ["int"]),
-        ("TOOLS:untyped", ["untyped", "a typed function is meant"]),
+        ("TOOLS:untyped", ["untyped", "name a function with type annotations"]),
         (":f", ["no such tool"]),
     ],
 )
