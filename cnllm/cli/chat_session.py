@@ -221,7 +221,7 @@ class ChatSession:
             base_url=None,
             offline=self._client.simulate,
         )
-        client_factory.read_key(model, None, needed=False)
+        client_factory.read_key(model, None, required=False)
         self._check(model, ChatEndpoint(), self._options)
         self.model, self._endpoint = model, ChatEndpoint()
 

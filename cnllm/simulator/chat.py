@@ -157,7 +157,7 @@ def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
     """Return content with the reasoning in it. A limit that cuts the reasoning leaves its tag open."""
     if not reply.reasoning:
         return reply.text
-    closing = f"\n{shape.close_tag}\n\n" if reply.whole else ""
+    closing = f"\n{shape.close_tag}\n\n" if reply.reasoning_complete else ""
     return f"{shape.open_tag}\n{reply.reasoning}{closing}{reply.text}"
 
 

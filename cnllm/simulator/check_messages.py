@@ -219,14 +219,14 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
         return
     rules = context.flags.messages
     reasoning = context.flags.reasoning
-    known = {
+    allowed = {
         *_KEYS,
         *_CONTENT_SUBSTITUTES,
         *((rules and rules.fields) or ()),
         *((reasoning and reasoning.fields) or ()),
     }
     for index, turn in enumerate(context.request.turns):
-        for key in turn.wire.keys() - known - _REASONING_KEYS:
+        for key in turn.wire.keys() - allowed - _REASONING_KEYS:
             path = f"messages[{index}].{key}"
             yield Violation("param", f"{path}: property '{key}' is unsupported", param=path, index=index)
 

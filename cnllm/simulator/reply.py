@@ -59,7 +59,7 @@ _TEXTS = {
 class SimulatedReply(Struct, frozen=True):
     """A reply before it is encoded for a wire, under the name of its model.
 
-    `whole` is False if a limit cut the reasoning.
+    `reasoning_complete` is False if a limit cut the reasoning.
     """
 
     id: str
@@ -69,7 +69,7 @@ class SimulatedReply(Struct, frozen=True):
     calls: tuple[ParsedCall, ...]
     finish: Literal["stop", "length", "tool_calls"]
     usage: Usage
-    whole: bool = True
+    reasoning_complete: bool = True
 
 
 def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | None) -> SimulatedReply:
@@ -230,7 +230,7 @@ def _cut_to_limit(
         calls=tuple(cut_calls),
         finish="length" if not complete else "tool_calls" if cut_calls else "stop",
         usage=_usage(request, cut_reasoning, cut_text, cut_calls),
-        whole=whole,
+        reasoning_complete=whole,
     )
 
 
