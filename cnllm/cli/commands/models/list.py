@@ -31,6 +31,7 @@ class ListCommand(options.Command):
     """A command whose help explains each capability."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a table of the capabilities before the epilog."""
         from cnllm.registry.capabilities import KINDS
 
         with formatter.section("Capabilities"):
@@ -63,7 +64,7 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 )
 @click.option(
     "--can",
-    "wanted",
+    "capabilities",
     metavar="C,…",
     multiple=True,
     shell_complete=_words,
@@ -106,8 +107,8 @@ def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
     elif not matcher.filters:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
     if matcher.filters:
-        rest = f"; {unknown} more are unknown: --maybe" if unknown else ""
-        stdio.print_line(f"{len(matches)} of {len(names)} models{rest}")
+        suffix = f"; {unknown} more are unknown: --maybe" if unknown else ""
+        stdio.print_line(f"{len(matches)} of {len(names)} models{suffix}")
 
 
 @contextmanager
