@@ -54,11 +54,20 @@ _MAX_RESULT = 300  # characters of a tool's result
 class View(Protocol):
     """The view of an answer: `event` while it arrives, or `whole` for a complete reply, then `end`."""
 
-    def event(self, event: Event) -> None: ...
-    def reply(self, reply: Reply, run: RunSummary | None = None) -> None: ...
-    def step(self, step: Step) -> None: ...
-    def end(self, reply: Reply | None) -> None: ...
-    def interrupted(self, reply: Reply | None) -> None: ...
+    def event(self, event: Event) -> None:
+        """Show one event of a stream."""
+
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
+        """Show a complete reply."""
+
+    def step(self, step: Step) -> None:
+        """Show the tool results of one step."""
+
+    def end(self, reply: Reply | None) -> None:
+        """Finish after the reply; None if there is none."""
+
+    def interrupted(self, reply: Reply | None) -> None:
+        """Finish after Ctrl-C, with the part of the reply that arrived."""
 
 
 class SilentView:
