@@ -240,7 +240,7 @@ def test_a_model_that_goes_round_in_circles_is_stopped(machine: Machine) -> None
         machine.overlay(peer.url)
         done = machine.run("call", "--model", "home/m", "--tool", "calc", "hi")
     assert (done.status, done.out) == (3, "")
-    assert "kept calling tools, and was stopped" in done.err
+    assert "repeated the same calls, and was stopped" in done.err
 
 
 def test_the_calls_are_in_the_conversation_and_it_goes_on(machine: Machine) -> None:
