@@ -42,9 +42,11 @@ class LazyGroup(click.Group):
     """A group that imports a command only when the command is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command. Raise `UsageError` with a similar name if there is no such command."""
         if cmd_name not in COMMANDS:
             if ctx.resilient_parsing:
                 return None
@@ -59,6 +61,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the listing of the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 

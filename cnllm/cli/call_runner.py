@@ -45,7 +45,7 @@ class CallRunner:
         self.box = self._toolbox()
         if self.box is not None:
             self.options["tools"] = self.box.tools
-        text = read_text(params["text"], needed=not params["images"])
+        text = read_text(params["text"], required=not params["images"])
         self.new: list[Message] = read_messages(text, params["system"], params["images"])
         self.log = self._log()
         self.messages = self.log.messages(self.new)
@@ -128,7 +128,7 @@ class CallRunner:
         offline = params["simulate"] or params["replay"] is not None
         return client_factory.build_client(
             self.registry,
-            api_key=client_factory.read_key(self.model, params["key_env"], needed=not offline),
+            api_key=client_factory.read_key(self.model, params["key_env"], required=not offline),
             simulate=params["simulate"],
             timeout=params["timeout"],
             replay=params["replay"],
@@ -240,5 +240,5 @@ class CallRunner:
 
     def _call_reply(self, client: Client, view: answer.View) -> Reply:
         reply = client.call(self.model, self.messages, **self.options)
-        view.whole(reply)
+        view.reply(reply)
         return reply

@@ -82,10 +82,10 @@ class LineInput:
         text = self._line()
         while (inside := is_in_code_block(text)) or text.endswith("\\"):
             try:
-                more = self._line()
+                next_line = self._line()
             except EOFError:
                 break
-            text = f"{text if inside else text[:-1]}\n{more}"
+            text = f"{text if inside else text[:-1]}\n{next_line}"
         return text
 
     def answer(self, call: ToolCall) -> Answer:

@@ -73,8 +73,8 @@ class ChatSession:
         self._options = options
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
-        self._failed: FailedTurn | None = None  # the last turn, if nothing came of it
-        self._worst_failure = errors.WHOLE  # of failed turns that others followed
+        self._failed: FailedTurn | None = None  # the last turn, if it failed
+        self._worst_failure = errors.WHOLE  # of failed turns before the last one
         self._check(model, endpoint, options)
 
     @property
@@ -221,7 +221,7 @@ class ChatSession:
             base_url=None,
             offline=self._client.simulate,
         )
-        client_factory.read_key(model, None, needed=False)
+        client_factory.read_key(model, None, required=False)
         self._check(model, ChatEndpoint(), self._options)
         self.model, self._endpoint = model, ChatEndpoint()
 

@@ -26,7 +26,7 @@ _MESSAGE_INDEX = re.compile(r"messages\[\d+\]")
 def print_dim(line: str) -> None:
     """Print a less important line to stderr, in a dim colour if the terminal has one."""
     if terminal.supports_dim(sys.stderr):
-        stdio.write_text(f"{answer.DIM}{terminal.escape(line)}{answer.PLAIN}\n")
+        stdio.write_text(f"{answer.DIM}{terminal.escape(line)}{answer.RESET}\n")
     else:
         stdio.print_line(line)
 
@@ -56,7 +56,7 @@ class ChatView:
         if kind is ReasoningDelta and not self._thinking:
             if self._live and not self._count:
                 stdio.write_text(
-                    f"{answer.DIM}thinking…{answer.PLAIN}" if terminal.supports_dim(sys.stderr) else "thinking…"
+                    f"{answer.DIM}thinking…{answer.RESET}" if terminal.supports_dim(sys.stderr) else "thinking…"
                 )
             self._count += len(event.text)  # type: ignore[union-attr]
             return
@@ -66,7 +66,7 @@ class ChatView:
             self._fold()
         self._screen.event(event)
 
-    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Show a reply that arrived in one piece."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))

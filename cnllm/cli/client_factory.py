@@ -39,7 +39,7 @@ def resolve_model(
     return model
 
 
-def read_key(model: Model, key_env: str | None, *, needed: bool = True) -> str | None:
+def read_key(model: Model, key_env: str | None, *, required: bool = True) -> str | None:
     """Read the key from the variable that the user names. Raise KeyMissing if it is needed and missing.
 
     From then on, no output shows any key of this model.
@@ -57,7 +57,7 @@ def read_key(model: Model, key_env: str | None, *, needed: bool = True) -> str |
         *redact.request_secrets(model.flags.base_url or "", model.flags.headers or {}), *proxy_passwords()
     )
     key = keys.find_key([key_env]) if key_env is not None else None
-    if key is None and key_env is not None and needed:
+    if key is None and key_env is not None and required:
         raise KeyMissing(f"{key_env} holds no key", env=[key_env])
     return key
 

@@ -38,13 +38,13 @@ def read_messages(text: str, system: str | None, images: tuple[str, ...]) -> lis
     return messages
 
 
-def read_text(argument: str | None, *, needed: bool = True) -> str:
+def read_text(argument: str | None, *, required: bool = True) -> str:
     """Read TEXT, or stdin if TEXT is absent or `-`. If both have text, join them with a blank line."""
     if argument == "-":
         text = _stdin(sys.stdin, wait=True)
     elif argument is None:
         typing = sys.stdin is not None and sys.stdin.isatty()
-        if typing and needed:
+        if typing and required:
             raise UsageError("there is no text", _HINT)
         text = "" if typing else _stdin(sys.stdin, wait=True)
     else:
@@ -52,7 +52,7 @@ def read_text(argument: str | None, *, needed: bool = True) -> str:
         text = decode_argument(argument, "the text")
         if piped.strip():
             text = f"{text}\n\n{piped}" if text.strip() else piped
-    if needed and not text.strip():
+    if required and not text.strip():
         raise UsageError("the prompt is empty", _HINT)
     return text if text.strip() else ""
 

@@ -64,9 +64,11 @@ class ReasoningLevel(_ParamType):
     name = "level"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        """Convert an option's value. Raise `UsageError` for an unknown level."""
         return value if isinstance(value, int) else level(value, "--reasoning ")
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Return the words with this prefix."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(word) for word in LEVEL_WORDS if word.startswith(incomplete)]

@@ -67,7 +67,7 @@ def _run_without_stream(
     from cnllm.engine.history.repair import settle_calls
 
     def show(step: Step) -> None:
-        view.whole(step.reply, step.run)
+        view.reply(step.reply, step.run)
         view.step(step)
 
     offset = len(settle_calls(messages)[0])

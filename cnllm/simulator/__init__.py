@@ -2,7 +2,6 @@
 
 `SimTransport` and `AsyncSimTransport` replace the network; `server.running` is a real local server. The simulator
 parses requests with its own code, so that an error of the engine is not hidden by the same error here.
-
 """
 
 from cnllm.simulator.check_request import ErrorResponse, check_request

@@ -27,7 +27,6 @@ class _Shape(Struct, frozen=True):
 
     `twin` is a second field with the same text: if reasoning is sent back in another field than the first in which it
     arrives, it arrives in both.
-
     """
 
     kind: str
@@ -158,7 +157,7 @@ def _tagged_text(shape: _Shape, reply: SimulatedReply) -> str:
     """Return content with the reasoning in it. A limit that cuts the reasoning leaves its tag open."""
     if not reply.reasoning:
         return reply.text
-    closing = f"\n{shape.close_tag}\n\n" if reply.whole else ""
+    closing = f"\n{shape.close_tag}\n\n" if reply.reasoning_complete else ""
     return f"{shape.open_tag}\n{reply.reasoning}{closing}{reply.text}"
 
 
@@ -180,7 +179,7 @@ def _usage_in_choice(flags: Flags) -> str:
 
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
-    """Return the place of usage in a stream. Where the registry sets a switch for it, none comes without the switch."""
+    """Return the place of usage in a stream. If the registry sets a switch for usage, none comes without it."""
     place = (flags.stream.usage if flags.stream is not None else None) or "chunk"
     defaults = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"
@@ -188,7 +187,7 @@ def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
 
 
 def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
-    """Return token counts at the first of the registry's paths, without the counts that the endpoint excludes."""
+    """Return token counts at the first of the registry's paths, without those that the endpoint excludes."""
     rules = flags.usage
     counts = reply.usage
     if rules is None:

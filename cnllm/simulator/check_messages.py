@@ -108,7 +108,6 @@ def _result_names(context: RequestContext) -> Iterator[Violation]:
     """Yield results without the tool's name if the flag requires it, or with one if the flag forbids it.
 
     Recordings show endpoints that accept both, so that only a strict one refuses it.
-
     """
     required = context.flags.tools.result_name if context.flags.tools is not None else None
     if required is None or not context.strict or not server_codec(context.model.protocol).result_names:
@@ -220,14 +219,14 @@ def _keys(context: RequestContext) -> Iterator[Violation]:
         return
     rules = context.flags.messages
     reasoning = context.flags.reasoning
-    known = {
+    allowed = {
         *_KEYS,
         *_CONTENT_SUBSTITUTES,
         *((rules and rules.fields) or ()),
         *((reasoning and reasoning.fields) or ()),
     }
     for index, turn in enumerate(context.request.turns):
-        for key in turn.wire.keys() - known - _REASONING_KEYS:
+        for key in turn.wire.keys() - allowed - _REASONING_KEYS:
             path = f"messages[{index}].{key}"
             yield Violation("param", f"{path}: property '{key}' is unsupported", param=path, index=index)
 
@@ -278,7 +277,6 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
 
     Under `always` a message with calls must carry it in any case, and the others if any of them does: a history without
     reasoning may come from a model that does not reason.
-
     """
     turns = context.request.turns
     assistant = [i for i, t in enumerate(turns) if t.role == "assistant"]

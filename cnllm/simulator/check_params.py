@@ -32,7 +32,6 @@ def _old_name(context: RequestContext, name: str, path: str | None) -> Iterator[
     """Yield a parameter under a name that this endpoint does not accept: it refuses it, or has another name for it.
 
     Recordings show endpoints that accept an old name as well as the new one, so that only a strict one refuses it.
-
     """
     value = at(context.body, name)
     refuses = context.refuses_by_name if path is None else context.strict

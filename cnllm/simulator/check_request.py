@@ -135,7 +135,6 @@ def _header_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield fixed headers that are missing or have another value. Names may identify a provider, values be secret.
 
     Headers of a single mode are not required: an endpoint answers without them, in another way.
-
     """
     if not context.strict or context.general:
         return
@@ -152,11 +151,11 @@ def _shape_violations(context: RequestContext) -> Iterator[Violation]:
     if name is None and not in_path:
         yield Violation("model", "You must provide a model parameter.", param="model")
     elif context.unlisted or (name is not None and str(name).casefold() != context.model.id.casefold()):
-        shown_name = context.model.id if name is None else name
-        yield Violation("model", f"The model {shown_name} does not exist.", param="model", value=shown_name)
+        requested_name = context.model.id if name is None else name
+        yield Violation("model", f"The model {requested_name} does not exist.", param="model", value=requested_name)
     elif context.strict and context.flags.status is not None and context.flags.status.is_ == "retired":
-        shown_name = context.model.id if name is None else name
-        yield Violation("model", f"The model {shown_name} has been retired.", param="model", value=shown_name)
+        requested_name = context.model.id if name is None else name
+        yield Violation("model", f"The model {requested_name} has been retired.", param="model", value=requested_name)
     if request.broken is not None:
         yield Violation("param", f"{request.broken} is missing or malformed.", param=request.broken)
 

@@ -1,7 +1,6 @@
 """Find the part of a tool's JSON Schema that is outside the subset an endpoint accepts.
 
 It shares no code with the adaptation of a schema for a request, so that it can detect an error there.
-
 """
 
 from __future__ import annotations

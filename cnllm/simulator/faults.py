@@ -17,7 +17,6 @@
 
 Separate several faults with `;`. With `times=2` only the first two requests with exactly this header meet the fault.
 Any further word (`id=a`) makes the header of one test different from another's.
-
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class ConnectionHost(Protocol):
     pace: float
     body_limit: int
 
-    def fault(self, header: str) -> InjectedFault | None: ...
+    def fault(self, header: str) -> InjectedFault | None:
+        """Return the fault for the next request with this header."""
 
 
 class Connection:

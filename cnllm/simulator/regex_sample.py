@@ -20,16 +20,16 @@ class _Unsupported(Exception):
     """A construct that this generator does not support."""
 
 
-def sample_match(pattern: str, seed: str, *, whole: bool = True) -> str | None:
+def sample_match(pattern: str, seed: str, *, full_match: bool = True) -> str | None:
     """Return a match of the pattern (of the whole string, or as a search finds it), or None if it is too hard.
 
     Supports literals, classes, groups, alternatives and counts. It checks the string before it returns it, so that
     lookaheads and the like give None and never a wrong string.
     """
-    return sample_with_size(pattern, seed, whole=whole)[0]
+    return sample_with_size(pattern, seed, full_match=full_match)[0]
 
 
-def sample_with_size(pattern: str, seed: str, *, whole: bool = True) -> tuple[str | None, int]:
+def sample_with_size(pattern: str, seed: str, *, full_match: bool = True) -> tuple[str | None, int]:
     """Return the result of `sample_match`, and how many pieces of the pattern were generated."""
     from cnllm.schemas import compile_pattern
 
@@ -42,7 +42,7 @@ def sample_with_size(pattern: str, seed: str, *, whole: bool = True) -> tuple[st
             return None, steps + generator.steps
         steps += generator.steps
         source = generator.source()
-        if compile_pattern(f"^(?:{source})$" if whole else source).matches(text):
+        if compile_pattern(f"^(?:{source})$" if full_match else source).matches(text):
             return text, steps
     return None, steps
 

@@ -59,7 +59,7 @@ _TEXTS = {
 class SimulatedReply(Struct, frozen=True):
     """A reply before it is encoded for a wire, under the name of its model.
 
-    `whole` is False if a limit cut the reasoning.
+    `reasoning_complete` is False if a limit cut the reasoning.
     """
 
     id: str
@@ -69,7 +69,7 @@ class SimulatedReply(Struct, frozen=True):
     calls: tuple[ParsedCall, ...]
     finish: Literal["stop", "length", "tool_calls"]
     usage: Usage
-    whole: bool = True
+    reasoning_complete: bool = True
 
 
 def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | None) -> SimulatedReply:
@@ -160,7 +160,7 @@ def _call_id(flags: Flags, seed: str, number: int) -> str:
 
 
 def _schema(request: ParsedRequest) -> Any:
-    """Return the schema of the answer: that of the request or, if the prompt asks for JSON, the one in the prompt."""
+    """Return the schema of the answer: the request's, or if the prompt asks for JSON, the one in the prompt."""
     if request.schema is not None:
         return request.schema
     texts = [t.text for t in request.turns if t.role != "assistant" and "{" in t.text]
@@ -230,7 +230,7 @@ def _cut_to_limit(
         calls=tuple(cut_calls),
         finish="length" if not complete else "tool_calls" if cut_calls else "stop",
         usage=_usage(request, cut_reasoning, cut_text, cut_calls),
-        whole=whole,
+        reasoning_complete=whole,
     )
 
 
@@ -240,11 +240,11 @@ def _take_tokens(text: str, budget: int) -> tuple[str, int, bool]:
     return "".join(parts[:budget]), max(0, budget - len(parts)), len(parts) <= budget
 
 
-def _usage(request: ParsedRequest, reasoning_text_: str, text: str, calls: list[ParsedCall]) -> Usage:
+def _usage(request: ParsedRequest, reasoning_text: str, text: str, calls: list[ParsedCall]) -> Usage:
     """Count usage. A token is a piece. Messages before the last assistant turn count as cached."""
     costs = turn_tokens(request)
     answered = max((i for i, t in enumerate(request.turns) if t.role == "assistant"), default=0)
-    reasoning = len(split_pieces(reasoning_text_))
+    reasoning = len(split_pieces(reasoning_text))
     output = reasoning + len(split_pieces(text)) + sum(1 + len(split_pieces(c.arguments)) for c in calls)
     input_tokens = sum(costs) + tool_tokens(request)
     return Usage(

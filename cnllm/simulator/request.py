@@ -130,7 +130,6 @@ def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     """Whether the body turns reasoning off: by its patch, or by an effort or a budget of nothing.
 
     If the flags declare no patch for off, another value at a path of the patch for on counts too.
-
     """
     if reasoning.off is not None and reasoning.off.set:
         if within(reasoning.off.set, body):

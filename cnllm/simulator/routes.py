@@ -49,11 +49,11 @@ class HiddenNames(Struct, frozen=True):
 
 
 class ServedModels(Struct, frozen=True):
-    """The models that the server serves. `strict`: refuse everything that the flags deny. `plain`: hide the names."""
+    """The models that the server serves. `strict`: refuse everything that the flags deny."""
 
     registry: ModelLookup
     strict: bool = False
-    plain: HiddenNames | None = None
+    hidden_names: HiddenNames | None = None
 
 
 def route(
@@ -66,24 +66,24 @@ def route(
     """
     registry = catalog.registry
     path = target.partition("?")[0]
-    provider, slash, rest = path[1:].partition("/")
-    plain = catalog.plain is not None
+    provider, slash, provider_path = path[1:].partition("/")
+    hides_names = catalog.hidden_names is not None
     wire = _wire(path)
     try:
         if path in _LIST_PATHS:
             return _list(catalog, method, None)
-        if slash and "/" + rest in _LIST_PATHS and not plain:
+        if slash and "/" + provider_path in _LIST_PATHS and not hides_names:
             return _list(catalog, method, provider)
         if match := _PATH_WITH_MODEL.fullmatch(path):
             return _require_post(method) or _respond_to_path(catalog, headers, content, path, _parse_id(match["model"]))
         if path in _SHARED_PATHS:
             return _require_post(method) or _respond_to_body(catalog, headers, content, path)
         name = _model_in_body(content)
-        model = _model_at(registry, provider, "/" + rest, name) if slash and not plain else None
+        model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
     except _BadModelId as bad_id:
         return reject(Violation("model", str(bad_id), param="model"), protocol=wire)
     except UnknownModel as missing:
-        message = "The model does not exist." if plain else missing.message
+        message = "The model does not exist." if hides_names else missing.message
         return reject(Violation("model", message, param="model"), protocol=wire)
     except CnllmError as error:  # a broken registry is the server's error; its message says where
         return reject(Violation("registry", error.message), status=500, protocol=wire)
@@ -101,7 +101,7 @@ def _respond(
     public_name: str | None = None,
 ) -> SimulatedResponse:
     unlisted = is_unlisted(catalog.registry, model)
-    if catalog.plain is None:
+    if catalog.hidden_names is None:
         public_name = None
     return respond(
         model, headers, content, unquote(path), strict=catalog.strict, unlisted=unlisted, public_name=public_name
@@ -110,7 +110,7 @@ def _respond(
 
 def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
     """Return the model that a client names. Raises `UnknownModel`."""
-    real = name if catalog.plain is None else catalog.plain.real(name)
+    real = name if catalog.hidden_names is None else catalog.hidden_names.real(name)
     if real is None:
         raise UnknownModel("The model does not exist.")
     return catalog.registry.resolve(real, protocol=protocol)
@@ -172,7 +172,7 @@ def _model_in_body(content: bytes) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _model_at(registry: ModelLookup, provider: str, rest: str, model_name: str | None) -> Model | None:
+def _model_at(registry: ModelLookup, provider: str, path: str, model_name: str | None) -> Model | None:
     """Return the model for a provider's path and a body, or None if the provider has no such path."""
     # Any id shows the provider's paths. If the path holds the model, it names it.
     for protocol in (None, *PROTOCOLS):
@@ -182,7 +182,7 @@ def _model_at(registry: ModelLookup, provider: str, rest: str, model_name: str |
             if protocol is None:
                 raise
             continue  # the provider does not serve this protocol
-        match = next((m for s in _path_patterns(model) if (m := re.fullmatch(s, rest))), None)
+        match = next((m for s in _path_patterns(model) if (m := re.fullmatch(s, path))), None)
         if match is not None:
             path_id = match.groupdict().get("model")
             name = f"{provider}/{_parse_id(path_id) if path_id else model_name or 'any'}"
@@ -199,8 +199,8 @@ def _path_patterns(model: Model) -> list[str]:
 def _list(catalog: ServedModels, method: str, provider: str | None) -> SimulatedResponse:
     if method not in ("GET", "HEAD"):
         return reject(Violation("method", f"{method} is not supported here, GET is."), status=405, allow="GET")
-    if catalog.plain is not None:
-        names = [f"simulator/model-{n + 1}" for n in range(len(catalog.plain.models))]
+    if catalog.hidden_names is not None:
+        names = [f"simulator/model-{n + 1}" for n in range(len(catalog.hidden_names.models))]
         provider = "simulator"
     else:
         names = [n for n in catalog.registry.names() if provider is None or n.partition("/")[0] == provider]

@@ -51,24 +51,24 @@ def _value(schema: Any, root: _Root, words: str, nth: int, depth: int) -> Any:
     root.budget -= 1
     if schema is False or depth > 2 * _MAX_DEPTH or root.budget < 0:
         return None
-    plain = _flatten(schema, root, depth, 0)
-    if "const" in plain:
-        return plain["const"]
-    if plain.get("enum"):
-        return plain["enum"][nth % len(plain["enum"])]
-    match _type(plain):
+    flat = _flatten(schema, root, depth, 0)
+    if "const" in flat:
+        return flat["const"]
+    if flat.get("enum"):
+        return flat["enum"][nth % len(flat["enum"])]
+    match _type(flat):
         case "object":
-            return _object(plain, root, words, nth, depth)
+            return _object(flat, root, words, nth, depth)
         case "array":
-            return _array(plain, root, words, nth, depth)
+            return _array(flat, root, words, nth, depth)
         case "integer" | "number" as kind:
-            return _number(plain, kind, nth)
+            return _number(flat, kind, nth)
         case "boolean":
             return nth % 2 == 0
         case "null":
             return None
         case _:
-            return _string(plain, root, words, nth)
+            return _string(flat, root, words, nth)
 
 
 def _flatten(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
@@ -111,45 +111,45 @@ def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _type(plain: dict[str, Any]) -> str:
-    kind = plain.get("type")
+def _type(schema: dict[str, Any]) -> str:
+    kind = schema.get("type")
     if isinstance(kind, list):
         kind = next((k for k in kind if k != "null"), "null")
     if isinstance(kind, str):
         return kind
-    if "properties" in plain or "required" in plain:
+    if "properties" in schema or "required" in schema:
         return "object"
-    if "items" in plain or "prefixItems" in plain:
+    if "items" in schema or "prefixItems" in schema:
         return "array"
-    if "minimum" in plain or "maximum" in plain:
+    if "minimum" in schema or "maximum" in schema:
         return "number"
-    return "null" if plain.get("const", "") is None else "string"
+    return "null" if schema.get("const", "") is None else "string"
 
 
-def _object(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> dict[str, Any]:
-    properties: dict[str, Any] = plain.get("properties") or {}
+def _object(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> dict[str, Any]:
+    properties: dict[str, Any] = schema.get("properties") or {}
     root.budget -= len(properties) // 16
-    names = list(plain.get("required") or [])
+    names = list(schema.get("required") or [])
     required = set(names)
     optional = [n for n in properties if n not in required]
-    minimum = min(int(plain.get("minProperties", 0)), _MAX_LENGTH)
+    minimum = min(int(schema.get("minProperties", 0)), _MAX_LENGTH)
     names += optional[: max(0, minimum - len(names))]
-    additional = plain.get("additionalProperties", True)
+    additional = schema.get("additionalProperties", True)
     while len(names) < minimum:
         names.append(f"key{len(names) + 1}")
     return {n: _value(properties.get(n, additional), root, words, nth, depth + 1) for n in names if root.budget > 0}
 
 
-def _array(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> list[Any]:
-    prefix: list[Any] = list(plain.get("prefixItems") or [])
-    items: Any = plain.get("items", {})
+def _array(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: int) -> list[Any]:
+    prefix: list[Any] = list(schema.get("prefixItems") or [])
+    items: Any = schema.get("items", {})
     if isinstance(items, list):  # a tuple in older drafts
-        prefix, items = items, plain.get("additionalItems", {})
-    maximum = int(plain.get("maxItems", 1 << 30))
+        prefix, items = items, schema.get("additionalItems", {})
+    maximum = int(schema.get("maxItems", 1 << 30))
     count = min(
         maximum,
         _MAX_LENGTH,
-        max(int(plain.get("minItems", 0)), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
+        max(int(schema.get("minItems", 0)), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
     )
     values: list[Any] = []
     while len(values) < count and root.budget > 0:
@@ -158,11 +158,11 @@ def _array(plain: dict[str, Any], root: _Root, words: str, nth: int, depth: int)
     return values
 
 
-def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
-    step = plain.get("multipleOf") or (1 if kind == "integer" else 0)
+def _number(schema: dict[str, Any], kind: str, nth: int) -> float:
+    step = schema.get("multipleOf") or (1 if kind == "integer" else 0)
     low, high = (
-        _bound(plain, "minimum", "exclusiveMinimum", 1),
-        _bound(plain, "maximum", "exclusiveMaximum", -1),
+        _bound(schema, "minimum", "exclusiveMinimum", 1),
+        _bound(schema, "maximum", "exclusiveMaximum", -1),
     )
     value: float = nth + 1
     if (low is not None and value < low[0]) or (high is not None and value > high[0]):
@@ -182,11 +182,11 @@ def _number(plain: dict[str, Any], kind: str, nth: int) -> float:
     return int(value) if value == int(value) else value
 
 
-def _bound(plain: dict[str, Any], inclusive: str, exclusive: str, inward: int) -> tuple[float, int] | None:
+def _bound(schema: dict[str, Any], inclusive: str, exclusive: str, inward: int) -> tuple[float, int] | None:
     """Return a bound, and the direction of valid values if the bound itself is not allowed (0 if it is)."""
     bounds: list[tuple[float, int]] = []
     for key, direction in ((inclusive, 0), (exclusive, inward)):
-        value = plain.get(key)
+        value = schema.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             bounds.append((value, direction))
     if not bounds:
@@ -194,14 +194,14 @@ def _bound(plain: dict[str, Any], inclusive: str, exclusive: str, inward: int) -
     return max(bounds, key=lambda b: (b[0] * inward, abs(b[1])))
 
 
-def _string(plain: dict[str, Any], root: _Root, words: str, nth: int) -> str:
-    if plain.get("format") in _FORMATS:
-        return _FORMATS[plain["format"]]
+def _string(schema: dict[str, Any], root: _Root, words: str, nth: int) -> str:
+    if schema.get("format") in _FORMATS:
+        return _FORMATS[schema["format"]]
     text = f"{words} {nth + 1}" if nth else words
-    pattern = plain.get("pattern")
+    pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        match, steps = sample_with_size(pattern, f"{words}{nth}", whole=False)
+        match, steps = sample_with_size(pattern, f"{words}{nth}", full_match=False)
         root.budget -= steps // 4
         text = match or text
-    text = text.ljust(min(_MAX_LENGTH, int(plain.get("minLength", 0))), "x")
-    return text[: int(plain.get("maxLength", 1 << 30))]
+    text = text.ljust(min(_MAX_LENGTH, int(schema.get("minLength", 0))), "x")
+    return text[: int(schema.get("maxLength", 1 << 30))]

@@ -5,7 +5,6 @@
 
 It listens on loopback only and accepts only requests whose Host is loopback, so that no web page can reach it under
 another name. A request header injects faults: see `faults`.
-
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class Server:
     ) -> None:
         if host != "localhost" and not _is_loopback(host):
             raise ValueError(f"the simulator listens on loopback only, not on {host}")
-        plain = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
-        self.catalog = ServedModels(registry, strict, plain)
+        hidden_names = HiddenNames(tuple(models) or tuple(registry.names()), only=bool(models)) if neutral else None
+        self.catalog = ServedModels(registry, strict, hidden_names)
         self.host = host
         self.port = port
         self.pace = pace
@@ -168,21 +167,21 @@ def running(
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        done = asyncio.Event()
+        stop_event = asyncio.Event()
         try:
             await server.start()
         except OSError as error:  # the port is in use: raise it in the caller's thread
             started.set_exception(error)
             return
-        started.set_result((asyncio.get_running_loop(), done))
-        await done.wait()
+        started.set_result((asyncio.get_running_loop(), stop_event))
+        await stop_event.wait()
         await server.stop()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cnllm-simulator", daemon=True)
     thread.start()
-    loop, done = started.result()
+    loop, stop_event = started.result()
     try:
         yield server
     finally:
-        loop.call_soon_threadsafe(done.set)
+        loop.call_soon_threadsafe(stop_event.set)
         thread.join()

@@ -40,20 +40,30 @@ class OutgoingRequest(Protocol):
     """A request as a transport gets it: its destination and its bytes."""
 
     @property
-    def model(self) -> Model: ...
+    def model(self) -> Model:
+        """Return the model."""
+
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Return the destination."""
+
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers."""
+
     @property
-    def content(self) -> bytes: ...
+    def content(self) -> bytes:
+        """Return the body as bytes."""
 
 
 class ModelLookup(Protocol):
     """The part of a registry that the simulator needs."""
 
-    def resolve(self, name: str, *, protocol: str | None = None) -> Model: ...
-    def names(self) -> list[str]: ...
+    def resolve(self, name: str, *, protocol: str | None = None) -> Model:
+        """Return the model of a name. Raises `UnknownModel`."""
+
+    def names(self) -> list[str]:
+        """Return the names of all models."""
 
 
 class SimulatedResponse(Struct, frozen=True):

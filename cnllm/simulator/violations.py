@@ -36,7 +36,6 @@ class RequestContext(Struct, frozen=True):
         """Whether the endpoint refuses unsupported parameters. Recordings show some that merely ignore them.
 
         The flag says false for both. An endpoint that refuses names the parameter, so its text shows it.
-
         """
         return self.strict or next(("{param}" in r.body for r in self.flags.refusals or () if r.on == "param"), False)
 

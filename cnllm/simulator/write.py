@@ -81,7 +81,7 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
     parts: list[Part] = []
     seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
     seal: Seal | None = None
-    if reply.reasoning and seals and reply.whole:
+    if reply.reasoning and seals and reply.reasoning_complete:
         data = _SEALS[model.protocol](_token(model), reply.reasoning)
         seal = Seal(model.protocol, model.provider, model.id, data)
     late = model.protocol in _LATE_SEALS and bool(reply.text or reply.calls)

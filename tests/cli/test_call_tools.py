@@ -196,7 +196,7 @@ def test_the_tools_are_offered_in_order_and_may_be_of_both_kinds(machine: Machin
         ("nowhere.py:f", ["no such file"]),
         ("TOOLS:none", ["there is no none"]),
         ("TOOLS:number", ["int"]),
-        ("TOOLS:untyped", ["untyped", "a typed function is meant"]),
+        ("TOOLS:untyped", ["untyped", "name a function with type annotations"]),
         (":f", ["no such tool"]),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_model_that_goes_round_in_circles_is_stopped(machine: Machine) -> None
         machine.overlay(peer.url)
         done = machine.run("call", "--model", "home/m", "--tool", "calc", "hi")
     assert (done.status, done.out) == (3, "")
-    assert "kept calling tools, and was stopped" in done.err
+    assert "repeated the same calls, and was stopped" in done.err
 
 
 def test_the_calls_are_in_the_conversation_and_it_goes_on(machine: Machine) -> None:

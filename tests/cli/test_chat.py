@@ -192,7 +192,7 @@ def test_reasoning_is_set_and_what_cannot_be_had_is_noted_at_once(machine: Machi
     assert "reasoning: the endpoint's default; /reasoning LEVEL sets it\n" in done.err
     assert "max → high" in done.err.partition("reasoning: max\n")[0]
     assert "reasoning: max; /reasoning" in done.err
-    assert "cnllm: 'lots' is no level\n  it is one of off, on, minimal" in done.err
+    assert "cnllm: 'lots' is not a reasoning level\n  it is one of off, on, minimal" in done.err
 
 
 def test_a_command_in_capitals_is_a_command(machine: Machine) -> None:
@@ -287,7 +287,7 @@ def test_what_is_wrong_from_the_start_is_said_before_a_turn(machine: Machine) ->
     chat(machine, "hi", args=("chat",)).fails(2, "--model")
     chat(machine, "hi", args=("chat", "-c")).fails(2, "no conversation")
     chat(machine, "hi", args=(*SIMULATED, "--tool", "rm")).fails(2, "no such tool")
-    chat(machine, "hi", args=(*SIMULATED, "--reasoning", "lots")).fails(2, "no level")
+    chat(machine, "hi", args=(*SIMULATED, "--reasoning", "lots")).fails(2, "not a reasoning level")
 
 
 # ── the store ────────────────────────────────────────────────────────────────

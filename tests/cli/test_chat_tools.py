@@ -59,7 +59,7 @@ def test_a_line_that_is_no_answer_means_no_and_is_the_next_turn(machine: Machine
 def test_all_and_none_ask_nobody(machine: Machine) -> None:
     file = machine.file("mytools.py", TOOLS)
     none = chat(machine, "/tools", "one", args=(*SIMULATED, "--approve", "none", "--tool", f"{file}:shout"))
-    assert "shout: Say it louder.  (is not run: --approve none)" in none.err
+    assert "shout: Say it louder.  (does not run: --approve none)" in none.err
     assert "did not give leave" in none.out
     assert "run shout" not in none.err
     assert ran(machine) == ""

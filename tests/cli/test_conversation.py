@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_written_to_costs_no_answer(machine: Machine) ->
     (machine.home / "data").mkdir(mode=0o500)
     done = machine.run(*CALL, "two")
     assert (done.status, done.out) == (0, "Hello\n")
-    assert "not kept" in done.err
+    assert "not logged" in done.err
 
 
 # ── nothing but thinking ─────────────────────────────────────────────────────

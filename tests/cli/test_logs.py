@@ -26,9 +26,9 @@ def kept(machine: Machine) -> Machine:
 
 def test_with_nothing_kept_each_says_so(machine: Machine) -> None:
     for args, out, words in (
-        (["list"], "", "no conversation is kept yet"),
+        (["list"], "", "no conversation is logged yet"),
         (["list", "--json"], "[]\n", ""),
-        (["search", "x"], "", "nothing is found"),
+        (["search", "x"], "", "nothing found"),
         (["search", "x", "--json"], "[]\n", ""),
         (["export"], "", ""),
     ):
@@ -112,7 +112,7 @@ def test_path_and_switch(machine: Machine) -> None:
         machine.run(*CALL, "--simulate", "hi")
         assert len(machine.run("logs", "list", "--json").json()) == there
     done = machine.run("logs", "on", env={"CNLLM_LOG": "off"})
-    assert (done.status, "CNLLM_LOG=off goes before this" in done.err) == (0, True)
+    assert (done.status, "CNLLM_LOG=off wins over this setting" in done.err) == (0, True)
 
 
 def test_a_terminal_gets_nothing_that_it_would_obey(machine: Machine) -> None:

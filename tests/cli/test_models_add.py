@@ -174,7 +174,7 @@ def test_it_says_where_trust_is_needed(machine: Machine, own: Path) -> None:
     assert f"cnllm registry trust {own}" in done.err
     taken = ("--provider", "pirate", "--id", "n", "--base-url", "https://pirate.example/v1")
     done = machine.run("models", "add", *taken, "--key-env", "DEEPSEEK_API_KEY")
-    assert "its key stays here until" in done.err
+    assert "its key is not sent before you run" in done.err
     assert f"cnllm registry trust {own}" in done.err
 
 
@@ -244,7 +244,7 @@ def test_at_a_terminal_what_is_missing_is_asked_for(machine: Machine) -> None:
     assert said["providers"]["away"]["keys"] == []
     assert said["models"]["away/m1"] == {"limits": {"context": 128000}, "reasoning": {"mode": "never"}}
     assert said["aliases"] == {"short": "away/m1"}
-    assert "cnllm: --id 'm 1' is no id" in shown
+    assert "cnllm: --id 'm 1' is not an id" in shown
     assert "added away/m1" in shown
 
 

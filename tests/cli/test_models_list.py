@@ -79,7 +79,7 @@ def test_what_is_asked_for_is_a_column_and_what_is_unknown_is_counted(machine: M
     assert [line.split()[-1] for line in lines] == ["yes", "?"]
     assert done.err == "2 of 3 models\n"
     done = machine.run("models", "list", "home/", "--can", "images")
-    assert done.err == "1 of 3 models; of 1 more it is not known: --maybe\n"
+    assert done.err == "1 of 3 models; 1 more are unknown: --maybe\n"
     assert machine.run("models", "list", "home/", "--context", "99999999").out == ""
 
 

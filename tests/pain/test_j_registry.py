@@ -235,7 +235,7 @@ def test_J6_yes_no_and_unknown_are_three_things_in_the_listing(tmp_path: Path) -
     perhaps, _ = listed("--can", "parallel-tools,images", "--maybe")
     assert everything == ["home/no", "home/unknown", "home/yes"]
     assert able == ["home/yes"]
-    assert "of 1 more it is not known" in told
+    assert "1 more are unknown" in told
     assert perhaps == ["home/unknown", "home/yes"]
 
 

@@ -100,7 +100,7 @@ def _chat(params: dict[str, Any], log: TurnLog) -> int:
         base_url=params["base_url"],
         offline=params["simulate"],
     )
-    key = client_factory.read_key(model, params["key_env"], needed=not params["simulate"])
+    key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
     records = (log.exchange,) if log.exchange else ()
     system = decode_argument(params["system"], "--system") if params["system"] else None
     endpoint = ChatEndpoint(protocol, params["base_url"], key)

@@ -36,7 +36,7 @@ def fit(model: str, tools: str | None, as_json: bool) -> int:
 
     from cnllm.client import api
 
-    messages = _messages(option_parsing.parse_json(read_text("-", needed=False).encode(), "stdin"))
+    messages = _messages(option_parsing.parse_json(read_text("-", required=False).encode(), "stdin"))
     extra: dict[str, Any] = {"tools": option_parsing.read_tools(tools)} if tools is not None else {}
     try:
         result = api.fit(model, messages, **extra)

@@ -47,18 +47,27 @@ __all__ = [
     "usage_line",
 ]
 
-DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+DIM, RESET = "\x1b[2m", "\x1b[0m"
 _MAX_RESULT = 300  # characters of a tool's result
 
 
 class View(Protocol):
     """The view of an answer: `event` while it arrives, or `whole` for a complete reply, then `end`."""
 
-    def event(self, event: Event) -> None: ...
-    def whole(self, reply: Reply, run: RunSummary | None = None) -> None: ...
-    def step(self, step: Step) -> None: ...
-    def end(self, reply: Reply | None) -> None: ...
-    def interrupted(self, reply: Reply | None) -> None: ...
+    def event(self, event: Event) -> None:
+        """Show one event of a stream."""
+
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
+        """Show a complete reply."""
+
+    def step(self, step: Step) -> None:
+        """Show the tool results of one step."""
+
+    def end(self, reply: Reply | None) -> None:
+        """Finish after the reply; None if there is none."""
+
+    def interrupted(self, reply: Reply | None) -> None:
+        """Finish after Ctrl-C, with the part of the reply that arrived."""
 
 
 class SilentView:
@@ -67,7 +76,7 @@ class SilentView:
     def event(self, event: Event) -> None:
         """Print nothing: `end` prints the reply."""
 
-    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Print nothing: `end` prints the reply."""
 
     def step(self, step: Step) -> None:
@@ -107,7 +116,7 @@ class EventLinesView:
             text = json.dumps(msgspec.to_builtins(line))
         print_line(terminal.escape_json(text) if sys.stdout.isatty() else text)
 
-    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Print the events that a stream of this reply would have."""
         if reply.reasoning:
             self.event(ReasoningDelta(reply.reasoning))
@@ -158,7 +167,7 @@ class TextView:
         elif kind is Restarted:
             self._restart()
 
-    def whole(self, reply: Reply, run: RunSummary | None = None) -> None:
+    def reply(self, reply: Reply, run: RunSummary | None = None) -> None:
         """Show a complete reply."""
         self.pieces(reply.reasoning, reply.text, reply.tool_calls)
 
@@ -193,7 +202,7 @@ class TextView:
             self._print(f"tool call, cut off: {call.name} {call.raw}")
         self.notes(reply.notes)
         if line := usage_line(reply):
-            self._err.write(f"{DIM}{line}{PLAIN}\n" if self._dim else f"{line}\n", trusted=True)
+            self._err.write(f"{DIM}{line}{RESET}\n" if self._dim else f"{line}\n", trusted=True)
 
     def notes(self, notes: Iterable[Note]) -> None:
         """Print the notes, one line each."""
@@ -225,7 +234,7 @@ class TextView:
             return
         if self._out.terminal and self._err.terminal:
             self._out.end_line()
-        self._err.write(text, (DIM, PLAIN) if self._dim else ("", ""))
+        self._err.write(text, (DIM, RESET) if self._dim else ("", ""))
 
     def _call(self, call: ToolCall) -> None:
         self._err.end_line()

@@ -77,7 +77,7 @@ def _begin(text: str, width: int) -> str:
 def truncate_url(text: str, width: int) -> str:
     """Shorten a URL without scheme, or a repository with a path, to its host (owner) and its end."""
     host = re.split(r"[/:@#]", text, maxsplit=1)[0]
-    room_left = width - len(host) - 2
-    if len(text) <= width or room_left < 4:
+    tail_width = width - len(host) - 2
+    if len(text) <= width or tail_width < 4:
         return truncate_middle(text, width)
-    return f"{host}{text[len(host)]}…{text[len(text) - room_left :]}"
+    return f"{host}{text[len(host)]}…{text[len(text) - tail_width :]}"

@@ -18,7 +18,6 @@ def curl_command(method: str, url: str, headers: dict[str, str], body: Any, *, p
     """Return the command. In headers the shell replaces the placeholder with `$ENV`; it changes no other text.
 
     The body goes through stdin, so that its length and its characters do not matter.
-
     """
     end = "CNLLM"
     # one line without control characters: nothing in it can end the here-document, or act on the terminal

@@ -192,4 +192,5 @@ class UsageError(click.UsageError):
         self.hint = hint
 
     def format_message(self) -> str:
+        """Return the message without click's prefix."""
         return self.message

@@ -30,11 +30,11 @@ def flag_table(model: Model) -> str:
     text = columns.fit_columns(
         HEADS, lines, give={0: 22, 1: 18, 3: 16}, middles=frozenset({0}), addresses=frozenset({3})
     )
-    first, *rest = text.split("\n")
+    first, *rows = text.split("\n")
     out = [_title(model), *_legend(letters), "", first]
     for name, members in groups:
-        out += [*(["", name] if name else []), *rest[: len(members)]]
-        rest = rest[len(members) :]
+        out += [*(["", name] if name else []), *rows[: len(members)]]
+        rows = rows[len(members) :]
     return "\n".join(out)
 
 

@@ -15,7 +15,6 @@ def prepare_streams() -> bool:
     """Set UTF-8 for pipes, and open closed streams on the null device, so that no socket gets their numbers.
 
     Return whether there is a stdout.
-
     """
     missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in missing:  # in the order of their numbers: open() returns the lowest free one

@@ -31,6 +31,7 @@ class ListCommand(options.Command):
     """A command whose help explains each capability."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a table of the capabilities before the epilog."""
         from cnllm.registry.capabilities import KINDS
 
         with formatter.section("Capabilities"):
@@ -101,13 +102,13 @@ def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
     elif matches:
         from cnllm.cli.output.table import table
 
-        heads = (*HEADS, *(word.upper() for word in matcher.wanted))
-        stdout.print_line(table(heads, [_cells(row, matcher.wanted) for row in matches], frozenset({2, 3})))
+        heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
+        stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], frozenset({2, 3})))
     elif not matcher.filters:
         stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
     if matcher.filters:
-        rest = f"; {unknown} more are unknown: --maybe" if unknown else ""
-        stdio.print_line(f"{len(matches)} of {len(names)} models{rest}")
+        suffix = f"; {unknown} more are unknown: --maybe" if unknown else ""
+        stdio.print_line(f"{len(matches)} of {len(names)} models{suffix}")
 
 
 @contextmanager
@@ -139,9 +140,9 @@ class _Filters:
         hint = "cnllm models list lists them"
         self.providers = {_match_name(p.casefold(), listing.providers, "provider", hint) for p in providers}
         words = [word for word in ",".join(capabilities).split(",") if word.strip()]
-        self.wanted = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
+        self.capabilities = tuple(dict.fromkeys(_capability(word, listing.kinds) for word in words))
         self.max_price, self.currency, self.context, self.maybe = max_price, (currency or "").upper(), context, maybe
-        self.filters = bool(providers or self.wanted or currency) or max_price is not None or context is not None
+        self.filters = bool(providers or self.capabilities or currency) or max_price is not None or context is not None
 
     def has_provider(self, row: dict[str, Any]) -> bool:
         """Whether a model is of one of the providers."""
@@ -151,7 +152,7 @@ class _Filters:
         """Whether a model passes all filters. None if that is unknown."""
         if not self.filters:
             return True
-        states = [self._context(row), self._price(row), self._currency(row), *_states(row, self.wanted)]
+        states = [self._context(row), self._price(row), self._currency(row), *_states(row, self.capabilities)]
         return False if False in states else None if None in states else True
 
     def _context(self, row: dict[str, Any]) -> bool | None:

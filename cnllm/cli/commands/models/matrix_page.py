@@ -1,4 +1,4 @@
-"""Render the page of `cnllm models matrix`: a table that works without its script, and the facts that the script shows.
+"""Render the page of `cnllm models matrix`: a table that works without its script, and the facts for the script.
 
 All text from a registry file goes through `_text` (into markup) or `_json` (into the block of data).
 """
