@@ -99,7 +99,7 @@ class Echo:
                 text_filter = self._filter(type(event))
                 if text_filter.passes(text):
                     out.append(event)
-                elif text := text_filter.more(text):
+                elif text := text_filter.feed(text):
                     out.append(type(event)(text))
             case ToolCallDelta(index, text):
                 arguments = self._arguments.get(index)
@@ -137,7 +137,7 @@ class Echo:
         whole = context + part.text
         self._blocks[type(part)] = offset + len(part.text), whole[1 - max(map(len, self._plain)) :]
         text_filter = self._filter(TextDelta if type(part) is Text else ReasoningDelta)
-        text = text_filter.pieces([context, part.text], whole, offset - len(context))[1]
+        text = text_filter.clean_pieces([context, part.text], whole, offset - len(context))[1]
         if text != part.text:
             part = replace(part, text=text)
         return self._part(part) if self._may_hold(replace(part, text="")) else part
@@ -162,8 +162,8 @@ class Echo:
         return self._clean_parsed(
             replace(
                 reply,
-                text=self._filter(TextDelta).whole(reply.text),
-                reasoning=self._filter(ReasoningDelta).whole(reply.reasoning),
+                text=self._filter(TextDelta).clean(reply.text),
+                reasoning=self._filter(ReasoningDelta).clean(reply.reasoning),
                 tool_calls=[self._call(call) for call in reply.tool_calls],
                 incomplete=[self._call(call) for call in reply.incomplete],
                 notes=[self._note(note) for note in reply.notes],
@@ -183,7 +183,7 @@ class Echo:
         for kind, delta in ((Text, TextDelta), (Reasoning, ReasoningDelta)):
             indexes = [index for index, part in enumerate(parts) if type(part) is kind]
             texts = [parts[index].text for index in indexes]  # type: ignore[union-attr]
-            for index, text in zip(indexes, self._filter(delta).pieces(texts, "".join(texts)), strict=True):
+            for index, text in zip(indexes, self._filter(delta).clean_pieces(texts, "".join(texts)), strict=True):
                 if text != parts[index].text:  # type: ignore[union-attr]
                     parts[index] = replace(parts[index], text=text)
         extra = clean_data(message.extra, self._finder) if message.extra else message.extra
@@ -225,7 +225,9 @@ class Echo:
             try:
                 plain = type(parsed).model_validate(plain)
             except Exception as error:  # noqa: BLE001 a model class runs its author's code
-                sentence = f"a secret of the request stood in the answer, and {type(error).__name__} without it"
+                sentence = (
+                    f"the answer held a secret of the request; without it, validation raised {type(error).__name__}"
+                )
                 note = Note("answer-invalid", "schema", sentence, "parsed is None")
                 return replace(reply, parsed=None, notes=[*reply.notes, note])
         return replace(reply, parsed=plain)

@@ -56,21 +56,21 @@ class TextFilter:
         self._length += len(text)
         return True
 
-    def more(self, text: str) -> str:
+    def feed(self, text: str) -> str:
         """Return the text that can go out after a piece."""
-        context = len(self._context)
+        context_size = len(self._context)
         window = self._context + self._pending + text
-        start = self._length - len(self._pending) - context  # of the window in the text
+        start = self._length - len(self._pending) - context_size  # of the window in the text
         self._length += len(text)
         out, position = [], 0
         for begin, end in _plain_spans(window, self._secrets):
-            if begin < context:
-                self._prefix_sizes[start + begin] = context - begin
-            out += [window[max(position, context) : max(begin, context)], MARK]
+            if begin < context_size:
+                self._prefix_sizes[start + begin] = context_size - begin
+            out += [window[max(position, context_size) : max(begin, context_size)], MARK]
             position = end
         tail = self._prefix_index(window, position)
-        out.append(window[max(position, context) : max(tail, context)])
-        sent = max(tail, context)
+        out.append(window[max(position, context_size) : max(tail, context_size)])
+        sent = max(tail, context_size)
         self._pending = window[sent:]
         self._context = window[max(position, sent + 1 - _PREFIX_SIZE) : sent]
         return "".join(out)
@@ -96,17 +96,17 @@ class TextFilter:
         begin = self._prefix_index(window, 0)
         if len(window) - begin < CUT_SIZE:
             return tail
-        context = len(self._context)
-        if begin < context:
-            self._prefix_sizes[self._length - len(window) + begin] = context - begin
+        context_size = len(self._context)
+        if begin < context_size:
+            self._prefix_sizes[self._length - len(window) + begin] = context_size - begin
         self._context = ""
-        return window[context:begin] + MARK
+        return window[context_size:begin] + MARK
 
-    def whole(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         """Clean the same text in one piece."""
-        return self.pieces([text], text)[0]
+        return self.clean_pieces([text], text)[0]
 
-    def pieces(self, texts: list[str], whole: str, base: int = 0) -> list[str]:
+    def clean_pieces(self, texts: list[str], whole: str, base: int = 0) -> list[str]:
         """Clean consecutive texts, `whole` together, that begin at `base`. A mark stands where a secret began."""
         spans = _plain_spans(whole, self._secrets)
         end = spans[-1][1] if spans else 0

@@ -42,7 +42,7 @@ def test_a_call(backend: Backend, verb: str) -> None:
     seen: list[Any] = []
     with Peer([reply()] if verb == "call" else STREAM) as peer, Driver(backend, on_event=seen.append) as client:
         got = client.call(at(peer)) if verb == "call" else drained(client.stream(at(peer)))[1]
-    assert kinds(seen) == ["Sent", "Begun", "Ended"]
+    assert kinds(seen) == ["RequestSent", "ResponseStarted", "CallEnded"]
     sent, begun, ended = seen
     assert (sent.model, sent.attempt, sent.stream) == ("openai-compatible/m", 1, verb == "stream")
     assert sent.host == "127.0.0.1"
@@ -64,7 +64,14 @@ def test_a_retry_says_why_and_an_error_ends_it(backend: Backend) -> None:
         pytest.raises(cnllm.EndpointError),
     ):
         client.call(at(peer))
-    assert kinds(seen) == ["Sent", "Begun", "Retrying", "Sent", "Begun", "Ended"]
+    assert kinds(seen) == [
+        "RequestSent",
+        "ResponseStarted",
+        "RetryScheduled",
+        "RequestSent",
+        "ResponseStarted",
+        "CallEnded",
+    ]
     assert (seen[2].status, seen[2].why) == (503, "busy, [redacted]")
     assert (seen[-1].error, seen[-1].status, seen[-1].attempts) == (seen[2].error, 503, 2)
     clean(*map(repr, seen))
@@ -74,7 +81,15 @@ def test_a_cut_and_its_recovery(backend: Backend) -> None:
     seen: list[Any] = []
     with Peer(CUT, [reply()]) as peer, Driver(backend, on_event=seen.append, retry=QUICK) as client:
         drained(client.stream(at(peer), if_cut="again-whole"))
-        assert kinds(seen) == ["Sent", "Begun", "Cut", "Sent", "Begun", "Recovered", "Ended"]
+        assert kinds(seen) == [
+            "RequestSent",
+            "ResponseStarted",
+            "ReplyCut",
+            "RequestSent",
+            "ResponseStarted",
+            "Recovered",
+            "CallEnded",
+        ]
     seen.clear()
     with (
         Peer(CUT) as peer,
@@ -82,7 +97,7 @@ def test_a_cut_and_its_recovery(backend: Backend) -> None:
         pytest.raises(cnllm.StreamCut),
     ):
         drained(client.stream(at(peer)))
-    assert kinds(seen) == ["Sent", "Begun", "Cut", "Ended"]
+    assert kinds(seen) == ["RequestSent", "ResponseStarted", "ReplyCut", "CallEnded"]
     assert seen[-1].error == "StreamCut"
 
 
@@ -90,7 +105,7 @@ def test_a_stream_that_is_left(backend: Backend) -> None:
     seen: list[Any] = []
     with Peer(STREAM) as peer, Driver(backend, on_event=seen.append) as client, client.stream(at(peer)) as events:
         next(iter(events))
-    assert kinds(seen) == ["Sent", "Begun", "Ended"]
+    assert kinds(seen) == ["RequestSent", "ResponseStarted", "CallEnded"]
     assert (seen[-1].finish, seen[-1].error) == (None, None)
 
 
@@ -152,7 +167,7 @@ def test_an_async_loop_is_told_of_once(backend: Backend) -> None:
 
     with Peer([reply()]) as peer:
         anyio.run(go, peer, backend=backend)
-    assert kinds(seen) == ["Sent", "Begun", "Ended", "LoopEnded"]
+    assert kinds(seen) == ["RequestSent", "ResponseStarted", "CallEnded", "LoopEnded"]
     assert seen[-1].stopped == "done"
 
 
@@ -165,7 +180,7 @@ def test_the_loggers(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixt
         peer.received.clear()
         for _ in client.stream(at(peer), "hi", if_cut="again-whole"):
             pass
-        assert [r.getMessage().partition("(")[0] for r in caplog.records] == ["Cut", "Retrying", "Recovered"]
+        assert [r.getMessage().partition("(")[0] for r in caplog.records] == ["ReplyCut", "RetryScheduled", "Recovered"]
         caplog.set_level(logging.DEBUG, "cnllm")
         client.call(at(peer), "a prompt")
     assert "Ended(" in caplog.text

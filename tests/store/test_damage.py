@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_written_or_is_held_is_a_typed_error(
     monkeypatch.setattr("cnllm.store.file.BUSY_SECONDS", 0.05)
     holder = sqlite3.connect(path)
     holder.execute("BEGIN IMMEDIATE")
-    with Store.open(path) as store, pytest.raises(cnllm.CnllmError, match="held by another process"):
+    with Store.open(path) as store, pytest.raises(cnllm.CnllmError, match="another process has locked"):
         store.conversation().turn([cnllm.Message("user", [cnllm.Text("hi")])], model="p/m")
     holder.close()
     with Store.open(path) as store:

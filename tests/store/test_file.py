@@ -133,7 +133,7 @@ def test_opening_an_older_file_takes_it_up_a_step_and_loses_nothing(
     assert raw.execute("SELECT mood FROM turns").fetchall() == [("fair",)]
     raw.close()
     monkeypatch.undo()
-    with pytest.raises(CnllmError, match=r"of a newer cnllm"):
+    with pytest.raises(CnllmError, match=r"by a newer cnllm"):
         Store.open(path)
 
 
@@ -190,7 +190,7 @@ def test_a_writer_that_is_held_up_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     with Store.open(tmp_path / "a.db") as store:
         raw = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
         raw.execute("BEGIN IMMEDIATE")
-        with pytest.raises(CnllmError, match="held by another process"):
+        with pytest.raises(CnllmError, match="another process has locked"):
             store.conversation().turn([user("hi")], model="zai/glm-4.7")
         raw.execute("ROLLBACK")
         raw.close()
