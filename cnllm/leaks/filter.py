@@ -200,16 +200,16 @@ class LeakFilter:
                 self._pass_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
             return ""
-        at, end, index = match
-        if at:
-            self._pass_text(text[:at])
-        opener = text[at:end]
+        start, end, index = match
+        if start:
+            self._pass_text(text[:start])
+        opener = text[start:end]
         leak = self._rules.get(self._lone_markers.markers[index])
         begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + LOOKAHEAD])
         if begins is None and len(text) - end >= LOOKAHEAD:
             begins = False
         if begins is None:
-            self._pending = text[at:]
+            self._pending = text[start:]
             return ""
         if not begins and self._trims and "`" not in opener:
             self._reads_markdown = True
@@ -217,10 +217,10 @@ class LeakFilter:
             careful = leak is not None and leak.then != "strip"
             lone = lone_end(text, end, careful, self._tracker, self._lone_markers, self._rules)
             if lone is None:
-                self._pending = text[at:]
+                self._pending = text[start:]
                 return ""
             if lone:
-                self._strip_lone(text[at:lone])
+                self._strip_lone(text[start:lone])
                 return text[lone:]
         if leak is None or not begins or self._is_quoted():
             if not begins and leak is not None:

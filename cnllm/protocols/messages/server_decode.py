@@ -57,9 +57,9 @@ def _content_blocks(content: Any, path: str) -> list[Block]:
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         raise ValueError(f"{path}: a string or a list of blocks is required")
-    for n, block in enumerate(content):
+    for position, block in enumerate(content):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise ValueError(f"{path}.{n}: an object with a type is required")
+            raise ValueError(f"{path}.{position}: an object with a type is required")
     return content
 
 
