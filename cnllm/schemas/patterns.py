@@ -144,7 +144,7 @@ class _Translator:
             self._open()
         elif char == ")":
             if len(self._sizes) == 1:
-                raise _Unsupported("a bracket is closed that was not opened")
+                raise _Unsupported("a closing bracket has no opening bracket")
             size = self._sizes.pop()
             self._put(")", max(1, size))
         elif char in "*+?":

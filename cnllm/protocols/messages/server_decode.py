@@ -108,7 +108,7 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
         case "tool_result", "user":
             return _result(block, path, stamp)
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
-            raise ValueError(f"{path}: a block of type {kind} is not shaped as it must be, or may not stand here")
+            raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
     return Opaque(block, stamp(None) if role == "assistant" else None)
 
 
