@@ -34,11 +34,11 @@ class Candidate(Struct, frozen=True):
     is_quotation: bool  # the prompt contains it
     bare_calls: tuple[str, ...]  # tools without arguments: only a block on lines of its own calls them
 
-    def decide(self, prose: int, last: bool, at_end: bool) -> BlockResult | None:
+    def decide(self, prose: int, call_at_end: bool, at_end: bool) -> BlockResult | None:
         """Return the final result of a block; None while it is not known.
 
-        `prose`: pieces of prose up to now. With `last` a quotation is a call if it stands alone at the end of the text.
-        `at_end`: the text has ended.
+        `prose`: pieces of prose up to now. With `call_at_end` a quotation is a call if it stands alone at the end of
+        the text. `at_end`: the text has ended.
         """
         result, line = self.result, self.place_in_text.line
         if self.place_in_text.is_quoted is None:
@@ -47,9 +47,9 @@ class Candidate(Struct, frozen=True):
             return msgspec.structs.replace(result, calls=[], problem="", remove=False)
         if self.is_quotation:
             continues = line.prose or prose != self.prose
-            if last and not continues and not at_end:
+            if call_at_end and not continues and not at_end:
                 return None
-            if not last or continues:
+            if not call_at_end or continues:
                 problem = "the user's text or the result of a tool contains it"
                 return msgspec.structs.replace(result, calls=[], problem=problem, remove=False)
         if self.bare_calls and line.middle:

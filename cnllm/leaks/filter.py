@@ -200,16 +200,16 @@ class LeakFilter:
                 self._pass_text(text[: len(text) - pending])
             self._pending = text[len(text) - pending :]
             return ""
-        at, end, index = match
-        if at:
-            self._pass_text(text[:at])
-        opener = text[at:end]
+        start, end, index = match
+        if start:
+            self._pass_text(text[:start])
+        opener = text[start:end]
         leak = self._rules.get(self._lone_markers.markers[index])
         begins = leak is not None and grammars.may_begin(leak, opener, text[end : end + LOOKAHEAD])
         if begins is None and len(text) - end >= LOOKAHEAD:
             begins = False
         if begins is None:
-            self._pending = text[at:]
+            self._pending = text[start:]
             return ""
         if not begins and self._trims and "`" not in opener:
             self._reads_markdown = True
@@ -217,10 +217,10 @@ class LeakFilter:
             careful = leak is not None and leak.then != "strip"
             lone = lone_end(text, end, careful, self._tracker, self._lone_markers, self._rules)
             if lone is None:
-                self._pending = text[at:]
+                self._pending = text[start:]
                 return ""
             if lone:
-                self._strip_lone(text[at:lone])
+                self._strip_lone(text[start:lone])
                 return text[lone:]
         if leak is None or not begins or self._is_quoted():
             if not begins and leak is not None:
@@ -266,7 +266,7 @@ class LeakFilter:
         if self._tracker.follows_tick or self._is_quoted():
             self._pass_text(raw)
             return
-        result = BlockResult(raw, [], "it is no whole call")
+        result = BlockResult(raw, [], "it is not a whole call")
         self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, False, ()))
         self._drain()
 
@@ -344,13 +344,13 @@ class LeakFilter:
         unknown = [call.name for call in calls if call.name not in self._tools]
         lacking = [call.name for call in calls if call.arguments == {} and _has_required(self._tools.get(call.name))]
         calls = [call for call in calls if call.name in self._tools and call.name not in lacking]
-        unknown_problem = f"no tool is called {', '.join(unknown)}" if unknown else ""
+        unknown_problem = f"no tool has the name {', '.join(unknown)}" if unknown else ""
         missing_problem = f"a call of {', '.join(lacking)} needs arguments" if lacking else ""
         if not calls:
             if unknown and not lacking and self._trims:
                 self._strip_block(raw, opener, read_calls, unknown_problem)
                 return None
-            return missing_problem or unknown_problem or "no call is in it"
+            return missing_problem or unknown_problem or "there is no call in it"
         problem = "; ".join(filter(None, [problem, unknown_problem, missing_problem]))
         bare_calls = tuple(call.name for call in calls if call.arguments == {})
         result = BlockResult(raw, calls, problem)

@@ -106,32 +106,32 @@ class ParagraphTracker:
             text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
         row = _table_start(text) if "|" in text and "-" in text else -1
         spans = {} if raw else _code_spans(text)
-        at = len(self._undecided)  # the next block
+        next_block = len(self._undecided)  # the next block
         self._undecided += blocks
         start, last = 0, text.rfind("-->")
         while (match := _TOKEN.search(text, start)) is not None:
             position, start = match.span()
             end = start
             if match["atom"]:
-                if at < len(self._undecided):
+                if next_block < len(self._undecided):
                     if (
                         self._is_quoted_now(position)
                         or 0 <= row <= position
                         or (text[position - 1 : position] == "`" and not raw)
                     ):
-                        self._undecided[at].is_quoted = True
-                    at += 1
+                        self._undecided[next_block].is_quoted = True
+                    next_block += 1
             elif match["ticks"]:
                 end = spans.get(position, start)
             elif match["comment"]:
                 end = max(text.find("-->", start), start) if start < last else start
             elif match["name"]:
-                self._read_tag(match, text, at)
+                self._read_tag(match, text, next_block)
             elif match["mark"]:
-                self._read_mark(text, position, start, at)
-            if end > start and (inside := text.count(ATOM, start, end)):
-                self._set_quoted(at, at + inside)
-                at = min(at + inside, len(self._undecided))
+                self._read_mark(text, position, start, next_block)
+            if end > start and (inner_count := text.count(ATOM, start, end)):
+                self._set_quoted(next_block, next_block + inner_count)
+                next_block = min(next_block + inner_count, len(self._undecided))
             start = end
         self._count += len(text)
         self._elements = [element for element in self._elements if element[2]]
@@ -145,7 +145,7 @@ class ParagraphTracker:
             return True
         return any(opening == self._count + position - 1 for opening, _ in self._marks.values())
 
-    def _read_tag(self, match: re.Match[str], text: str, at: int) -> None:
+    def _read_tag(self, match: re.Match[str], text: str, next_block: int) -> None:
         """Open or close an HTML element."""
         name = match["name"].lower()
         if not match["close"]:
@@ -153,13 +153,13 @@ class ParagraphTracker:
                 line_start = "\n" + text[max(0, match.start() - 8) : match.start()]
                 quotes_unclosed = name in _QUOTES_UNCLOSED and not line_start[line_start.rindex("\n") :].strip()
                 self._elements.append(
-                    (name, at, quotes_unclosed and (len(line_start) < 9 or line_start.count("\n") > 1))
+                    (name, next_block, quotes_unclosed and (len(line_start) < 9 or line_start.count("\n") > 1))
                 )
             return
         for number in range(len(self._elements) - 1, -1, -1):
             if self._elements[number][0] == name:
                 if not self._elements[number][2]:
-                    self._set_quoted(self._elements[number][1], at)
+                    self._set_quoted(self._elements[number][1], next_block)
                 del self._elements[number:]
                 return
 
@@ -168,24 +168,26 @@ class ParagraphTracker:
         for block in self._undecided[first:end]:
             block.is_quoted = True
 
-    def _read_mark(self, text: str, position: int, end: int, at: int) -> None:
+    def _read_mark(self, text: str, position: int, end: int, next_block: int) -> None:
         """Read a quotation mark, or several that count as one."""
         mark = text[position]
         before = text[position - 1] if position else "\n"
-        after = text[end] if end < len(text) else "\n"
+        following = text[end] if end < len(text) else "\n"
         is_attached = not before.isspace() or before == "\n"
         for opening in self._marks:
             if opening in _PAIRS:
-                closes = mark in _PAIRS[opening] and (is_attached or mark not in _PAIRS) and not _has_word_spaces(after)
+                closes = (
+                    mark in _PAIRS[opening] and (is_attached or mark not in _PAIRS) and not _has_word_spaces(following)
+                )
             else:
-                closes = mark in _AMBIGUOUS[opening] and is_attached and not _has_word_spaces(after)
+                closes = mark in _AMBIGUOUS[opening] and is_attached and not _has_word_spaces(following)
             if closes:
-                self._set_quoted(self._marks.pop(opening)[1], at)
+                self._set_quoted(self._marks.pop(opening)[1], next_block)
                 return
         if mark == "'" and _APOSTROPHE_WORD.match(text, end):
             return
-        if mark in _PAIRS or (mark in _AMBIGUOUS and _is_opening(before, after)):
-            self._marks[mark] = (self._count + end - 1, at)
+        if mark in _PAIRS or (mark in _AMBIGUOUS and _is_opening(before, following)):
+            self._marks[mark] = (self._count + end - 1, next_block)
 
     def _decide_blocks(self) -> None:
         """Mark the blocks that no open mark can quote any more as not quoted."""
@@ -207,11 +209,11 @@ def _has_word_spaces(char: str) -> bool:
     return char.isalnum() and char < "\u2e80"
 
 
-def _is_opening(before: str, after: str) -> bool:
+def _is_opening(before: str, following: str) -> bool:
     """Whether a mark that may open or close stands in a place where a mark opens."""
-    if _has_word_spaces(before) or (before in "%)]}.!?" and after != ATOM):
+    if _has_word_spaces(before) or (before in "%)]}.!?" and following != ATOM):
         return False
-    return after == "\n" or not (after.isspace() or after in ".,;:!?)]}，。；：！？）")
+    return following == "\n" or not (following.isspace() or following in ".,;:!?)]}，。；：！？）")
 
 
 def _code_spans(text: str) -> dict[int, int]:

@@ -27,12 +27,12 @@ def _elements(marker: str) -> list[tuple[str, str]]:
     """Return (pattern, pattern of any beginning of it) for each piece of a marker."""
     barred = any(char in BARS for char in marker)
     out: list[tuple[str, str]] = []
-    for place, char in enumerate(marker):
+    for position, char in enumerate(marker):
         if char in BARS:
-            if place == 0 or marker[place - 1] not in BARS:  # a run of bars is one
+            if position == 0 or marker[position - 1] not in BARS:  # a run of bars is one
                 out.append((_BAR, _BAR_SO_FAR))
         elif barred and char == " ":
-            if marker[place - 1] not in BARS:
+            if marker[position - 1] not in BARS:
                 out.append((r"\s{1,2}", r"\s{0,2}"))
         elif barred and char in "▁_":
             out.append((_JOINT, _JOINT))
@@ -135,10 +135,12 @@ class Markers:
         match = self._any.search(text, start)
         if match is None:
             return None
-        at = match.start()
-        ends = [each.match(text, at) for each in self._spellings]
-        end, index = max((end_match.end(), -place) for place, end_match in enumerate(ends) if end_match is not None)
-        return at, end, -index
+        match_start = match.start()
+        ends = [each.match(text, match_start) for each in self._spellings]
+        end, index = max(
+            (end_match.end(), -position) for position, end_match in enumerate(ends) if end_match is not None
+        )
+        return match_start, end, -index
 
     def _may_hold(self, text: str, start: int) -> bool:
         """Whether a text contains every part that one of the markers needs."""
@@ -151,12 +153,12 @@ class Markers:
         """Return how many characters at the end of `text` may begin a marker and must be held back."""
         start = max(0, len(text) - self.longest)
         if self._heads:
-            candidates = sorted(at for head in self._heads if (at := text.rfind(head, start)) >= 0)
+            candidates = sorted(position for head in self._heads if (position := text.rfind(head, start)) >= 0)
         else:
             candidates = [match.start() for match in self._first.finditer(text, start)]
-        for at in candidates:
-            if self._beginning.match(text, at):
-                return len(text) - at
+        for position in candidates:
+            if self._beginning.match(text, position):
+                return len(text) - position
         return 0
 
     @property
@@ -168,7 +170,7 @@ class Markers:
         """Return the start of the last marker of a text, or -1."""
         best = -1
         for core, spelling in zip(self._cores, self._spellings, strict=True):
-            at = text.rfind(core)
-            if at >= 0 and (match := spelling.search(text, max(0, at - self.longest))):
+            core_start = text.rfind(core)
+            if core_start >= 0 and (match := spelling.search(text, max(0, core_start - self.longest))):
                 best = max(best, match.start())
         return best

@@ -70,10 +70,10 @@ class QuoteTracker:
     def read(self) -> None:
         """Read the new pieces."""
         if self._pieces:
-            new = "".join(self._pieces[self._piece_index :])[self._offset :]
+            new_text = "".join(self._pieces[self._piece_index :])[self._offset :]
             self.skip()
-            if new:
-                self.feed(new)
+            if new_text:
+                self.feed(new_text)
 
     def skip(self) -> None:
         """Mark all pieces as read."""
@@ -123,12 +123,12 @@ class QuoteTracker:
             return
         text = text.replace(ATOM, "x")
         self._end = text[-1]
-        at = 0
-        while (end := text.find("\n", at)) >= 0:
-            self._read_part(text[at:end])
+        position = 0
+        while (end := text.find("\n", position)) >= 0:
+            self._read_part(text[position:end])
             self._end_line()
-            at = end + 1
-        self._read_part(text[at:])
+            position = end + 1
+        self._read_part(text[position:])
 
     def close(self) -> None:
         """End the text."""

@@ -75,14 +75,14 @@ class MarkdownStructure:
         if "\t" in line:
             line = line.expandtabs(4)
         rest, matched = self._match_containers(line)
-        whole = matched == len(self._containers)
+        all_continue = matched == len(self._containers)
         if self._raw is not None:
-            if whole:
+            if all_continue:
                 self.end_raw(rest)
                 return "raw", rest, False
             self._raw = None
         if self._fence:
-            if whole:
+            if all_continue:
                 self._close_fence(rest)
                 return "code", rest, False
             self._fence = ""
@@ -114,29 +114,29 @@ class MarkdownStructure:
         """Read a line that may begin new blocks."""
         continues = self._paragraph
         continued = self._containers[:matched]
-        new: list[int] = []
-        while len(continued) + len(new) < _DEEPEST:
+        new_containers: list[int] = []
+        while len(continued) + len(new_containers) < _DEEPEST:
             if (match := _QUOTE.match(rest)) is not None:
-                new.append(0)
+                new_containers.append(0)
                 rest = rest[match.end() :]
             elif (
-                item := self._item_indent(rest, continues and not new and matched == len(self._containers))
+                item := self._item_indent(rest, continues and not new_containers and matched == len(self._containers))
             ) is not None:
-                new.append(item)
+                new_containers.append(item)
                 rest = rest[item:]
             else:
                 break
         bare = rest.strip()
         if not bare:
-            self._containers = continued + new
+            self._containers = continued + new_containers
             self._paragraph = False
             return "blank", "", False
         fence = _FENCE.match(rest)
         raw = _RAW.match(rest)
         is_own_block = fence is not None or raw is not None or _HEADING.match(rest) or _RULE.match(rest)
         deep = rest.startswith("    ")
-        if new or is_own_block or not continues:
-            self._containers = continued + new
+        if new_containers or is_own_block or not continues:
+            self._containers = continued + new_containers
             continues = False
         # else the line continues the paragraph, perhaps lazily: its containers stay open
         if fence is not None:

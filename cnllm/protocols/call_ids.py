@@ -118,8 +118,8 @@ def _id_for(old: str, matches: Callable[[str], bool]) -> str | None:
     for alphabet in (digits + lower.upper() + lower, lower + digits, lower, digits, lower.upper(), digits + "abcdef"):
         number, text = digest, ""
         while number:
-            number, place = divmod(number, len(alphabet))
-            text += alphabet[place]
+            number, digit_index = divmod(number, len(alphabet))
+            text += alphabet[digit_index]
         for length in (9, 12, 16, 24, 32, 40):
             for candidate in (text[:length], f"call_{text[:length]}"):
                 if matches(candidate):

@@ -41,17 +41,17 @@ def _count(data: dict[str, Any], paths: list[str] | None) -> int | None:
     return None
 
 
-def _plus(count: int | None, more: int | None) -> int | None:
+def _plus(count: int | None, addition: int | None) -> int | None:
     """Return a count plus another one, if both are known."""
-    return count if count is None or more is None else count + more
+    return count if count is None or addition is None else count + addition
 
 
-def merge_counts(counts: dict[str, Any], new: dict[str, Any], depth: int = _DEPTH) -> None:
+def merge_counts(counts: dict[str, Any], addition: dict[str, Any], depth: int = _DEPTH) -> None:
     """Merge counts that come in parts into the known ones; a zero never replaces a known count.
 
-    `counts` changes and shares nothing with `new`, so that each part takes time in its own size.
+    `counts` changes and shares nothing with `addition`, so that each part takes time in its own size.
     """
-    for key, value in new.items():
+    for key, value in addition.items():
         previous = counts.get(key)
         if type(value) is dict and depth:
             if type(previous) is not dict:

@@ -105,24 +105,24 @@ class _Inliner:
         self._root = root
         self._expansions_left, self._nodes_left = _MAX_EXPANSIONS, _MAX_NODES
 
-    def inline(self, node: Any, inside: tuple[str, ...]) -> Any:
-        """Return a node without references. `inside` are the references that led to it."""
+    def inline(self, node: Any, references: tuple[str, ...]) -> Any:
+        """Return a node without references. `references` are those that led to it."""
         if type(node) is not dict:
             return node
-        self._nodes_left -= bool(inside)
+        self._nodes_left -= bool(references)
         ref = node.get("$ref")
-        if self._nodes_left < 0 and inside:
+        if self._nodes_left < 0 and references:
             return _bare_type(node)
         if type(ref) is not str:
-            out = _map_children(node, lambda child: self.inline(child, inside))
+            out = _map_children(node, lambda child: self.inline(child, references))
             return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
         target = _target(self._root, ref)
         self._expansions_left -= 1
-        if ref in inside or type(target) is not dict or self._expansions_left < 0:
+        if ref in references or type(target) is not dict or self._expansions_left < 0:
             replacement = _bare_type(target)
         else:
-            replacement = self.inline(target, (*inside, ref))
-        return {**replacement, **self.inline({k: v for k, v in node.items() if k != "$ref"}, inside)}
+            replacement = self.inline(target, (*references, ref))
+        return {**replacement, **self.inline({k: v for k, v in node.items() if k != "$ref"}, references)}
 
 
 def _bare_type(node: Any) -> Schema:

@@ -95,11 +95,11 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
     try:
         value, end = _JSON.raw_decode(text, start)
         if text.find("\\u", start, end) >= 0:
-            msgspec.json.encode(value)  # half a surrogate pair can be written, but is no text
+            msgspec.json.encode(value)  # half of a surrogate pair can be written, but is no text
     except RecursionError:
         raise ValueError("too deeply nested") from None
     except (UnicodeError, msgspec.ValidationError) as error:
-        raise ValueError("half a character") from error
+        raise ValueError("half of a surrogate pair") from error
     return value, end
 
 

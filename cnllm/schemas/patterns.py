@@ -133,26 +133,26 @@ class _Translator:
 
     def _next(self) -> None:
         """Translate the next item."""
-        source, at = self._source, self._at
-        char = source[at]
+        source, start = self._source, self._at
+        char = source[start]
         self._at += 1
         if char == "\\":
-            self._put(*self._escape(inside=False))
+            self._put(*self._escape(in_class=False))
         elif char == "[":
             self._class()
         elif char == "(":
             self._open()
         elif char == ")":
             if len(self._sizes) == 1:
-                raise _Unsupported("a bracket is closed that was not opened")
+                raise _Unsupported("a closing bracket has no opening bracket")
             size = self._sizes.pop()
             self._put(")", max(1, size))
         elif char in "*+?":
             self._repeat(char, 1)
         elif char == "{":
-            if source.startswith("{,", at):
+            if source.startswith("{,", start):
                 raise _Unsupported("engines do not agree on {,")
-            if match := _QUANTIFIER.match(source, at):
+            if match := _QUANTIFIER.match(source, start):
                 self._at = match.end()
                 self._repeat(match[0], int(match[3] or match[1]))
             else:
@@ -191,7 +191,7 @@ class _Translator:
         self._out.append(text)
         self._last = None
 
-    def _escape(self, *, inside: bool) -> tuple[str, int]:
+    def _escape(self, *, in_class: bool) -> tuple[str, int]:
         """Return (text, size) of an escape. The backslash has been read."""
         source = self._source
         if self._at >= len(source):
@@ -200,7 +200,7 @@ class _Translator:
         self._at += 1
         if char in "dD":
             digits = "0-9" if char == "d" else "^0-9"
-            return ("0-9" if inside and char == "d" else f"[{digits}]"), _CLASS_SIZE
+            return ("0-9" if in_class and char == "d" else f"[{digits}]"), _CLASS_SIZE
         if char in _SAME_ESCAPES:
             return f"\\{char}", _UNICODE_CLASS_SIZE if char in "wWsS" else 1
         if match := _HEX.match(source, self._at - 1):
@@ -214,9 +214,9 @@ class _Translator:
             return f"\\{match[0]}", _UNICODE_CLASS_SIZE
         if char == "0" and not source[self._at : self._at + 1].isdigit():
             return r"\x00", 1
-        if inside and char == "b":
+        if in_class and char == "b":
             return r"\x08", 1
-        if not inside and char in "bBAZ":
+        if not in_class and char in "bBAZ":
             if source.startswith("{", self._at):
                 raise _Unsupported("a position cannot be counted")
             return r"\z" if char == "Z" else f"\\{char}", 1
@@ -250,7 +250,7 @@ class _Translator:
             self._at += 1
             if char == "\\":
                 is_class = source[self._at : self._at + 1] in tuple("dDwWsSpP")
-                text, item_size = self._escape(inside=True)
+                text, item_size = self._escape(in_class=True)
                 if is_class and out[-1] == "-" and len(out) > 2:
                     out[-1] = r"\-"
                 after_class = is_class

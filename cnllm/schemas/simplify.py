@@ -104,9 +104,9 @@ def _reachable(references: dict[str, set[str]], start: str) -> set[str]:
     names: set[str] = set()
     queue = [start]
     while queue:
-        new = references[queue.pop()] - names
-        names |= new
-        queue += new
+        new_names = references[queue.pop()] - names
+        names |= new_names
+        queue += new_names
     return names
 
 

@@ -221,8 +221,8 @@ def _errors(validator: Any, value: Any) -> Iterator[Any]:
 def _join_errors(errors: Iterable[str]) -> str:
     """Return the first few errors in one line."""
     sentences = list(dict.fromkeys(map(_short, errors)))
-    more = f"; and {len(sentences) - _MAX_LISTED} more" if len(sentences) > _MAX_LISTED else ""
-    return "; ".join(sentences[:_MAX_LISTED]) + more
+    remainder = f"; and {len(sentences) - _MAX_LISTED} more" if len(sentences) > _MAX_LISTED else ""
+    return "; ".join(sentences[:_MAX_LISTED]) + remainder
 
 
 def _short(text: str) -> str:

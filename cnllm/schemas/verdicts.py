@@ -23,11 +23,11 @@ def pattern_found(validator: Any, source: str, text: str) -> bool | None:
     return matches
 
 
-def errors_below(validator: Any, instance: Any, schema: Any, **place: Any) -> Iterator[Any]:
+def errors_below(validator: Any, instance: Any, schema: Any, **location: Any) -> Iterator[Any]:
     """Return the errors of an instance by a schema below. A schema without an id needs no resolver of its own."""
     if type(schema) is dict and "$id" not in schema and "id" not in schema:
-        place["resolver"] = validator._resolver
-    errors: Iterator[Any] = validator.descend(instance, schema, **place)
+        location["resolver"] = validator._resolver
+    errors: Iterator[Any] = validator.descend(instance, schema, **location)
     return errors
 
 

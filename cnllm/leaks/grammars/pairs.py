@@ -132,7 +132,7 @@ def _call(name: str, pairs: list[tuple[str, str]], block: MarkupBlock) -> Parsed
     """Return a call with its arguments. Raises `NotOffered` or `NotACall`."""
     name = read_name(name, block.tools)
     if not pairs and block.tools and name not in block.tools:
-        raise NotOffered(f"no tool is called {name}", [ParsedCall(name, {})])
+        raise NotOffered(f"no tool has the name {name}", [ParsedCall(name, {})])
     schema: Any = block.tools.get(name)
     arguments: dict[str, Any] = {}
     for key, value in pairs:

@@ -65,9 +65,9 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
     others: list[str] = []
     problem = "there is no call in it"
     first = begin.find(text)
-    at = min(len(block.opener), first[0]) if first else 0
-    while (opening := begin.find(text, at)) is not None and opening[0] < stop:
-        between = text[at : opening[0]]
+    position = min(len(block.opener), first[0]) if first else 0
+    while (opening := begin.find(text, position)) is not None and opening[0] < stop:
+        between = text[position : opening[0]]
         if _marker_end(separator, between, 0) is None:
             _add_other(between, others)
         if _invoke_start(text, opening[1]) is not None:
@@ -75,28 +75,28 @@ def read(block: MarkupBlock) -> tuple[list[ParsedCall], list[str]]:
         elif (separator_match := separator.find(text, opening[1])) is not None and separator_match[0] < stop:
             name, start = _FORMAT_TAIL.sub("", text[opening[1] : separator_match[0]]).strip(), separator_match[1]
         else:
-            at = opening[0]
+            position = opening[0]
             break
         if sum(call.arguments is None for call in calls[-_MAX_BROKEN:]) == _MAX_BROKEN:
             raise NotACall("too much of it is not JSON")
-        content, at = _content(text, start, stop, begin, separator, end)
+        content, position = _content(text, start, stop, begin, separator, end)
         try:
             calls += _calls(name, content, block, others)
         except NotACall as error:
             problem = str(error)
             unknown_calls += error.calls if isinstance(error, NotOffered) else []
-            others.append(text[opening[0] : at].strip())
-    _add_other(text[at:stop], others)
+            others.append(text[opening[0] : position].strip())
+    _add_other(text[position:stop], others)
     if not calls:
         raise NotOffered(problem, unknown_calls) if unknown_calls else NotACall(problem)
     return calls, others
 
 
-def _invoke_start(text: str, at: int) -> int | None:
+def _invoke_start(text: str, position: int) -> int | None:
     """Return the start of an invoke tag at a position, or behind a name there; None if there is none."""
-    line = _LINE.match(text, at)
-    at = line.end() if line else at
-    return at if head_end(text[at : at + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
+    line = _LINE.match(text, position)
+    position = line.end() if line else position
+    return position if head_end(text[position : position + ENOUGH], tagged.WORDS["invoke"][0], "") is not None else None
 
 
 def _add_other(text: str, others: list[str]) -> None:
@@ -124,15 +124,15 @@ def _content(text: str, start: int, stop: int, begin: Markers, separator: Marker
                 return text[start:end_position], section_end
             if end_position >= stop or _marker_end(begin, text, end_position) is not None:
                 return text[start:end_position], end_position
-    at, last = start, len(text[:stop].rstrip())
-    while (match := end.find(text, at)) is not None and match[0] < stop:
+    position, last = start, len(text[:stop].rstrip())
+    while (match := end.find(text, position)) is not None and match[0] < stop:
         if match[1] >= last or _marker_end(begin, text, match[1]) is not None:
             return text[start : match[0]], match[1]
         if (separator_end := _marker_end(separator, text, match[1])) is not None and _marker_end(
             begin, text, separator_end
         ) is not None:
             return text[start : match[0]], match[1]
-        at = match[1]
+        position = match[1]
     raise NotACall("a call is not closed")
 
 
@@ -153,7 +153,7 @@ def _calls(name: str, content: str, block: MarkupBlock, others: list[str]) -> li
     match = _FULL.fullmatch(name) or _SHORT.fullmatch(name)
     if name not in block.tools and match is None:
         if name.startswith("functions.") and is_plausible_name(plain_name):
-            raise NotOffered(f"no tool is called {plain_name}", [_call(plain_name, content)])
+            raise NotOffered(f"no tool has the name {plain_name}", [_call(plain_name, content)])
         raise NotACall("the text in the place of the name is no name")
     return [_call(name if name in block.tools else read_name(match[1] if match else name, block.tools), content)]
 
@@ -181,9 +181,9 @@ def ends_inside_value(block: str, parts: tuple[str, ...]) -> bool:
         return False
     if not any(_invoke_start(block, marker[1]) is not None for marker in (opening, separator_match) if marker):
         return ends_in_string(block)
-    last, at = None, 0
-    while (match := end.find(block, at)) is not None:
-        last, at = match, match[1]
+    last, position = None, 0
+    while (match := end.find(block, position)) is not None:
+        last, position = match, match[1]
     if last is not None and not block[last[1] :].strip():
         block = block[: last[0]]
     return tagged.ends_inside_value("", block, tagged.WORDS["invoke"])

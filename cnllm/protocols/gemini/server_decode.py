@@ -106,7 +106,7 @@ class _Turns:
             turn = _object(content, path)
             role = turn.get("role", "user")
             if role not in ("user", "model", "function"):
-                raise ValueError(f"{path}.role: {role!r} is none of user, model")
+                raise ValueError(f"{path}.role: {role!r} is neither user nor model")
             parts = _list(turn.get("parts"), f"{path}.parts")
             part_objects = [_object(part, f"{path}.parts[{i}]") for i, part in enumerate(parts)]
             yield from self._model(part_objects, path) if role == "model" else self._user(part_objects, path)

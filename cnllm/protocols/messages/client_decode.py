@@ -69,9 +69,9 @@ def _head(message: dict[str, Any], sink: EventSink) -> None:
         sink.model = message["model"] or None
 
 
-def _reason(said: dict[str, Any], sink: EventSink) -> None:
+def _reason(message: dict[str, Any], sink: EventSink) -> None:
     """Read the stop reason."""
-    reason = said.get("stop_reason")
+    reason = message.get("stop_reason")
     if type(reason) is str and reason:
         sink.raw_finish = reason
         sink.finished = sink.answered = True
@@ -97,11 +97,11 @@ class _Block:
     of the sink's parts when the seal was added.
     """
 
-    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "place", "sealed_at")
+    __slots__ = ("_own_lists", "_sizes", "_texts", "input", "kind", "other_keys", "pieces", "position", "sealed_at")
 
-    def __init__(self, kind: str, place: Any, other_keys: dict[str, Any]) -> None:
+    def __init__(self, kind: str, position: Any, other_keys: dict[str, Any]) -> None:
         self.kind = kind
-        self.place = place
+        self.position = position
         self.other_keys = other_keys
         self.input: Any = None
         self.pieces: list[str] = []
@@ -164,13 +164,13 @@ def _blocks(content: Any, sink: EventSink) -> list[Event]:
         return []
     sink.answered = True
     out: list[Event] = []
-    for place, block in enumerate(content):
-        out += _begin_block(block, place, sink)
+    for position, block in enumerate(content):
+        out += _begin_block(block, position, sink)
         out += _close(sink)
     return out
 
 
-def _begin_block(block: Any, place: Any, sink: EventSink) -> list[Event]:
+def _begin_block(block: Any, position: Any, sink: EventSink) -> list[Event]:
     """Decode a block, or its beginning."""
     if type(block) is not dict:
         return sink.add_opaque(block) if block else []
@@ -180,31 +180,31 @@ def _begin_block(block: Any, place: Any, sink: EventSink) -> list[Event]:
         kind = ""
     out: list[Event]
     if kind in (_TEXT, _THOUGHT) and type(block.get(kind)) in (str, type(None)):
-        open_block = sink.state[_OPEN] = _Block(kind, place, _other_keys(block, kind))
+        open_block = sink.state[_OPEN] = _Block(kind, position, _other_keys(block, kind))
         out = sink.begin_block("text" if kind == _TEXT else "thought")
         _add_seal(open_block, sink)
         return out + _add_text(open_block, block.get(kind), sink)
     if kind == _HIDDEN:
-        sink.state[_OPEN] = _Block(kind, place, dict(block))
+        sink.state[_OPEN] = _Block(kind, position, dict(block))
         out = sink.begin_block("thought")
         sink.add_seal(block)
         return out
     if kind == _CALL and type(block.get("name")) is str and block["name"]:
-        open_block = sink.state[_OPEN] = _Block(kind, _place(place), {})
+        open_block = sink.state[_OPEN] = _Block(kind, _valid_position(position), {})
         open_block.input = block.get("input")
         function = {"name": block["name"], "arguments": ""}
         head = {
             **_other_keys(block, "name", "input"),
             "id": block.get("id"),
-            "index": open_block.place,
+            "index": open_block.position,
             "function": function,
         }
         return sink.add_call_pieces([head], True)
-    sink.state[_OPEN] = _Block(kind, place, dict(block))
+    sink.state[_OPEN] = _Block(kind, position, dict(block))
     return sink.add_opaque(block)
 
 
-def _add_delta(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event]:
+def _add_delta(delta: dict[str, Any], position: Any, sink: EventSink) -> list[Event]:
     """Decode a delta of the open block; without one, the delta begins a block."""
     kind = delta.get("type")
     open_block: _Block | None = sink.state.get(_OPEN)
@@ -213,7 +213,7 @@ def _add_delta(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event
         if kind == delta_type:
             if open_block is None or open_block.kind != text_type:
                 out += _close(sink)
-                out += _begin_block({"type": text_type}, place, sink)
+                out += _begin_block({"type": text_type}, position, sink)
                 open_block = sink.state[_OPEN]
             assert open_block is not None
             return out + _add_text(open_block, delta.get(text_type), sink)
@@ -223,7 +223,7 @@ def _add_delta(delta: dict[str, Any], place: Any, sink: EventSink) -> list[Event
     if kind == "input_json_delta" and type(piece) is str:
         open_block.pieces.append(piece)
         if open_block.kind == _CALL:
-            return sink.add_call_pieces([{"index": open_block.place, "function": {"arguments": piece}}], False)
+            return sink.add_call_pieces([{"index": open_block.position, "function": {"arguments": piece}}], False)
     else:
         open_block.add(delta)
     if open_block.kind in (_TEXT, _THOUGHT, _CALL):
@@ -252,7 +252,9 @@ def _close(sink: EventSink) -> list[Event]:
         return []
     out: list[Event] = []
     if open_block.kind == _CALL and not any(open_block.pieces) and open_block.input not in (None, {}):
-        out += sink.add_call_pieces([{"index": open_block.place, "function": {"arguments": open_block.input}}], False)
+        out += sink.add_call_pieces(
+            [{"index": open_block.position, "function": {"arguments": open_block.input}}], False
+        )
     if open_block.kind not in (_TEXT, _THOUGHT, _CALL):
         # Once, not with every piece: a program may come in thousands of pieces.
         sink.add_seal(_stored_block(open_block))
@@ -272,14 +274,14 @@ def _stored_block(open_block: _Block) -> dict[str, Any]:
     return {**whole, "input": call_input}
 
 
-def _other_keys(block: dict[str, Any], *own: str) -> dict[str, Any]:
+def _other_keys(block: dict[str, Any], *excluded: str) -> dict[str, Any]:
     """Return the keys of a block without its type and these."""
-    return {key: value for key, value in block.items() if key not in ("type", *own) and value is not None}
+    return {key: value for key, value in block.items() if key not in ("type", *excluded) and value is not None}
 
 
-def _place(place: Any) -> Any:
+def _valid_position(position: Any) -> Any:
     """Return a position, or None for an invalid one."""
-    return None if type(place) in (list, dict) else place
+    return None if type(position) in (list, dict) else position
 
 
 # ── failures ──────────────────────────────────────────────────────────────────

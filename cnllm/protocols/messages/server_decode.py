@@ -57,9 +57,9 @@ def _content_blocks(content: Any, path: str) -> list[Block]:
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):
         raise ValueError(f"{path}: a string or a list of blocks is required")
-    for n, block in enumerate(content):
+    for position, block in enumerate(content):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise ValueError(f"{path}.{n}: an object with a type is required")
+            raise ValueError(f"{path}.{position}: an object with a type is required")
     return content
 
 
@@ -108,7 +108,7 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
         case "tool_result", "user":
             return _result(block, path, stamp)
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
-            raise ValueError(f"{path}: a block of type {kind} is not shaped as it must be, or may not stand here")
+            raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
     return Opaque(block, stamp(None) if role == "assistant" else None)
 
 

@@ -155,7 +155,7 @@ def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
     """Decode a message: an assistant's as parts. Raises `ValueError`."""
     role, content = item.get("role"), item.get("content")
     if role not in _ROLES:
-        raise ValueError(f".role {role!r} is none of {', '.join(_ROLES)}")
+        raise ValueError(f".role {role!r} is not one of {', '.join(_ROLES)}")
     if not isinstance(content, str | list):
         raise ValueError(".content is neither a string nor a list")
     item_keys = {k: v for k, v in item.items() if k not in ("type", "role", "content") and v is not None}

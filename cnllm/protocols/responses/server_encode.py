@@ -158,8 +158,8 @@ def _call(call: ToolCall, id: str, status: str) -> dict[str, Any]:
 class _OpenItem:
     """An item that is being written: its position in the output, its first version, and its pieces."""
 
-    def __init__(self, place: int, kind: str, item: dict[str, Any]) -> None:
-        self.place = place
+    def __init__(self, output_index: int, kind: str, item: dict[str, Any]) -> None:
+        self.output_index = output_index
         self.kind = kind
         self.item = item
         self.pieces: list[str] = []
@@ -260,7 +260,7 @@ class StreamEncoder:
         out: list[Frame] = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next((i for i in self._items if i.kind == kind and not i.done), None) if kind else None
-        item = _item(part, f"{self._id}_{len(self._items) if open_item is None else open_item.place}")
+        item = _item(part, f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}")
         if item is None:
             return []
         if open_item is None and type(part) is Text and part.text:
@@ -292,7 +292,7 @@ class StreamEncoder:
 
     def _end_call(self, open_item: _OpenItem, call: ToolCall) -> list[Frame]:
         """Complete a call."""
-        item = _call(call, f"{self._id}_{open_item.place}", "completed")
+        item = _call(call, f"{self._id}_{open_item.output_index}", "completed")
         arguments = item["arguments"]
         out: list[Frame] = []
         if not open_item.pieces and arguments:
@@ -327,18 +327,18 @@ class StreamEncoder:
 
     def _item_added(self, open_item: _OpenItem) -> Frame:
         """Return the frame that announces an item."""
-        return self._frame("response.output_item.added", output_index=open_item.place, item=open_item.item)
+        return self._frame("response.output_item.added", output_index=open_item.output_index, item=open_item.item)
 
     def _item_done(self, open_item: _OpenItem, item: dict[str, Any]) -> Iterable[Frame]:
         """End an item."""
         if "id" in open_item.item:  # readers know the item by its first id
             item = {**item, "id": open_item.item["id"]}
         open_item.item, open_item.done = item, True
-        return [self._frame("response.output_item.done", output_index=open_item.place, item=item)]
+        return [self._frame("response.output_item.done", output_index=open_item.output_index, item=item)]
 
     def _item_frame(self, kind: str, open_item: _OpenItem, **fields: Any) -> Frame:
         """Return the frame of an event of an item."""
-        return self._frame(kind, item_id=open_item.item.get("id", ""), output_index=open_item.place, **fields)
+        return self._frame(kind, item_id=open_item.item.get("id", ""), output_index=open_item.output_index, **fields)
 
     def _frame(self, kind: str, **fields: Any) -> Frame:
         """Return one frame."""
