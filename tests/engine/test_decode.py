@@ -89,7 +89,7 @@ def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
     fold = ReplyBuilder(model, model.flags, {})
     found = read_chunk(decode_lenient(data), model.flags, fold)
     bare = ReplyBuilder(model, model.flags, {})
-    for name in ("finished", "raw_finish", "refused", "fault", "usage", "called", "_details", "_opaque", "notes"):
+    for name in ("finished", "raw_finish", "refused", "fault", "usage", "has_calls", "_details", "_opaque", "notes"):
         if getattr(fold, name) != getattr(bare, name):
             return None
     match found:
