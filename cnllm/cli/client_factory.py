@@ -69,7 +69,7 @@ def key_variable(model: Model, key_env: str | None) -> str | None:
 
 
 def may_send_key(model: Model, variable: str, url: str) -> bool:
-    """Whether the key in a variable may go to an address without a word of the user."""
+    """Whether the key in a variable may be sent to an address without the user's consent."""
     from cnllm.registry.routing import origin_of
 
     return model.trusts(variable, origin_of(url))

@@ -20,7 +20,8 @@ __all__ = ["RETRYABLE", "VAGUE", "classify"]
 VAGUE = frozenset({"bad-request", "other"})
 """The kinds that say only that the request failed."""
 
-RETRYABLE = {"rate", "overloaded"}
+RETRYABLE = frozenset({"rate", "overloaded"})
+"""The kinds that may succeed later, where the rule does not decide."""
 _MAX_TEXT = 65_536  # characters that a rule searches
 
 
