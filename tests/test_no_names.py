@@ -95,7 +95,7 @@ def dialect_words() -> set[str]:
         for table in DATA[section].values():
             for flags in (table, *table.get("families", {}).values(), *table.get("when", {}).values()):
                 reasoning = flags.get("reasoning", {})
-                for patch in ("on", "off", "keep"):
+                for patch in ("on", "off", "replay_patch"):
                     found |= set(leaves(reasoning.get(patch, {}))) - {"set", "drop"}
                 for place in ("effort", "budget"):
                     found |= set(reasoning.get(place, {}).get("at", "").split("."))
@@ -106,7 +106,13 @@ def dialect_words() -> set[str]:
                     found |= {p for leaf in leaves(list(paths.values())) for p in leaf.split(".")}
                 params = flags.get("params", {})
                 for rule in params.values():
-                    said = rule if isinstance(rule, str) else rule.get("as", "") if isinstance(rule, dict) else ""
+                    said = (
+                        rule
+                        if isinstance(rule, str) and rule != "ignored"
+                        else rule.get("as", "")
+                        if isinstance(rule, dict)
+                        else ""
+                    )
                     found |= set(said.split("."))
     return {w for w in found if w and not w.isdigit() and re.fullmatch(r"[$\w-]+", w)} - standard - OURS
 

@@ -95,7 +95,11 @@ def rows(table: type[Struct], prefix: str = "") -> Iterator[tuple[str, str, str]
             continue
         seen.add(name)
         if name == "params":
-            yield "params.NAME", "text, `false` or `{ " + ", ".join(keys(flags.Param)) + " }`", described(field.type)
+            yield (
+                "params.NAME",
+                'text, `false`, `"ignored"` or `{ ' + ", ".join(keys(flags.Param)) + " }`",
+                described(field.type),
+            )
         elif name == "finish":
             yield "finish.WORD", values(kind) or "text", described(field.type)
         elif name == "call":

@@ -25,6 +25,14 @@ __all__ = ["Problem", "check", "demand_valid", "did_you_mean", "dotted", "proble
 
 _FREE = {"title", "docs", "status", "call", "keys"}  # who and what, not what the wire does: needs no source
 
+_NO_PATHS = {
+    **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
+    **dict.fromkeys(("works", "true"), "true"),
+    **dict.fromkeys(("ignore", "ignores"), "'ignored'"),
+    "unknown": "to leave it out",
+}
+"""Words for the state of a parameter that are written in another way."""
+
 _DECIDES = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}  # of `call`: settled before it
 
 
@@ -189,6 +197,8 @@ def _value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], 
             yield from _value(item, args[0], [*path, str(place)])
     elif type(value) is dict and Param in args:
         yield from _walk(value, Param, path)
+    elif type(value) is str and Param in args and value in _NO_PATHS:
+        yield path, f"{dotted(path)} = '{value}' would be a path on the wire. Did you mean {_NO_PATHS[value]}?"
     else:
         try:
             msgspec.convert(value, kind)

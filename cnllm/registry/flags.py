@@ -230,6 +230,7 @@ class Param(_Base, frozen=True):
     below: Annotated[float | None, _d("must be less than this")] = None
     step: Annotated[float | None, _d("how far inside an open bound a clamped value lands")] = None
     items: Annotated[int | None, _d("the most items of a list")] = None
+    ignored: Annotated[bool | None, _d("is it taken and without effect, whatever its value?")] = None
     fixed: Annotated[Any, _d("the only value it takes; another is left out, which has the same effect")] = None
     otherwise: Annotated[
         Literal["clamp", "drop", "error"] | None, _d("what becomes of a value out of range", formerly="outside")
@@ -465,7 +466,7 @@ class Flags(_Base, frozen=True):
     tools: Annotated[Tools | None, _d("what it demands of tools")] = None
     params: Annotated[
         dict[str, str | bool | Param] | None,
-        _d("each parameter: its path on the wire, false where it is refused, or a table"),
+        _d('each parameter: its path on the wire, false: refused, "ignored": taken and without effect, or a table'),
     ] = None
     messages: Annotated[Messages | None, _d("what it demands of messages")] = None
     schema: Annotated[Schema | None, _d("structured output")] = None

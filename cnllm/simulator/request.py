@@ -7,7 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.registry.flags import Flags, Param, Reasoning
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model, conditions
 from cnllm.simulator.jsonpath import at, leaves, within
 from cnllm.simulator.tokenize import pieces
@@ -154,13 +155,9 @@ def on_asked(reasoning: Reasoning, body: dict[str, Any]) -> bool:
 
 
 def param_path(flags: Flags, name: str) -> str | None:
-    """Where a parameter stands in a body, None where the endpoint refuses it."""
-    said = (flags.params or {}).get(name, name)
-    if isinstance(said, Param):
-        return said.as_ or name
-    if isinstance(said, str):
-        return said
-    return name if said else None
+    """Where a parameter stands in a body, None where the endpoint refuses it or ignores it."""
+    rule = (flags.params or {}).get(name)
+    return None if param_rules.state(rule) in ("refused", "ignored") else param_rules.path(name, rule)
 
 
 def input_tokens(asked: Asked) -> int:

@@ -19,6 +19,7 @@ from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, To
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import LEVELS, Param
 from cnllm.registry.model import Model
+from cnllm.registry.param_rules import state
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import Refused, judge
@@ -159,6 +160,8 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
         if (path := rule.as_ if isinstance(rule, Param) else rule) and isinstance(path, str)
     } | set(request.body)
     for name, rule in (flags.params or {}).items():
+        if state(rule) == "ignored":  # no endpoint refuses it
+            continue
         path = (rule.as_ or name) if isinstance(rule, Param) else rule
         if rule is False and name not in request.body:
             yield "params: false", request, changed(request, name, 1)

@@ -13,7 +13,7 @@ from cnllm.cli.output import format as rows
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["explained", "files", "place", "shortly", "source"]
+__all__ = ["explained", "files", "place", "shortly", "shown_value", "source"]
 
 LAYERS = {"models": "model", "providers": "provider", "protocols": "wire", "families": "family"}
 HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
@@ -55,6 +55,12 @@ def shortly(value: object) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
+def shown_value(fact: Fact) -> str:
+    """Return the value of a fact in few words; the state of a parameter as a word."""
+    refused = fact.value is False and fact.flag.split(".")[-2:-1] == ["params"]
+    return "refused" if refused else shortly(fact.value)
+
+
 def source(fact: Fact) -> str:
     """Where a fact is from, without what every URL begins with."""
     return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
@@ -72,7 +78,7 @@ def _cells(fact: Fact, table: str, marks: dict[str, str]) -> tuple[str, ...]:
     prefix = f"{table.replace('when ', 'when.')}." if table else ""
     name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, shortly(fact.value), place(fact, marks), source(fact), seen, fact.how or "")
+    return (name, shown_value(fact), place(fact, marks), source(fact), seen, fact.how or "")
 
 
 def files(facts: Sequence[Fact]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from cnllm.registry.check import Problem
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
+from cnllm.registry.param_rules import State
 from cnllm.registry.sources import Cited, Unbacked
 from cnllm.types import Note
 
@@ -33,8 +34,11 @@ class Row(TypedDict):
 
 
 class Card(Row):
-    """A model as `models show` tells it: with every flag, and what there is to note."""
+    """A model as `models show` tells it: with the state of each parameter by mode ("reasoning", "no-reasoning", or
+    "any" where nobody knows whether it can reason), every flag, and what there is to note.
+    """
 
+    parameters: dict[str, dict[str, State]]
     flags: dict[str, Any]
     notes: list[Note]
 

@@ -22,6 +22,7 @@ from cnllm.engine.history import reasoning as replay
 from cnllm.engine.options import Asked, Function, TextCalls, asked_for, option_fault
 from cnllm.jsonpath import at, blend, cut, put
 from cnllm.protocols import Ask, wire
+from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch, Prefill
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.registry.flags import Recovery as RecoveryFlags
@@ -184,7 +185,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
     wanted.update({name: [wanted[name]] for name in spoken_by.lists if type(wanted.get(name)) is str})
     if parallel is not None and "parallel_tool_calls" in (flags.params or {}):
         wanted["parallel_tool_calls"], parallel = parallel, None
-        single = single and bool((flags.params or {})["parallel_tool_calls"])
+        single = single and param_rules.state((flags.params or {})["parallel_tool_calls"]) == "works"
     body = spoken_by.write(
         Ask(
             model=model.id,
@@ -260,8 +261,7 @@ def _built(model: Model, turns: list[Message], stream: bool, asked: Asked, optio
 
 def _param_path(name: str, flags: Flags) -> str:
     """Where a parameter stands in the body."""
-    rule = (flags.params or {}).get(name, name)
-    return rule if type(rule) is str else getattr(rule, "as_", None) or name
+    return param_rules.path(name, (flags.params or {}).get(name))
 
 
 def _limit(body: dict[str, Any], flags: Flags) -> int | None:
@@ -435,10 +435,8 @@ def _budget(body: dict[str, Any], budget: tuple[str, int], flags: Flags, ledger:
     path, tokens = budget
     under = flags.reasoning.budget.under if flags.reasoning and flags.reasoning.budget else None
     if under is not None:
-        rule = (flags.params or {}).get(under, under)
-        where = rule if type(rule) is str else getattr(rule, "as_", None) or under
         ceiling: Any = body
-        for key in str(where).split("."):
+        for key in _param_path(under, flags).split("."):
             ceiling = ceiling.get(key) if type(ceiling) is dict else None
         if type(ceiling) is int and tokens >= ceiling:
             fitted = max(ceiling - 1, 0)

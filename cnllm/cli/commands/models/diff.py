@@ -9,7 +9,7 @@ import click
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, columns, stdio, terminal
 from cnllm.cli.output import format as rows
-from cnllm.cli.output.flag_table import files, place, shortly
+from cnllm.cli.output.flag_table import files, place, shown_value
 
 if TYPE_CHECKING:
     from cnllm.registry.diff import Difference
@@ -78,4 +78,4 @@ def _table(a: str, b: str, found: list[Difference]) -> str:
 
 
 def _pair(fact: Fact | None, marks: dict[str, str]) -> tuple[str, str]:
-    return (NOTHING, "") if fact is None else (shortly(fact.value), place(fact, marks))
+    return (NOTHING, "") if fact is None else (shown_value(fact), place(fact, marks))

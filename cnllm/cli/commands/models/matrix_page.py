@@ -16,7 +16,7 @@ from cnllm.cli.commands.models.matrix_script import SCRIPT
 from cnllm.cli.commands.models.matrix_style import STYLE
 from cnllm.cli.output import format as rows
 from cnllm.cli.output import terminal
-from cnllm.cli.output.flag_table import shortly
+from cnllm.cli.output.flag_table import shown_value
 from cnllm.registry.capabilities import KINDS, capabilities
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Facts:
     def add(self, fact: Fact) -> int:
         """The number of a fact."""
         source = (fact.source or "", fact.seen or "", fact.how or "")
-        said = (fact.flag, shortly(fact.value)[:_LONGEST], fact.layer, fact.where, self._number(source, self.sources))
+        said = (fact.flag, shown_value(fact)[:_LONGEST], fact.layer, fact.where, self._number(source, self.sources))
         return self._number(said, self.facts)
 
     def _number(self, item: tuple[Any, ...], items: list[list[Any]]) -> int:
