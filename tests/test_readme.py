@@ -157,7 +157,7 @@ def flag_table() -> str:
 INNER: dict[str, type[Struct]] = {
     "params.NAME": flags.Param,
     "errors": flags.ErrorRule,
-    "refusals": flags.Refusal,
+    "simulator.refusals": flags.Refusal,
     "leaks": flags.Leak,
     "call": flags.Call,
     "sources.NAME": flags.Source,

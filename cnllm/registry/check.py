@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.registry.check_patterns import pattern_faults
-from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table, formerly
+from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
 from cnllm.registry.merge import canonical, unset_path
 from cnllm.registry.model import ATOMS
 
@@ -113,7 +113,7 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
     for key, value in data.items():
         here = [*path, key]
         if key not in fields:
-            yield here, f"{shown} has no flag '{key}'{_hint(key, cls)}"
+            yield here, f"{shown} has no flag '{key}'{_hint(here, cls)}"
         elif cls is Table and key in ("on", "when", "families"):
             yield from _layers(key, value, here)
         elif cls is Table and key == "unset" and type(value) is list:
@@ -150,12 +150,12 @@ def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
     """A flag to be taken away must be one."""
     kind: Any = Flags
     keys = unset_path(flag)
-    for key in keys[2:] if keys[0] == "when" else keys:
+    for place, key in enumerate(keys[2:] if keys[0] == "when" else keys):
         if not _is_struct(kind):
             return
         fields = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
         if key not in fields:
-            yield path, f"{dotted(path)}: there is no flag '{flag}'{_hint(key, kind)}"
+            yield path, f"{dotted(path)}: there is no flag '{flag}'{_hint([*keys[:place], key], kind)}"
             return
         kind = _bare(fields[key])
 
@@ -240,12 +240,15 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _hint(key: str, cls: type[Struct]) -> str:
+def _hint(path: list[str], cls: type[Struct]) -> str:
     """Return the flag that a wrong key means, as a question: the one that had this name, or the nearest."""
     for field in msgspec.structs.fields(cls):
-        if formerly(field.type) == key:
+        if about(field.type).get("formerly") == path[-1]:
             return f". Did you mean '{field.encode_name}'?"
-    return did_you_mean(key, (field.encode_name for field in msgspec.structs.fields(cls)))
+    for field in msgspec.structs.fields(Simulator):
+        if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
+            return f". Did you mean 'simulator.{field.encode_name}'?"
+    return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
 
 
 def did_you_mean(word: str, known: Any) -> str:

@@ -175,7 +175,7 @@ def _usage_in_choice(flags: Flags) -> str:
 
 def _stream_usage(flags: Flags, asked: Asked) -> str:
     """Where a stream holds usage. Where the entry says that it must be asked for, none comes unasked."""
-    where = (flags.stream.usage if flags.stream is not None else None) or "chunk"
+    where = (flags.simulator.stream_usage if flags.simulator is not None else None) or "chunk"
     patch = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"
     return "none" if at(patch, switch) is True and at(asked.body, switch) is not True else where

@@ -131,6 +131,7 @@ def _unanswered(pending: list[Any], index: int) -> Wrong:
 
 def _calls(case: Case) -> Iterator[Wrong]:
     rules = case.flags.tools
+    objects = case.flags.simulator is not None and case.flags.simulator.object_arguments is True
     for index, turn in enumerate(case.asked.turns):
         if turn.calls == ():
             where = f"messages[{index}].tool_calls"
@@ -142,7 +143,7 @@ def _calls(case: Case) -> Iterator[Wrong]:
             elif rules is not None and rules.call_id_pattern and not _fits(rules.call_id_pattern, call.id):
                 message = f"{where}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Wrong("results", message, param=f"{where}.id", value=call.id, index=index)
-            if not _object(call.arguments, bool(rules and rules.one_object)):
+            if not _object(call.arguments, objects):
                 message = f"{where}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Wrong("arguments", message, param=f"{where}.function.arguments", value=value, index=index)

@@ -15,7 +15,7 @@ from cnllm.simulator.check_params import context_violations, param_violations, r
 from cnllm.simulator.check_tools import tool_violations
 from cnllm.simulator.read import CHAT
 from cnllm.simulator.request import Asked, flags_for, off_asked
-from cnllm.simulator.violations import Case, Wrong
+from cnllm.simulator.violations import Case, Wrong, refusals_of
 
 __all__ = ["Refused", "judge", "refusal"]
 
@@ -48,7 +48,7 @@ def judge(
     no such model.
     """
     flags, thinks = flags_for(model, asked)
-    refusals = flags.refusals or []
+    refusals = refusals_of(flags)
     case = Case(
         model=model,
         flags=flags,
@@ -171,8 +171,9 @@ def _answer(case: Case) -> Iterator[Wrong]:
     if not taken or (kind == "json_schema" and not isinstance(case.asked.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Wrong("schema", message, param="response_format", value=kind)
-    if kind == "json_object" and rules is not None and rules.word and not _says(case.asked, rules.word):
-        message = f"The messages must contain the word '{rules.word}' to use this response_format."
+    word = case.flags.simulator.json_word if case.flags.simulator is not None else None
+    if kind == "json_object" and word and not _says(case.asked, word):
+        message = f"The messages must contain the word '{word}' to use this response_format."
         yield Wrong("schema", message, param="response_format", value=kind)
 
 

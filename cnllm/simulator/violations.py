@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, Refusal
 from cnllm.registry.model import Model
 from cnllm.simulator.request import Asked
 
-__all__ = ["Case", "Wrong"]
+__all__ = ["Case", "Wrong", "refusals_of"]
 
 
 class Case(Struct, frozen=True):
@@ -32,11 +32,11 @@ class Case(Struct, frozen=True):
 
     @property
     def refuses_by_name(self) -> bool:
-        """Does the endpoint refuse a parameter that it does not take? Recordings show some that merely ignore it.
+        """Whether the endpoint refuses what the flags merely do not name, and a parameter that counts as refused.
 
-        The flag says false for both. One that refuses says which parameter it minds, so its words tell.
+        Many a `false` is inferred from clients that leave it out. An endpoint whose words name the parameter refuses.
         """
-        return self.strict or next(("{param}" in r.body for r in self.flags.refusals or () if r.on == "param"), False)
+        return self.strict or next(("{param}" in r.body for r in refusals_of(self.flags) if r.on == "param"), False)
 
     def refuses(self, kind: str) -> bool:
         """Does the endpoint make a refusal of this kind, which only some make?"""
@@ -58,3 +58,8 @@ class Wrong(Struct, frozen=True):
     role: str | None = None
     index: int | None = None
     choice: str | None = None
+
+
+def refusals_of(flags: Flags) -> list[Refusal]:
+    """Return the endpoint's own words of refusal."""
+    return (flags.simulator.refusals if flags.simulator is not None else None) or []

@@ -397,9 +397,9 @@ def _shows_object(one: bool, exchange: Exchange) -> bool:
 
 SHOWN: Mapping[str, Callable[[Any, Exchange], bool]] = {
     "reasoning.shape": _shows_shape,
-    "refusals": _shows_refusal,
-    "stream.usage": _shows_place,
-    "tools.one_object": _shows_object,
+    "simulator.refusals": _shows_refusal,
+    "simulator.stream_usage": _shows_place,
+    "simulator.object_arguments": _shows_object,
 }
 """Flags that only the simulator goes by, and whether an exchange shows such a value."""
 

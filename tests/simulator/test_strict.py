@@ -25,6 +25,7 @@ from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import Refused, judge
 from cnllm.simulator.jsonpath import put
 from cnllm.simulator.read import asked_of
+from cnllm.simulator.violations import refusals_of
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])
 Json = dict[str, Any]
@@ -272,9 +273,9 @@ def of_answers(model: Model, request: Plan) -> Iterator[Violation]:
         yield "schema.methods: json_schema", request, changed(request, place, wire)
         if "json_object" not in methods:
             yield "schema.methods: json_object", request, changed(request, place, {"type": "json_object"})
-    word = request.flags.schema.word if request.flags.schema is not None else None
+    word = request.flags.simulator.json_word if request.flags.simulator is not None else None
     if word and "json_object" in methods:
-        yield "schema.word", request, changed(request, place, {"type": "json_object"})
+        yield "simulator.json_word", request, changed(request, place, {"type": "json_object"})
 
 
 def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
@@ -352,13 +353,13 @@ SHAPES: dict[str, tuple[str, ...]] = {
 def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for model in models():
-        worded = {refusal.body for refusal in model.flags.refusals or ()}
+        worded = {refusal.body for refusal in refusals_of(model.flags)}
         for flag, request, body in violations(model):
             refused = judged(model, request, body)
             assert refused is not None, (model, flag, body)
             assert 400 <= refused.status < 500, (model, flag)
             seen[flag, model.protocol] += 1
-            if not worded and not (request.flags.refusals or ()):
+            if not worded and not refusals_of(request.flags):
                 error = json.loads(refused.body)["error"]
                 assert set(SHAPES[model.protocol]) <= error.keys(), (model, flag, refused)
                 assert error["message"], (model, flag)
@@ -388,7 +389,7 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
         "tool_choice.allowed",
         "schema.methods: json_schema",
         "schema.methods: json_object",
-        "schema.word",
+        "simulator.json_word",
         "messages.system",
         "messages.fields",
         "input",

@@ -128,20 +128,17 @@ class TextCalls:
         """What looks for calls in a channel, from its first character that may begin a marker."""
         if inside and self._tools is None:
             return None  # nothing could be called, and thinking is not the answer: it stays as it came
-        rules = [rule for rule in self._rules if rule.inside in ("reasoning" if inside else "content", "both")]
-        if not rules:
-            return None
         from cnllm.leaks.filter import Filter  # with the grammars: a short program may never meet a marker
 
         fold, tools = self._fold, self._tools
         if inside:
             self._thinking = Filter(
-                rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, holds=self._holds
+                self._rules, tools, fold.thoughts, self._thought, self._tail.append, trims=False, holds=self._holds
             )
             return self._thinking
         last = self._flag == FLAG
         self._answer = Filter(
-            rules, tools, fold.texts, self._answered, self._found.append, trims=True, holds=self._holds, last=last
+            self._rules, tools, fold.texts, self._answered, self._found.append, trims=True, holds=self._holds, last=last
         )
         return self._answer
 
