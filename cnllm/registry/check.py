@@ -25,6 +25,9 @@ __all__ = ["Problem", "check", "demand_valid", "did_you_mean", "dotted", "proble
 
 _FREE = {"title", "docs", "status", "call", "keys"}  # who and what, not what the wire does: needs no source
 
+_NEEDED = {"sections": ("begin", "separator", "end"), "arg-pairs": ("key", "value")}
+"""Grammars without words of their own: a rule names them."""
+
 _NO_PATHS = {
     **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
     **dict.fromkeys(("works", "true"), "true"),
@@ -138,8 +141,10 @@ def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterat
             if type(said := data.get(key)) is list and not (said and all(said)):
                 yield [*path, key], f"{dotted([*path, key])} must hold something"
         formats, parts = data.get("format"), data.get("parts")
-        if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
-            yield path, f"{dotted(path)}: sections need parts = [begin, separator, end]"
+        for grammar, needed in _NEEDED.items():
+            said = parts.get(grammar) if type(parts) is dict else parts
+            if type(formats) is list and grammar in formats and not (type(said) is list and len(said) == len(needed)):
+                yield path, f"{dotted(path)}: {grammar} need parts = [{', '.join(needed)}]"
 
 
 def _is_variable(name: Any) -> bool:

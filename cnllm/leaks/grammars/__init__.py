@@ -12,11 +12,10 @@ from typing import Any
 from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
 from cnllm.leaks.grammars.base import Block, NotOffered, Unreadable, Written
 from cnllm.leaks.markers import Markers
+from cnllm.leaks.rules import words_of
 from cnllm.registry.flags import Leak
 
 __all__ = ["NotOffered", "Unreadable", "Written", "inside", "read", "viable"]
-
-_WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 
 
 def read(
@@ -87,7 +86,7 @@ def _viable(leak: Leak, format: str, opener: str, body: str) -> bool | None:
     if format in tagged.WORDS:
         return tagged.viable(opener, body, parts)
     if format == "arg-pairs":
-        return pairs.viable(body, parts)
+        return pairs.viable(body, parts) if len(parts) == 2 else False  # a rule names its words, or means no such tags
     return sections.viable(opener, body, parts) if format == "sections" else elements.viable(opener, body)
 
 
@@ -102,12 +101,12 @@ def _read(format: str, block: Block) -> tuple[list[Written], list[str]]:
 
 
 def _parts(leak: Leak, format: str) -> tuple[str, ...]:
-    """The words of a grammar: its own, or the rule's where it is the rule's only one that such words fit."""
-    given = tuple(leak.parts or ())
-    if format == "sections":
+    """Return the words of a grammar: those of the rule where they fit, else the ones that name the grammar."""
+    given = tuple(words_of(leak, format))
+    words = tagged.WORDS.get(format)
+    if words is None:
         return given
-    words = _WORDS.get(format, ())
-    return given if len(given) == len(words) and len(words) > 0 else words
+    return given if len(given) == len(words) else words
 
 
 def _closer(leak: Leak, opener: str, text: str) -> str:

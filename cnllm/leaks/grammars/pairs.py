@@ -1,7 +1,9 @@
 """The grammar "arg-pairs": the name of the tool, then a key and a value in tags of their own for each argument.
 
     NAME
-    <arg_key>city</arg_key><arg_value>Paris</arg_value>
+    <KEY>city</KEY><VALUE>Paris</VALUE>
+
+KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own.
 
 A tag may stand between the name and the first key, and tags around a call or around several.
 """
@@ -15,9 +17,8 @@ from typing import Any
 from cnllm.leaks.grammars.base import ENOUGH, NAME, Block, NotOffered, Unreadable, Written, named, own_lines
 from cnllm.schemas.coerce import property_schema, typed
 
-__all__ = ["WORDS", "inside", "read", "viable"]
+__all__ = ["inside", "read", "viable"]
 
-WORDS = ("arg_key", "arg_value")
 _WORD = r"[\w.:-]{1,64}"
 
 

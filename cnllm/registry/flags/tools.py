@@ -158,9 +158,10 @@ class Leak(Base, frozen=True):
         ),
     ]
     parts: Annotated[
-        list[str] | None,
+        list[str] | dict[str, list[str]] | None,
         flag(
-            "The grammar's own words where they differ: invoke and parameter; begin, separator and end.",
+            "The grammar's own words: for invoke and function where they differ, for arg-pairs those of a key and a "
+            "value, for sections begin, separator and end; a table has them by grammar.",
             "Families that share a grammar have words of their own in it.",
         ),
     ] = None
