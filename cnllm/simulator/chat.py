@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.simulator.jsonpath import at, put
 from cnllm.simulator.reply import Said
 from cnllm.simulator.request import Asked
@@ -126,9 +127,9 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
         return _Shape("none")
     if reasoning.shape == "content-parts" and reasoning.part:
         return _Shape("content-parts", word=reasoning.part)
-    if reasoning.fields:
+    if reasoning.fields and reasoning.shape != "tags":
         first, back = reasoning.fields[0], reasoning.replay_field
-        twin = back if back in reasoning.fields and back != first and reasoning.replay_as == "details" else ""
+        twin = back if back in reasoning.fields and back != first and form(reasoning) == "details" else ""
         return _Shape("details" if reasoning.shape == "details" else "field", word=first, twin=twin or "")
     if reasoning.tags:
         opened, closed = reasoning.tags[:2]

@@ -8,6 +8,7 @@ from typing import Any
 
 from cnllm.protocols import speaks
 from cnllm.registry.flags import Patch, Reasoning
+from cnllm.registry.reasoning_form import form, place
 from cnllm.schemas import whole_matcher
 from cnllm.simulator.jsonpath import at
 from cnllm.simulator.read import CHAT, SEALS
@@ -257,13 +258,8 @@ def _forbidden(case: Case, rules: Reasoning) -> list[str]:
     """The fields that may hold reasoning and are not the one in which it goes back."""
     if case.model.protocol != CHAT:
         return ["reasoning"] if rules.replay == "never" else []
-    goes_back = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
-    return [f for f in rules.fields or [] if not goes_back or f != _place(rules)]
-
-
-def _place(rules: Reasoning) -> str | None:
-    """The field in which reasoning goes back."""
-    return rules.replay_field or next(iter(rules.fields or []), None)
+    goes_back = rules.replay not in (None, "never") and form(rules) in ("field", "details", "seal")
+    return [f for f in rules.fields or [] if not goes_back or f != place(rules)]
 
 
 def _must_carry(case: Case, rules: Reasoning) -> list[int]:
@@ -291,9 +287,9 @@ def _must_carry(case: Case, rules: Reasoning) -> list[int]:
 
 def _carries(turn: Turn, rules: Reasoning) -> bool:
     """Does a turn bring its reasoning back, in the form the endpoint wants?"""
-    place = _place(rules)
-    found = at(turn.wire, place) if place else None
-    match rules.replay_as:
+    key = place(rules)
+    found = at(turn.wire, key) if key else None
+    match form(rules):
         case "tags":
             return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
         case "content-parts":

@@ -13,6 +13,7 @@ import msgspec
 from cnllm.protocols import framed, speaks
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.simulator.reply import Said
 from cnllm.simulator.request import Asked
 from cnllm.simulator.tokenize import pieces
@@ -79,7 +80,7 @@ def frames(model: Model, flags: Flags, asked: Asked, said: Said) -> Iterator[byt
 
 def _reply(model: Model, flags: Flags, said: Said) -> Reply:
     parts: list[Part] = []
-    seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
+    seals = flags.reasoning is not None and form(flags.reasoning) in ("seal", "content-parts")
     seal: Seal | None = None
     if said.reasoning and seals and said.whole:
         data = _MADE[model.protocol](_token(model), said.reasoning)

@@ -6,6 +6,7 @@ from typing import Any
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Reasoning as Rules
+from cnllm.registry.reasoning_form import form, place
 
 __all__ = ["facts"]
 
@@ -15,9 +16,9 @@ _SHOWN = 5  # messages that are named of each kind
 def facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Which of the assistant's turns went with their reasoning and which without, and about how many tokens it was."""
     rules = flags.reasoning or Rules()
-    if "messages" not in body or rules.replay_as == "seal":
+    if "messages" not in body or form(rules) == "seal":
         return f"the request had about {size // 4} tokens"
-    field = rules.replay_field or (rules.fields or ["reasoning"])[0]
+    field = place(rules) or "reasoning"
     sent: list[int] = []
     bare: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):
@@ -31,7 +32,7 @@ def facts(body: dict[str, Any], size: int, flags: Flags) -> str:
 
 def _carries(message: dict[str, Any], field: str, rules: Rules) -> bool:
     content = message.get("content")
-    match rules.replay_as:
+    match form(rules):
         case "tags":
             return bool(rules.tags) and type(content) is str and (rules.tags or [""])[0] in content
         case "content-parts":

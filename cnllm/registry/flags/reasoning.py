@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from cnllm.registry.flags.describe import Base, flag
+from cnllm.registry.flags.describe import ANY, Base, flag
 
 __all__ = ["Budget", "Effort", "Patch", "Reasoning"]
 
@@ -104,13 +104,14 @@ class Reasoning(Base, frozen=True):
         ),
     ] = None
     shape: Annotated[
-        Literal["text", "details", "content-parts"] | None,
+        Literal["field", "details", "tags", "content-parts", "seal"] | None,
         flag(
-            "How it is written there: a string, a list of {text}, or parts of `content`.",
-            "Servers that keep more than the text, such as signatures, need a list.",
+            "How it is written, arriving and going back: a text under a key of its own, a list of {text} under one, "
+            "between tags in the text, as parts of `content`, or as blocks that are signed.",
+            "Servers that keep more than the text, such as signatures, need more than a text for it.",
             reasons={
-                "details": "one vendor with this as its only form; routers write the list beside the text",
-                "content-parts": "one vendor's form",
+                "details": "one vendor with this as its only form; a router writes the list beside the text",
+                "tags": "for overlays, of servers that never split the tags off: tests/engine/test_reasoning_shape.py",
             },
         ),
     ] = None
@@ -151,14 +152,19 @@ class Reasoning(Base, frozen=True):
     replay_as: Annotated[
         Literal["field", "details", "tags", "content-parts", "seal"] | None,
         flag(
-            "The form in which it goes back.",
-            "An endpoint may take it in another form than it gives it.",
-            reasons={"tags": "one endpoint, whose page says so of one model"},
+            "The form in which it goes back, where it is not that in which it arrives (`shape`).",
+            "A few endpoints take it in another form than they give it.",
+            reasons={
+                ANY: "an exception from `shape`, so it has all of its values (tests/engine/test_reasoning_shape.py)"
+            },
         ),
     ] = None
     replay_field: Annotated[
         str | None,
-        flag("The key in which it goes back.", "An endpoint may take it under another key than it gives it."),
+        flag(
+            "The key under which it goes back, where that is not the first of `fields`.",
+            "A few endpoints take it under another key than the one that it arrives under.",
+        ),
     ] = None
     if_missing: Annotated[
         Literal["omit", "empty", "space", "reasoning-off", "error"] | Patch | None,
