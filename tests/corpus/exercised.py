@@ -384,7 +384,7 @@ def _shows_shape(shape: str, exchange: Exchange) -> bool:
 
 def _shape_of(message: dict[str, Any]) -> str:
     if message.get("reasoning_content") or message.get("reasoning"):
-        return "text"
+        return "field"
     return "details" if message.get("reasoning_details") else "content-parts" if content_of(message, "thinking") else ""
 
 
@@ -401,7 +401,7 @@ SHOWN: Mapping[str, Callable[[Any, Exchange], bool]] = {
     "simulator.stream_usage": _shows_place,
     "simulator.object_arguments": _shows_object,
 }
-"""Flags that only the simulator goes by, and whether an exchange shows such a value."""
+"""Flags that a reading does not go by, and whether an exchange shows such a value."""
 
 
 # ── the report ───────────────────────────────────────────────────────────────
