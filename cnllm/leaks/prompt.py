@@ -10,13 +10,15 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from cnllm.leaks import grammars
 from cnllm.leaks.grammars import ParsedCall
 from cnllm.leaks.markers import Markers
+from cnllm.leaks.rules import words_of
 from cnllm.registry.flags import Leak
 
 __all__ = ["PromptTexts"]
@@ -31,9 +33,10 @@ _SPACE_ESCAPE = re.compile(r"\\[nrtbf]")
 _IGNORED = re.compile(r"[\s\\\"'`“”‘’„‚‟‛«»‹›「」『』《》〈〉｢｣〝〞＂＇*｜|‖▁_\u200b-\u200f\u2060\ufeff]+")
 _PREFIX = re.compile(r"^[ \t]*(?:(?:>|#+|//+|\*|[-+]|\|)[ \t]?)+|^[ \t]+", re.MULTILINE)
 
+_PAIRS: Final = "arg-pairs"
 _COMMON = (
-    Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"]),
-    Leak(["<tool_calls>", "```tool_call"], ["</tool_calls>", "```"], ["json", "arg-pairs"]),
+    Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", _PAIRS]),
+    Leak(["<tool_calls>", "```tool_call"], ["</tool_calls>", "```"], ["json", _PAIRS]),
     Leak(["<function="], ["</function>"], ["function"]),
     Leak(["<invoke "], ["</invoke>"], ["invoke"]),
 )
@@ -49,7 +52,10 @@ class PromptTexts:
         self, texts: Callable[[], Iterable[str]], rules: Sequence[Leak], tools: Mapping[str, Any] | None
     ) -> None:
         self._texts = texts
-        self._rules = rules = [*rules, *_COMMON]
+        pairs = next((words for rule in rules if (words := words_of(rule, _PAIRS)) and _PAIRS in rule.format), None)
+        known = {_PAIRS: pairs} if pairs else None
+        common = [replace(rule, parts=known) if _PAIRS in rule.format else rule for rule in _COMMON]
+        self._rules = rules = [*rules, *common]
         self._tools = tools or {}
         self._blocks: set[str] | None = None
         self._calls: set[bytes] = set()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 from cnllm.registry.check_patterns import pattern_faults
-from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Table, formerly
+from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
 
@@ -24,6 +24,17 @@ if typing.TYPE_CHECKING:
 __all__ = ["Problem", "check", "did_you_mean", "dotted_path", "problems", "require_valid", "unsourced_paths"]
 
 _FREE = {"title", "docs", "status", "call", "keys"}  # who and what, not what the wire does: needs no source
+
+_NEEDED = {"sections": ("begin", "separator", "end"), "arg-pairs": ("key", "value")}
+"""Grammars without words of their own: a rule names them."""
+
+_NO_PATHS = {
+    **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
+    **dict.fromkeys(("works", "true"), "true"),
+    **dict.fromkeys(("ignore", "ignores"), "'ignored'"),
+    "unknown": "to leave it out",
+}
+"""Words for the state of a parameter that are written in another way."""
 
 _DECIDES = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}  # of `call`: settled before it
 
@@ -105,7 +116,7 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
     for key, value in data.items():
         here = [*path, key]
         if key not in fields:
-            yield here, f"{shown} has no flag '{key}'{_hint(key, cls)}"
+            yield here, f"{shown} has no flag '{key}'{_hint(here, cls)}"
         elif cls is Table and key in ("on", "when", "families"):
             yield from _layers(key, value, here)
         elif cls is Table and key == "unset" and type(value) is list:
@@ -133,8 +144,10 @@ def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterat
             if type(said := data.get(key)) is list and not (said and all(said)):
                 yield [*path, key], f"{dotted_path([*path, key])} must hold something"
         formats, parts = data.get("format"), data.get("parts")
-        if type(formats) is list and "sections" in formats and not (type(parts) is list and len(parts) == 3):
-            yield path, f"{dotted_path(path)}: sections need parts = [begin, separator, end]"
+        for grammar, needed in _NEEDED.items():
+            said = parts.get(grammar) if type(parts) is dict else parts
+            if type(formats) is list and grammar in formats and not (type(said) is list and len(said) == len(needed)):
+                yield path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(needed)}]"
 
 
 def _is_variable(name: Any) -> bool:
@@ -145,12 +158,12 @@ def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
     """A flag to be taken away must be one."""
     kind: Any = Flags
     keys = unset_path(flag)
-    for key in keys[2:] if keys[0] == "when" else keys:
+    for place, key in enumerate(keys[2:] if keys[0] == "when" else keys):
         if not _is_struct(kind):
             return
         fields = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
         if key not in fields:
-            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_hint(key, kind)}"
+            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_hint([*keys[:place], key], kind)}"
             return
         kind = _bare(fields[key])
 
@@ -192,6 +205,8 @@ def _value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], 
             yield from _value(item, args[0], [*path, str(place)])
     elif type(value) is dict and Param in args:
         yield from _walk(value, Param, path)
+    elif type(value) is str and Param in args and value in _NO_PATHS:
+        yield path, f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_NO_PATHS[value]}?"
     else:
         try:
             msgspec.convert(value, kind)
@@ -233,12 +248,15 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _hint(key: str, cls: type[Struct]) -> str:
+def _hint(path: list[str], cls: type[Struct]) -> str:
     """Return the flag that a wrong key means, as a question: the one that had this name, or the nearest."""
     for field in msgspec.structs.fields(cls):
-        if formerly(field.type) == key:
+        if about(field.type).get("formerly") == path[-1]:
             return f". Did you mean '{field.encode_name}'?"
-    return did_you_mean(key, (field.encode_name for field in msgspec.structs.fields(cls)))
+    for field in msgspec.structs.fields(Simulator):
+        if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
+            return f". Did you mean 'simulator.{field.encode_name}'?"
+    return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
 
 
 def did_you_mean(word: str, known: Any) -> str:

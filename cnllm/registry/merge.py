@@ -7,6 +7,7 @@ when somebody asks, by walking the same layers backwards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -25,17 +26,9 @@ __all__ = [
     "unset_path",
 ]
 
-_RULES = ("errors", "refusals")  # lists whose rules add up, nearest layer first
+_RULES = "errors"  # rules that add up, nearest layer first; so do those of `simulator.refusals`
 _MARKUP = "leaks"  # adds up too, but an empty list takes away what is below it, and no rule stands twice
 META = ("match", "extends", "unset", "on", "when", "families", "sources")
-
-_EVERY_WIRE = {
-    **dict.fromkeys(("title", "protocol", "base_url", "headers", "keys", "status", "limits", "price", "input"), True),
-    **dict.fromkeys(("errors", "leaks", "fallback", "resume", "call", "match", "extends", "sources"), True),
-    "reasoning": {"mode", "default", "effort_budgets", "if_foreign", "tags", "tags_at"},
-    "tools": {"supported", "otherwise", "schema", "schema_drop", "name_max_length"},
-}
-"""What is true of an endpoint and its model whichever wire protocol is spoken; all else is about one wire."""
 
 
 class Layer(Struct, frozen=True):
@@ -63,7 +56,12 @@ def merge_tables(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def stack_layers(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
-    rules = {key: [*over[key], *under.get(key, ())] for key in _RULES if key in over}
+    rules: dict[str, Any] = {}
+    if _RULES in over:
+        rules[_RULES] = [*over[_RULES], *under.get(_RULES, ())]
+    if refusals := over.get("simulator", {}).get("refusals"):
+        more = under.get("simulator", {}).get("refusals", ())
+        rules["simulator"] = {**over["simulator"], "refusals": [*refusals, *more]}
     if own := over.get(_MARKUP):
         rules[_MARKUP] = [*own, *(rule for rule in under.get(_MARKUP) or () if rule not in own)]
     return merge_tables(under, {**over, **rules})
@@ -88,6 +86,23 @@ def merge_layers(layers: Iterable[Layer], under: Mapping[str, Any] | None = None
     return out
 
 
+@cache
+def _every_wire() -> dict[str, bool | frozenset[str]]:
+    """The flags that are true of an endpoint and its model whichever wire is spoken; of a table all, or some."""
+    from msgspec.structs import fields
+
+    from cnllm.registry.flags import Table, about, inner_table
+
+    found: dict[str, bool | frozenset[str]] = {}
+    for field in fields(Table):
+        if about(field.type).get("every_wire"):
+            found[field.encode_name] = True
+        elif (inner := inner_table(field.type)) is not None:
+            names = frozenset(f.encode_name for f in fields(inner) if about(f.type).get("every_wire"))
+            found |= {field.encode_name: names} if names else {}
+    return found
+
+
 def on_every_wire(table: dict[str, Any]) -> dict[str, Any]:
     """What a table says that holds on another wire than the one it tells of, too."""
     out = _neutral(table)
@@ -102,17 +117,17 @@ def on_every_wire(table: dict[str, Any]) -> dict[str, Any]:
 def _neutral(table: dict[str, Any], but: str | None = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in table.items():
-        kept = _EVERY_WIRE.get(key)
+        kept = _every_wire().get(key)
         if kept is True and key != but:
             out[key] = value
-        elif type(kept) is set and (some := {k: v for k, v in value.items() if k in kept}):
+        elif type(kept) is frozenset and (some := {k: v for k, v in value.items() if k in kept}):
             out[key] = some
     return out
 
 
 def _holds(keys: list[str]) -> bool:
-    kept = _EVERY_WIRE.get(keys[0])
-    return kept is True or (type(kept) is set and len(keys) > 1 and keys[1] in kept)
+    kept = _every_wire().get(keys[0])
+    return kept is True or (type(kept) is frozenset and len(keys) > 1 and keys[1] in kept)
 
 
 def unset_path(path: str) -> list[str]:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
 _FORMAT = "cnllm-summary-1"
+_FLAGS = ("__init__", "describe", "endpoint", "reasoning", "tools", "request", "reply", "simulator", "call")
 _CODE_FILES = (
-    "registry/flags.py",
+    *(f"registry/flags/{name}.py" for name in _FLAGS),
     "registry/model.py",
     "registry/registry.py",
     "registry/routing.py",

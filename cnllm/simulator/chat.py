@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.simulator.jsonpath import at, put
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest
@@ -127,13 +128,10 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
         return _Shape("none")
     if reasoning.shape == "content-parts" and reasoning.part:
         return _Shape("content-parts", key=reasoning.part)
-    if reasoning.fields:
+    if reasoning.fields and reasoning.shape != "tags":
         first, replay_field = reasoning.fields[0], reasoning.replay_field
-        twin = (
-            replay_field
-            if replay_field in reasoning.fields and replay_field != first and reasoning.replay_as == "details"
-            else ""
-        )
+        is_twin = replay_field in reasoning.fields and replay_field != first and form(reasoning) == "details"
+        twin = replay_field if is_twin else ""
         return _Shape("details" if reasoning.shape == "details" else "field", key=first, twin=twin or "")
     if reasoning.tags:
         open_tag, close_tag = reasoning.tags[:2]
@@ -180,7 +178,7 @@ def _usage_in_choice(flags: Flags) -> str:
 
 def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
     """Return the place of usage in a stream. If the registry sets a switch for usage, none comes without it."""
-    place = (flags.stream.usage if flags.stream is not None else None) or "chunk"
+    place = (flags.simulator.stream_usage if flags.simulator is not None else None) or "chunk"
     defaults = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"
     return "none" if at(defaults, switch) is True and at(request.body, switch) is not True else place

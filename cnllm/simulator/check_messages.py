@@ -8,6 +8,7 @@ from typing import Any
 
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, Reasoning
+from cnllm.registry.reasoning_form import form, place
 from cnllm.schemas import whole_matcher
 from cnllm.simulator.jsonpath import at
 from cnllm.simulator.read import CHAT, SEALS
@@ -131,6 +132,7 @@ def _missing_result(pending: list[Any], index: int) -> Violation:
 
 def _calls(context: RequestContext) -> Iterator[Violation]:
     rules = context.flags.tools
+    objects = context.flags.simulator is not None and context.flags.simulator.object_arguments is True
     for index, turn in enumerate(context.request.turns):
         if turn.calls == ():
             path = f"messages[{index}].tool_calls"
@@ -142,7 +144,7 @@ def _calls(context: RequestContext) -> Iterator[Violation]:
             elif rules is not None and rules.call_id_pattern and not _matches(rules.call_id_pattern, call.id):
                 message = f"{path}.id is {call.id} but must match {rules.call_id_pattern}"
                 yield Violation("results", message, param=f"{path}.id", value=call.id, index=index)
-            if not _is_object(call.arguments, bool(rules and rules.one_object)):
+            if not _is_object(call.arguments, objects):
                 message = f"{path}.function.arguments is not a JSON object."
                 value = call.id if isinstance(call.id, str) else None
                 yield Violation("arguments", message, param=f"{path}.function.arguments", value=value, index=index)
@@ -263,13 +265,8 @@ def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
     """Return the fields that may hold reasoning, except the one in which it is sent back."""
     if context.model.protocol != CHAT:
         return ["reasoning"] if rules.replay == "never" else []
-    is_replayed = rules.replay not in (None, "never") and rules.replay_as in (None, "field", "details", "seal")
-    return [f for f in rules.fields or [] if not is_replayed or f != _replay_field(rules)]
-
-
-def _replay_field(rules: Reasoning) -> str | None:
-    """Return the field in which reasoning is sent back."""
-    return rules.replay_field or next(iter(rules.fields or []), None)
+    is_replayed = rules.replay not in (None, "never") and form(rules) in ("field", "details", "seal")
+    return [f for f in rules.fields or [] if not is_replayed or f != place(rules)]
 
 
 def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int]:
@@ -297,9 +294,9 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
 
 def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
     """Whether a message carries its reasoning, in the form that the endpoint requires."""
-    path = _replay_field(rules)
+    path = place(rules)
     value = at(turn.wire, path) if path else None
-    match rules.replay_as:
+    match form(rules):
         case "tags":
             return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
         case "content-parts":

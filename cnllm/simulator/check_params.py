@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cnllm.registry import param_rules
 from cnllm.registry.flags import LEVELS, Budget, Flags, Param, Reasoning
 from cnllm.simulator.jsonpath import at, leaves
 from cnllm.simulator.request import input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
@@ -16,6 +17,8 @@ __all__ = ["context_violations", "param_violations", "reasoning_violations"]
 def param_violations(context: RequestContext) -> Iterator[Violation]:
     """Yield parameters that the endpoint does not accept, or not with their values."""
     for name, rule in (context.flags.params or {}).items():
+        if param_rules.state(rule) == "ignored":
+            continue
         path = param_path(context.flags, name)
         value = at(context.body, path or name)
         if path is None or (path != name and value is None):

@@ -15,7 +15,7 @@ from cnllm.simulator.check_params import context_violations, param_violations, r
 from cnllm.simulator.check_tools import tool_violations
 from cnllm.simulator.read import CHAT
 from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
-from cnllm.simulator.violations import RequestContext, Violation
+from cnllm.simulator.violations import RequestContext, Violation, refusals_of
 
 __all__ = ["ErrorResponse", "check_request", "error_response"]
 
@@ -48,7 +48,7 @@ def check_request(
     endpoint does not serve this model.
     """
     flags, thinks = flags_for(model, request)
-    refusals = flags.refusals or []
+    refusals = refusals_of(flags)
     context = RequestContext(
         model=model,
         flags=flags,
@@ -171,8 +171,9 @@ def _schema_violations(context: RequestContext) -> Iterator[Violation]:
     if not accepted or (kind == "json_schema" and not isinstance(context.request.schema, dict)):
         message = f"This response_format type is unavailable: {kind}."
         yield Violation("schema", message, param="response_format", value=kind)
-    if kind == "json_object" and rules is not None and rules.word and not _contains(context.request, rules.word):
-        message = f"The messages must contain the word '{rules.word}' to use this response_format."
+    word = context.flags.simulator.json_word if context.flags.simulator is not None else None
+    if kind == "json_object" and word and not _contains(context.request, word):
+        message = f"The messages must contain the word '{word}' to use this response_format."
         yield Violation("schema", message, param="response_format", value=kind)
 
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.registry.flags import Flags, Param, Reasoning
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model, conditions
 from cnllm.simulator.jsonpath import at, leaves, within
 from cnllm.simulator.tokenize import split_pieces
@@ -154,13 +155,9 @@ def turns_reasoning_on(reasoning: Reasoning, body: dict[str, Any]) -> bool:
 
 
 def param_path(flags: Flags, name: str) -> str | None:
-    """Return the path of a parameter in a body, or None if the endpoint refuses it."""
-    rule = (flags.params or {}).get(name, name)
-    if isinstance(rule, Param):
-        return rule.as_ or name
-    if isinstance(rule, str):
-        return rule
-    return name if rule else None
+    """Return the path of a parameter in a body, or None if the endpoint refuses or ignores it."""
+    rule = (flags.params or {}).get(name)
+    return None if param_rules.state(rule) in ("refused", "ignored") else param_rules.path(name, rule)
 
 
 def input_tokens(request: ParsedRequest) -> int:

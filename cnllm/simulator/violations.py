@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.registry.flags import Flags
+from cnllm.registry.flags import Flags, Refusal
 from cnllm.registry.model import Model
 from cnllm.simulator.request import ParsedRequest
 
-__all__ = ["RequestContext", "Violation"]
+__all__ = ["RequestContext", "Violation", "refusals_of"]
 
 
 class RequestContext(Struct, frozen=True):
@@ -33,11 +33,11 @@ class RequestContext(Struct, frozen=True):
 
     @property
     def refuses_by_name(self) -> bool:
-        """Whether the endpoint refuses unsupported parameters. Recordings show some that merely ignore them.
+        """Whether the endpoint refuses parameters that its flags do not name, and those that count as refused.
 
-        The flag says false for both. An endpoint that refuses names the parameter, so its text shows it.
+        Many a `false` is inferred from clients that omit the parameter. An endpoint that refuses names the parameter.
         """
-        return self.strict or next(("{param}" in r.body for r in self.flags.refusals or () if r.on == "param"), False)
+        return self.strict or next(("{param}" in r.body for r in refusals_of(self.flags) if r.on == "param"), False)
 
     def refuses(self, kind: str) -> bool:
         """Whether the endpoint makes this kind of refusal, which only some make."""
@@ -59,3 +59,8 @@ class Violation(Struct, frozen=True):
     role: str | None = None
     index: int | None = None
     choice: str | None = None
+
+
+def refusals_of(flags: Flags) -> list[Refusal]:
+    """Return the endpoint's own words of refusal."""
+    return (flags.simulator.refusals if flags.simulator is not None else None) or []

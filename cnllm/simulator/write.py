@@ -13,6 +13,7 @@ import msgspec
 from cnllm.protocols import server_codec, sse_frame
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
@@ -79,7 +80,7 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
 
 def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
     parts: list[Part] = []
-    seals = flags.reasoning is not None and flags.reasoning.replay_as in ("seal", "content-parts")
+    seals = flags.reasoning is not None and form(flags.reasoning) in ("seal", "content-parts")
     seal: Seal | None = None
     if reply.reasoning and seals and reply.reasoning_complete:
         data = _SEALS[model.protocol](_token(model), reply.reasoning)

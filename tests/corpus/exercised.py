@@ -384,7 +384,7 @@ def _shows_shape(shape: str, exchange: Exchange) -> bool:
 
 def _shape_of(message: dict[str, Any]) -> str:
     if message.get("reasoning_content") or message.get("reasoning"):
-        return "text"
+        return "field"
     return "details" if message.get("reasoning_details") else "content-parts" if content_of(message, "thinking") else ""
 
 
@@ -397,11 +397,11 @@ def _shows_object(one: bool, exchange: Exchange) -> bool:
 
 SHOWN: Mapping[str, Callable[[Any, Exchange], bool]] = {
     "reasoning.shape": _shows_shape,
-    "refusals": _shows_refusal,
-    "stream.usage": _shows_place,
-    "tools.one_object": _shows_object,
+    "simulator.refusals": _shows_refusal,
+    "simulator.stream_usage": _shows_place,
+    "simulator.object_arguments": _shows_object,
 }
-"""Flags that only the simulator goes by, and whether an exchange shows such a value."""
+"""Flags that a reading does not go by, and whether an exchange shows such a value."""
 
 
 # ── the report ───────────────────────────────────────────────────────────────

@@ -25,7 +25,7 @@ TOOLS = [
     }
     for name in ("search", "weather")
 ]
-REFUSES = """refusals = [{ on = "reasoning-missing", status = 400, body = "reasoning is missing" }]"""
+REFUSES = """simulator.refusals = [{ on = "reasoning-missing", status = 400, body = "reasoning is missing" }]"""
 
 
 def described(wire: str, base: str) -> str:

@@ -14,6 +14,7 @@ from cnllm.registry import Registry
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.model import Model, conditions
 from cnllm.simulator import SimTransport
+from cnllm.simulator.violations import refusals_of
 
 Json = dict[str, Any]
 BUILTIN = Registry([read(builtin_path(), builtin=True)])
@@ -48,10 +49,10 @@ def signature(model: Model) -> bytes:
                 reasoning and (reasoning.tags, reasoning.tags_at, reasoning.replay, reasoning.replay_as),
                 reasoning
                 and (reasoning.replay_field, reasoning.if_missing, reasoning.if_foreign, reasoning.replay_patch),
-                tools and (tools.call_id_pattern, tools.result_name, tools.supported, tools.one_object),
+                tools and (tools.call_id_pattern, tools.result_name, tools.supported),
                 flags.messages,
                 flags.input,
-                sorted(r.on for r in flags.refusals or []),
+                sorted(r.on for r in refusals_of(flags)),
             ]
         )
     return msgspec.json.encode(said)

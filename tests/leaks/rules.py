@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from cnllm.registry.flags import Leak
 
+PAIRS = {"arg-pairs": ["arg_key", "arg_value"]}
 FENCED = Leak(["```tool_call"], ["```"], ["json"])
-HERMES = Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"])
-LIST = Leak(["<tool_calls>"], ["</tool_calls>"], ["json", "arg-pairs"])
+HERMES = Leak(["<tool_call>"], ["</tool_call>"], ["json", "function", "arg-pairs"], PAIRS)
+LIST = Leak(["<tool_calls>"], ["</tool_calls>"], ["json", "arg-pairs"], PAIRS)
 WORDED = Leak(["<longcat_tool_call>"], ["</longcat_tool_call>"], ["json"])
 BARRED = Leak(
     ["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],

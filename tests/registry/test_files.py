@@ -147,6 +147,12 @@ def test_the_name_that_a_flag_had_is_refused_and_the_new_one_named(files: Files)
 
 
 WRONG = [
+    (
+        "[providers.zai]\nleaks = [{ open = ['<a>'], close = ['</a>'], format = ['arg-pairs'] }]\n",
+        2,
+        "arg-pairs need parts = [key, value]",
+        "",
+    ),
     ("[providers.zai]\ntool_choise.allowed = ['auto']\n", 2, "has no flag 'tool_choise'", "tool_choice"),
     ("provider = {}\n", 1, "the file has no flag 'provider'", "providers"),
     ("[models.'zai/x']\n\nreasoning = { mod = 'never' }\n", 3, "has no flag 'mod'", "mode"),

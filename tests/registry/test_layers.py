@@ -149,7 +149,7 @@ REFUSAL = '{{ on = "key", status = 401, body = "{0}" }}'
 
 
 def rules(name: str) -> str:
-    return f"errors = [{RULE.format(name)}, {RULE.format(name + '2')}]\nrefusals = [{REFUSAL.format(name)}]\n"
+    return f"errors = [{RULE.format(name)}, {RULE.format(name + '2')}]\nsimulator.refusals = [{REFUSAL.format(name)}]\n"
 
 
 def codes(model: Model, mode: frozenset[str] = frozenset()) -> list[str]:
@@ -166,7 +166,12 @@ def test_rules_add_up_nearest_first(files: Files) -> None:
     model = registry.resolve("home/mine-1")
     own = ["later", "later2", "model", "model2", "provider", "provider2", "family", "family2"]
     assert codes(model) == [*own, *codes(below)]
-    assert [r.body for r in model.flags.refusals or ()] == ["later", "model", "provider", "family"]
+    assert [r.body for r in (model.flags.simulator and model.flags.simulator.refusals) or ()] == [
+        "later",
+        "model",
+        "provider",
+        "family",
+    ]
 
 
 def test_rules_of_a_when_add_up_too(files: Files) -> None:

@@ -41,7 +41,7 @@ def test_the_built_in_file_names_it_and_keeps_to_it() -> None:
 
 
 # Only the checks know: TOML has one spelling of a condition too many, `unset` holds paths, and text may be no day.
-BEYOND = ("there is no flag", "says 'stream+tools' twice", "status.since = 'soon'")
+BEYOND = ("arg-pairs need", "there is no flag", "says 'stream+tools' twice", "status.since = 'soon'")
 
 
 @pytest.mark.parametrize(("text", "said"), [(text, said) for text, _, said, _ in WRONG], ids=lambda value: None)

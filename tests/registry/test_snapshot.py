@@ -17,7 +17,7 @@ from cnllm.registry import merge
 from .support import builtin
 
 SNAPSHOT = Path(__file__).with_name("resolved.snapshot")
-RULES = ("errors", "refusals", "leaks")
+RULES = ("errors", "simulator.refusals", "leaks")
 
 
 def test_what_an_edit_changes_is_seen(update: bool) -> None:
@@ -73,7 +73,7 @@ def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[s
         head, _, rest = flag.partition(".")
         if flag in RULES:
             own = [rule for rule in listed(flags[flag]) if rule not in below.get(flag, ())]
-            tables[head] = [named(flag, rule, rules) for rule in own]
+            tables.setdefault(head, []).extend(named(flag, rule, rules) for rule in own)
         elif flag not in flags:
             tables.setdefault(head, []).append(f"-{rest or head}")
         elif flag not in below or flags[flag] != below[flag]:

@@ -19,11 +19,13 @@ from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, To
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import LEVELS, Param
 from cnllm.registry.model import Model
+from cnllm.registry.param_rules import state
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import ErrorResponse, check_request
 from cnllm.simulator.jsonpath import put
 from cnllm.simulator.read import read_request
+from cnllm.simulator.violations import refusals_of
 
 BUILTIN = Registry([read(builtin_path(), builtin=True)])
 Json = dict[str, Any]
@@ -159,6 +161,8 @@ def of_params(model: Model, request: Plan) -> Iterator[Violation]:
         if (path := rule.as_ if isinstance(rule, Param) else rule) and isinstance(path, str)
     } | set(request.body)
     for name, rule in (flags.params or {}).items():
+        if state(rule) == "ignored":  # no endpoint refuses it
+            continue
         path = (rule.as_ or name) if isinstance(rule, Param) else rule
         if rule is False and name not in request.body:
             yield "params: false", request, changed(request, name, 1)
@@ -269,9 +273,9 @@ def of_answers(model: Model, request: Plan) -> Iterator[Violation]:
         yield "schema.methods: json_schema", request, changed(request, place, wire)
         if "json_object" not in methods:
             yield "schema.methods: json_object", request, changed(request, place, {"type": "json_object"})
-    word = request.flags.schema.word if request.flags.schema is not None else None
+    word = request.flags.simulator.json_word if request.flags.simulator is not None else None
     if word and "json_object" in methods:
-        yield "schema.word", request, changed(request, place, {"type": "json_object"})
+        yield "simulator.json_word", request, changed(request, place, {"type": "json_object"})
 
 
 def of_messages(model: Model, request: Plan) -> Iterator[Violation]:
@@ -349,13 +353,13 @@ SHAPES: dict[str, tuple[str, ...]] = {
 def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for model in models():
-        worded = {refusal.body for refusal in model.flags.refusals or ()}
+        worded = {refusal.body for refusal in refusals_of(model.flags)}
         for flag, request, body in violations(model):
             refused = judged(model, request, body)
             assert refused is not None, (model, flag, body)
             assert 400 <= refused.status < 500, (model, flag)
             seen[flag, model.protocol] += 1
-            if not worded and not (request.flags.refusals or ()):
+            if not worded and not refusals_of(request.flags):
                 error = json.loads(refused.body)["error"]
                 assert set(SHAPES[model.protocol]) <= error.keys(), (model, flag, refused)
                 assert error["message"], (model, flag)
@@ -385,7 +389,7 @@ def test_every_flag_that_denies_something_is_enforced_on_every_wire() -> None:
         "tool_choice.allowed",
         "schema.methods: json_schema",
         "schema.methods: json_object",
-        "schema.word",
+        "simulator.json_word",
         "messages.system",
         "messages.fields",
         "input",

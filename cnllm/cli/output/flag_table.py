@@ -13,7 +13,7 @@ from cnllm.cli.output.format import to_plain
 if TYPE_CHECKING:
     from cnllm.registry.model import Fact, Model
 
-__all__ = ["file_letters", "flag_table", "short_value", "source_label", "source_place"]
+__all__ = ["file_letters", "flag_table", "short_value", "shown_value", "source_label", "source_place"]
 
 LAYERS = {"models": "model", "providers": "provider", "protocols": "wire", "families": "family"}
 HEADS = ("FLAG", "VALUE", "SET BY", "SOURCE", "SEEN", "HOW")
@@ -57,6 +57,12 @@ def short_value(value: object) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
+def shown_value(fact: Fact) -> str:
+    """Return the value of a fact in few words; the state of a parameter as a word."""
+    refused = fact.value is False and fact.flag.split(".")[-2:-1] == ["params"]
+    return "refused" if refused else short_value(fact.value)
+
+
 def source_label(fact: Fact) -> str:
     """Return the source of a fact, without the scheme and `www.` of a URL."""
     return (fact.source or "").removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
@@ -74,7 +80,7 @@ def _cells(fact: Fact, table: str, letters: dict[str, str]) -> tuple[str, ...]:
     prefix = f"{table.replace('when ', 'when.')}." if table else ""
     name = f"{'  ' if table else ''}{fact.flag.removeprefix(prefix)}"
     seen = "" if fact.seen is None else str(fact.seen)
-    return (name, short_value(fact.value), source_place(fact, letters), source_label(fact), seen, fact.how or "")
+    return (name, shown_value(fact), source_place(fact, letters), source_label(fact), seen, fact.how or "")
 
 
 def file_letters(facts: Sequence[Fact]) -> dict[str, str]:

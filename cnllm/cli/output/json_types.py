@@ -8,6 +8,7 @@ from cnllm.registry.check import Problem
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
+from cnllm.registry.param_rules import State
 from cnllm.registry.sources import Citation, UnsourcedFlag
 from cnllm.types import Note
 
@@ -33,8 +34,12 @@ class Row(TypedDict):
 
 
 class Card(Row):
-    """A model in `models show`: with every flag and all notes."""
+    """A model in `models show`: with the state of each parameter by mode, every flag and all notes.
 
+    The modes are "reasoning" and "no-reasoning", or "any" where it is unknown whether the model can reason.
+    """
+
+    parameters: dict[str, dict[str, State]]
     flags: dict[str, Any]
     notes: list[Note]
 

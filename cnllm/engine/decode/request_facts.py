@@ -6,6 +6,7 @@ from typing import Any
 
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Reasoning as ReasoningRules
+from cnllm.registry.reasoning_form import form, place
 
 __all__ = ["request_facts"]
 
@@ -15,9 +16,9 @@ _MAX_INDEXES = 5  # messages of each kind that are listed
 def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
     """Return which assistant turns were sent with reasoning and which without, and the approximate tokens."""
     rules = flags.reasoning or ReasoningRules()
-    if "messages" not in body or rules.replay_as == "seal":
+    if "messages" not in body or form(rules) == "seal":
         return f"the request had about {size // 4} tokens"
-    field = rules.replay_field or (rules.fields or ["reasoning"])[0]
+    field = place(rules) or "reasoning"
     with_reasoning: list[int] = []
     without: list[int] = []
     for index, message in enumerate(body.get("messages") or ()):
@@ -32,7 +33,7 @@ def request_facts(body: dict[str, Any], size: int, flags: Flags) -> str:
 def _has_reasoning(message: dict[str, Any], field: str, rules: ReasoningRules) -> bool:
     """Whether a message holds its reasoning."""
     content = message.get("content")
-    match rules.replay_as:
+    match form(rules):
         case "tags":
             return bool(rules.tags) and type(content) is str and (rules.tags or [""])[0] in content
         case "content-parts":

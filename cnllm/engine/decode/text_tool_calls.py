@@ -134,12 +134,9 @@ class TextCalls:
         """Make the filter of a channel, at its first character that may begin a marker."""
         if in_reasoning and self._tools is None:
             return None  # no call is possible, and reasoning is not the answer: it stays as it came
-        rules = [rule for rule in self._rules if rule.inside in ("reasoning" if in_reasoning else "content", "both")]
-        if not rules:
-            return None
         from cnllm.leaks.filter import LeakFilter  # loads the grammars, which many programs never need
 
-        builder, tools = self._builder, self._tools
+        rules, builder, tools = self._rules, self._builder, self._tools
         if in_reasoning:
             self._reasoning_filter = LeakFilter(
                 rules,

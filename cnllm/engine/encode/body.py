@@ -12,6 +12,7 @@ from cnllm.engine.encode.params import note_extra_body
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
 from cnllm.jsonpath import get, merge_patch, remove, set_value
+from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Patch
 from cnllm.registry.flags import Reasoning as ReasoningFlags
 from cnllm.types import Message, Reasoning
@@ -81,8 +82,7 @@ def stop_texts(options: RequestOptions, body: dict[str, Any], flags: Flags) -> t
 
 def _param_path(name: str, flags: Flags) -> str:
     """Return the path of a parameter in the body."""
-    rule = (flags.params or {}).get(name, name)
-    return rule if type(rule) is str else getattr(rule, "as_", None) or name
+    return param_rules.path(name, (flags.params or {}).get(name))
 
 
 def _plain(value: Any) -> Any:

@@ -33,6 +33,7 @@ from cnllm.engine.history.prompted_tools import PromptedTools
 from cnllm.engine.history.reasoning import reasoning_gap
 from cnllm.engine.options import RequestOptions, option_fault, read_options
 from cnllm.protocols import EncodeInput, wire
+from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
@@ -264,7 +265,7 @@ def _params(request: Draft, ledger: Ledger) -> tuple[dict[str, Any], bool | None
     declared = flags.params or {}
     if parallel is not None and "parallel_tool_calls" in declared:
         values["parallel_tool_calls"], parallel = parallel, None
-        single = single and bool(declared["parallel_tool_calls"])
+        single = single and param_rules.state(declared["parallel_tool_calls"]) == "works"
     return values, parallel, single
 
 

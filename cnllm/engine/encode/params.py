@@ -7,6 +7,7 @@ from typing import Any
 from cnllm.engine.adjustments import Ledger
 from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import Flags, Param
+from cnllm.registry.param_rules import Rule, path, state
 
 __all__ = ["apply_params", "note_extra_body"]
 
@@ -35,6 +36,11 @@ def note_extra_body(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None
         if rule is False and name in extra:
             did = "sent as it is: extra_body goes out verbatim, though the endpoint does not take it"
             ledger.note("param-verbatim", f"params.{name}", f"{name}={extra[name]}", did)
+        elif state(rule) == "ignored":
+            value = get(extra, path(name, rule))
+            if value is not None:
+                did = "sent as it is: extra_body goes out verbatim, though the endpoint ignores it"
+                ledger.note("param-verbatim", f"params.{name}", f"{name}={value}", did)
         elif type(rule) is Param and rule.fixed is not None:
             value = get(extra, rule.as_ or name)
             if value is not None and value != rule.fixed:
@@ -59,15 +65,20 @@ def _default(default: Any, flags: Flags) -> Any:
     return None
 
 
-def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, flags: Flags, ledger: Ledger) -> None:
+def _one(body: dict[str, Any], name: str, value: Any, rule: Rule, flags: Flags, ledger: Ledger) -> None:
     """Write one parameter."""
     flag = f"params.{name}"
-    if rule is False:
-        if ledger.may_change("param-dropped", flag, value, "left out: the endpoint does not take it"):
+    where = path(name, rule)
+    match state(rule):
+        case "refused":
+            if ledger.may_change("param-dropped", flag, value, "left out: the endpoint does not take it"):
+                return
+        case "ignored":
+            # Left out, so that the body holds what has an effect, and stays whole the day the endpoint refuses it.
+            if not ledger.may_change("param-dropped", flag, value, "left out: the endpoint ignores it"):
+                ledger.note("param-ignored", flag, value, "sent as asked: the endpoint ignores it")
+                set_value(body, where, value)
             return
-        rule = name
-    elif rule is True:
-        rule = name
     ceiling = flags.limits.output if flags.limits and name == "max_tokens" else None
     above = ceiling is not None and _number(value) and value > ceiling
     if above and ledger.may_change("param-clamped", "limits.output", f"{name}={value}", f"{ceiling}"):
@@ -76,8 +87,7 @@ def _one(body: dict[str, Any], name: str, value: Any, rule: str | bool | Param, 
         value = _fitted(name, value, rule, flag, ledger)
         if value is None:
             return
-        rule = rule.as_ or name
-    set_value(body, str(rule), value)
+    set_value(body, where, value)
 
 
 def _fitted(name: str, value: Any, rule: Param, flag: str, ledger: Ledger) -> Any:

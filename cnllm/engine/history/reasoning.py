@@ -13,6 +13,7 @@ from cnllm.engine.history.repair import Turn, has_content
 from cnllm.registry.flags import Patch
 from cnllm.registry.flags import Reasoning as Rules
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall
 
 __all__ = ["drop_foreign_seals", "reasoning_gap", "replay_reasoning"]
@@ -101,6 +102,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
         or (rules.replay == "since-user" and recent)
     )
     parts: list[Part] = []
+    sealed = form(rules) == "seal"
     has = changed = broken = False
     for part in message.parts:
         kept: Part | None = part
@@ -108,7 +110,7 @@ def _turn(message: Message, index: int, own: bool, recent: bool, model: Model, r
             # A block of another origin means nothing here; anything else goes on without its seal.
             kept = None if type(part) is Opaque else replace(part, seal=None)
         if type(kept) is Reasoning:
-            if not own or (rules.replay_as == "seal" and kept.seal is None):
+            if not own or (sealed and kept.seal is None):
                 kept = _foreign(kept, index, own, rules, ledger)
                 broken = broken or own
             elif carries and (kept.text or kept.seal is not None):

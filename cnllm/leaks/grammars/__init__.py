@@ -12,11 +12,10 @@ from typing import Any
 from cnllm.leaks.grammars import elements, objects, pairs, sections, tagged
 from cnllm.leaks.grammars.base import MarkupBlock, NotACall, NotOffered, ParsedCall
 from cnllm.leaks.markers import Markers
+from cnllm.leaks.rules import words_of
 from cnllm.registry.flags import Leak
 
 __all__ = ["NotACall", "NotOffered", "ParsedCall", "ends_inside_value", "may_begin", "read"]
-
-_WORDS = {**tagged.WORDS, "arg-pairs": pairs.WORDS}
 
 
 def read(
@@ -92,7 +91,7 @@ def _may_begin(leak: Leak, grammar: str, opener: str, body: str) -> bool | None:
     if grammar in tagged.WORDS:
         return tagged.may_begin(opener, body, parts)
     if grammar == "arg-pairs":
-        return pairs.may_begin(body, parts)
+        return pairs.may_begin(body, parts) if len(parts) == 2 else False  # without its words there are no such tags
     return sections.may_begin(opener, body, parts) if grammar == "sections" else elements.may_begin(opener, body)
 
 
@@ -108,12 +107,12 @@ def _read(grammar: str, block: MarkupBlock) -> tuple[list[ParsedCall], list[str]
 
 
 def _parts(leak: Leak, grammar: str) -> tuple[str, ...]:
-    """Return the words of a grammar: its own, or those of the rule if they can only be meant for this grammar."""
-    rule_words = tuple(leak.parts or ())
-    if grammar == "sections":
+    """Return the words of a grammar: those of the rule if they fit, else the words of the grammar itself."""
+    rule_words = tuple(words_of(leak, grammar))
+    words = tagged.WORDS.get(grammar)
+    if words is None:
         return rule_words
-    words = _WORDS.get(grammar, ())
-    return rule_words if len(rule_words) == len(words) and len(words) > 0 else words
+    return rule_words if len(rule_words) == len(words) else words
 
 
 def _closer(leak: Leak, opener: str, text: str) -> str:

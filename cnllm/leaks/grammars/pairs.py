@@ -1,7 +1,9 @@
 """Read the grammar "arg-pairs": the tool's name, then tags for the key and the value of each argument.
 
     NAME
-    <arg_key>city</arg_key><arg_value>Paris</arg_value>
+    <KEY>city</KEY><VALUE>Paris</VALUE>
+
+KEY and VALUE are words of the rule (its `parts`): the grammar has none of its own.
 
 A tag may stand between the name and the first key, and tags around a call or around several.
 """
@@ -24,9 +26,8 @@ from cnllm.leaks.grammars.base import (
 )
 from cnllm.schemas.coerce import coerce, property_schema
 
-__all__ = ["WORDS", "ends_inside_value", "may_begin", "read"]
+__all__ = ["ends_inside_value", "may_begin", "read"]
 
-WORDS = ("arg_key", "arg_value")
 _WORD = r"[\w.:-]{1,64}"
 
 

@@ -10,6 +10,7 @@ import msgspec
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags, Messages
 from cnllm.registry.flags import Reasoning as ReasoningFlags
+from cnllm.registry.reasoning_form import form, place
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.convert import content_part
 from cnllm.types.media import data_url, is_pdf, media_kind, upload_name
@@ -75,8 +76,8 @@ def _encode_reasoning(wire: dict[str, Any], thoughts: list[Reasoning], content: 
     """Write reasoning in its declared form. Return the content, which may contain it."""
     reasoning = flags.reasoning or ReasoningFlags()
     text = "".join(t.text for t in thoughts)
-    field = reasoning.replay_field or (reasoning.fields or ["reasoning"])[0]
-    match reasoning.replay_as:
+    field = place(reasoning) or "reasoning"
+    match form(reasoning):
         case "details":
             wire[field] = [item for thought in thoughts for item in _details(thought)]
         case "tags":

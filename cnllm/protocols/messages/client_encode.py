@@ -12,6 +12,7 @@ from typing import Any
 
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
+from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.convert import result_text
@@ -116,7 +117,7 @@ def _thought(thought: Reasoning, flags: Flags) -> Block | None:
     seal = thought.seal.data if thought.seal is not None and type(thought.seal.data) is dict else None
     if seal is not None and "type" in seal:
         return seal
-    if seal is None and flags.reasoning is not None and flags.reasoning.replay_as == "seal":
+    if seal is None and flags.reasoning is not None and form(flags.reasoning) == "seal":
         return None
     return {"type": "thinking", "thinking": thought.text, **(seal or {"signature": ""})}
 

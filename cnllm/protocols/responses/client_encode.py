@@ -13,6 +13,7 @@ import msgspec
 
 from cnllm.protocols.encode_input import EncodeInput, OfferedTool
 from cnllm.registry.flags import Flags
+from cnllm.registry.reasoning_form import form
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from cnllm.types.media import data_url, media_kind, upload_name
 
@@ -178,7 +179,7 @@ def _reasoning(part: Reasoning, flags: Flags) -> dict[str, Any] | None:
     sealed = _seal_data(part)
     if sealed:
         return sealed
-    if flags.reasoning is None or flags.reasoning.replay_as != "content-parts" or not part.text:
+    if flags.reasoning is None or form(flags.reasoning) != "content-parts" or not part.text:
         return None
     return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": part.text}]}
 

@@ -8,7 +8,7 @@ import click
 
 from cnllm.cli import completion, options
 from cnllm.cli.output import answer, columns, stdio, terminal
-from cnllm.cli.output.flag_table import file_letters, short_value, source_place
+from cnllm.cli.output.flag_table import file_letters, shown_value, source_place
 from cnllm.cli.output.format import to_plain
 
 if TYPE_CHECKING:
@@ -82,4 +82,4 @@ def _table(a: str, b: str, differences: list[Difference]) -> str:
 
 
 def _pair(fact: Fact | None, letters: dict[str, str]) -> tuple[str, str]:
-    return (ABSENT, "") if fact is None else (short_value(fact.value), source_place(fact, letters))
+    return (ABSENT, "") if fact is None else (shown_value(fact), source_place(fact, letters))

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cnllm.cli.commands.models.matrix_script import SCRIPT
 from cnllm.cli.commands.models.matrix_style import STYLE
 from cnllm.cli.output import terminal
-from cnllm.cli.output.flag_table import short_value
+from cnllm.cli.output.flag_table import shown_value
 from cnllm.cli.output.format import format_amount
 from cnllm.registry.capabilities import KINDS, capabilities
 
@@ -158,13 +158,7 @@ class _Facts:
     def add(self, fact: Fact) -> int:
         """Return the number of a fact; store it if it is new."""
         source = (fact.source or "", fact.seen or "", fact.how or "")
-        row = (
-            fact.flag,
-            short_value(fact.value)[:_MAX_VALUE],
-            fact.layer,
-            fact.where,
-            self._number(source, self.sources),
-        )
+        row = (fact.flag, shown_value(fact)[:_MAX_VALUE], fact.layer, fact.where, self._number(source, self.sources))
         return self._number(row, self.facts)
 
     def _number(self, item: tuple[Any, ...], items: list[list[Any]]) -> int:

@@ -14,8 +14,11 @@ from cnllm.cli.output.table import fields
 if TYPE_CHECKING:
     from cnllm.registry.flags import Price, Reasoning
     from cnllm.registry.model import Fact, Model
+    from cnllm.registry.param_rules import State
 
 __all__ = ["show"]
+
+_COMMON = ("temperature", "top_p", "max_tokens", "stop", "seed")
 
 EXAMPLES = options.examples(
     "cnllm models show glm-4.7",
@@ -49,9 +52,12 @@ def show(model: str, explain: bool, protocol: str | None, base_url: str | None, 
         from cnllm.registry import summary
 
         short = summary.short_names(registry.aliases).get(resolved.name, [])
-        answer.print_json(
-            summary.row(resolved, short) | {"flags": plain_flags(resolved.flags), "notes": to_plain(resolved.notes)}
-        )
+        more = {
+            "parameters": parameters(resolved),
+            "flags": plain_flags(resolved.flags),
+            "notes": to_plain(resolved.notes),
+        }
+        answer.print_json(summary.row(resolved, short) | more)
     else:
         answer.print_line(_card(resolved, registry.wires(model)))
 
@@ -89,6 +95,8 @@ def _card(model: Model, wires: list[str]) -> str:
         ("input", ", ".join(flags.input or [UNKNOWN])),
         ("reasoning", _reasoning(flags.reasoning)),
         ("tool choice", ", ".join(choice.allowed) if choice and choice.allowed else UNKNOWN),
+        ("refused", _parameters(states := parameters(model), "refused")),
+        ("ignored", _parameters(states, "ignored")),
         ("price", _price(flags.price)),
         ("status", f"{status.is_}{since}{use}" if status and status.is_ else ""),
         *_states(model),
@@ -96,6 +104,29 @@ def _card(model: Model, wires: list[str]) -> str:
     ]
     title = f" · {flags.title}" if flags.title else ""
     return f"{model.name}{title}\n{fields(pairs)}"
+
+
+def parameters(model: Model) -> dict[str, dict[str, State]]:
+    """Return the state of each parameter in each mode of reasoning that the model has: works, refused, …."""
+    from cnllm.registry.model import conditions
+    from cnllm.registry.param_rules import state
+
+    reasoning = model.flags.reasoning.mode if model.flags.reasoning else None
+    modes = {"always": ("reasoning",), "never": ("no-reasoning",), "toggle": ("no-reasoning", "reasoning")}
+    found = {mode: model.flags_for(frozenset({mode})).params or {} for mode in modes.get(reasoning or "", ())}
+    found = found or {"any": model.flags_for(conditions()).params or {}}
+    names = dict.fromkeys([*_COMMON, *(name for rules in found.values() for name in rules)])
+    return {name: {mode: state(rules.get(name)) for mode, rules in found.items()} for name in names}
+
+
+def _parameters(states: dict[str, dict[str, State]], wanted: State) -> str:
+    """Return the parameters in one state, with the mode where it is not so in each."""
+    words: list[str] = []
+    for name, by_mode in states.items():
+        modes = [mode for mode, state in by_mode.items() if state == wanted]
+        if modes:
+            words.append(name if len(modes) == len(by_mode) else f"{name} ({modes[0]})")
+    return ", ".join(words)
 
 
 def _states(model: Model) -> list[tuple[str, str]]:

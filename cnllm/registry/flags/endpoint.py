@@ -1,0 +1,101 @@
+"""Who answers: how the key is sent, how long the model lives, what it may hold and what it costs."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import field
+
+from cnllm.registry.flags.describe import Base, flag
+
+__all__ = ["Auth", "Limits", "Price", "Status"]
+
+
+class Auth(Base, frozen=True):
+    header: Annotated[
+        str | None,
+        flag("The header that carries the key.", "Vendors with a protocol of their own do not use Authorization."),
+    ] = None
+    value: Annotated[
+        str | None,
+        flag(
+            "The value of that header, `{key}` standing for the key.",
+            "Some want the bare key, others a word before it.",
+        ),
+    ] = None
+
+
+class Status(Base, frozen=True):
+    is_: Annotated[
+        Literal["current", "preview", "retired"] | None,
+        flag(
+            "Where the model is in its life.",
+            "Vendors retire models, and a call of one fails with an error that seldom names the successor.",
+            reasons={"current": "what most models are without a word; it takes back what a lower layer says"},
+        ),
+    ] = field(default=None, name="is")
+    since: Annotated[
+        datetime.date | None,
+        flag("The day it began.", "A model is announced as retired before it stops answering."),
+    ] = None
+    use: Annotated[
+        str | None,
+        flag(
+            "The successor of a retired model, as provider/id.",
+            "Whoever still calls the old one has to be told the new one.",
+        ),
+    ] = None
+
+
+class Limits(Base, frozen=True):
+    context: Annotated[
+        int | None,
+        flag(
+            "The tokens that fit into the window, input and output together.",
+            "A default for max_tokens must leave room for the input.",
+        ),
+    ] = None
+    output: Annotated[
+        int | None,
+        flag(
+            "The most tokens one reply may have; a larger max_tokens is clamped to it.",
+            "Many endpoints refuse a larger number instead of clamping it.",
+        ),
+    ] = None
+
+
+_PRICE = "Replies do not name their price; it is worked out from their token counts."
+
+
+class Price(Base, frozen=True):
+    """Per million tokens."""
+
+    currency: Annotated[str | None, flag("The ISO 4217 code of the prices.", "Vendors bill in several currencies.")] = (
+        None
+    )
+    input: Annotated[float | None, flag("The price of a million input tokens.", _PRICE)] = None
+    output: Annotated[float | None, flag("The price of a million output tokens, reasoning included.", _PRICE)] = None
+    cached: Annotated[
+        float | None,
+        flag(
+            "The price of a million input tokens read from the endpoint's cache.",
+            "What is read from a cache is cheaper.",
+        ),
+    ] = None
+    cache_write: Annotated[
+        float | None,
+        flag("The price of a million input tokens written to the cache.", "Some vendors charge more for writing it."),
+    ] = None
+    tiers: Annotated[
+        list[dict[str, float]] | None,
+        flag(
+            "Other prices from `above` input tokens on: {above, input, output, cached}.",
+            "Some vendors charge more for the whole of a long request.",
+        ),
+    ] = None
+    off_peak: Annotated[
+        dict[str, Any] | None,
+        flag(
+            "Prices outside the `peak` hours, which are in the `zone`; a public holiday counts as any day.",
+            "Some vendors are cheaper at night.",
+        ),
+    ] = None

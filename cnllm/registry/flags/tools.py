@@ -1,0 +1,183 @@
+"""Tools: what is demanded of them, and the markup in which a model may write a call as text."""
+
+from typing import Annotated, Literal
+
+from cnllm.registry.flags.describe import ANY, Base, flag
+
+__all__ = ["Leak", "ToolChoice", "Tools"]
+
+_ONE_SPEC = "a rule of the one subset that a vendor published; each of its models obeys it"
+
+
+class ToolChoice(Base, frozen=True):
+    allowed: Annotated[
+        list[Literal["auto", "none", "required", "named"]] | None,
+        flag(
+            "The choices the endpoint takes.",
+            "Many endpoints refuse a forced call, often only while the model reasons.",
+        ),
+    ] = None
+    otherwise: Annotated[
+        Literal["auto", "narrow", "reasoning-off", "error"] | None,
+        flag(
+            "What becomes of another choice; narrow: auto, with only the wanted tool offered.",
+            "Some endpoints refuse a choice that they do not take, others ignore it; what comes nearest differs.",
+            reasons={
+                "reasoning-off": "for overlays that want the call more than the reasoning: tests/engine/test_plan.py",
+                "error": "for overlays that would rather fail than not force a call: tests/pain/test_b_parameters.py",
+            },
+        ),
+    ] = None
+
+
+class Tools(Base, frozen=True):
+    supported: Annotated[
+        bool | None,
+        flag(
+            "Whether it takes tools at all.",
+            "Some models refuse a request with tools, or answer as if there were none.",
+            every_wire=True,
+        ),
+    ] = None
+    otherwise: Annotated[
+        Literal["prompt", "drop"] | None,
+        flag(
+            "What becomes of tools where it takes none; prompt: they are described in the prompt, and calls are read "
+            "from the text.",
+            "Some models without tools follow such a description well.",
+            every_wire=True,
+            reasons={"drop": "for overlays that take `prompt` back: tests/tools/test_prompted.py"},
+        ),
+    ] = None
+    parallel: Annotated[
+        bool | None,
+        flag("Whether it takes parallel_tool_calls.", "Some endpoints refuse the parameter, others ignore it."),
+    ] = None
+    strict: Annotated[
+        bool | None,
+        flag("Whether it takes `strict` on a function.", "Some endpoints refuse the key."),
+    ] = None
+    strict_all: Annotated[
+        bool | None,
+        flag(
+            "Whether all functions must be strict where one is.",
+            "Some endpoints refuse a list in which only some functions are strict.",
+        ),
+    ] = None
+    parameters: Annotated[
+        bool | None,
+        flag(
+            "Whether every function must have parameters, even empty ones.",
+            "Some endpoints refuse a function without parameters.",
+        ),
+    ] = None
+    schema: Annotated[
+        list[
+            Literal[
+                "inline-refs",
+                "root-refs",
+                "any-of-only",
+                "one-type",
+                "branch-types",
+                "no-tuples",
+                "typed",
+                "root-object",
+            ]
+        ]
+        | None,
+        flag(
+            "What is done to a function's parameters to put them into the subset of JSON Schema that it takes.",
+            "Endpoints refuse a schema outside their subset, and no two subsets are alike.",
+            every_wire=True,
+            reasons={
+                "root-refs": _ONE_SPEC,
+                "one-type": _ONE_SPEC,
+                "branch-types": _ONE_SPEC,
+                "no-tuples": _ONE_SPEC,
+                "typed": _ONE_SPEC,
+            },
+        ),
+    ] = None
+    schema_drop: Annotated[
+        list[str] | None,
+        flag(
+            "The keywords of JSON Schema that it refuses.",
+            "Some endpoints refuse keywords that others use to say more about a value.",
+            every_wire=True,
+        ),
+    ] = None
+    name_max_length: Annotated[
+        int | None,
+        flag(
+            "The longest function name it takes, in characters.",
+            "Names of tools from a registry of tools are often longer than endpoints allow.",
+            formerly="names_max",
+            every_wire=True,
+        ),
+    ] = None
+    call_id_pattern: Annotated[
+        str | None,
+        flag(
+            "A regular expression that call ids must match as a whole.",
+            "Some endpoints refuse ids that another one made.",
+            formerly="ids",
+        ),
+    ] = None
+    result_name: Annotated[
+        bool | None,
+        flag(
+            "Whether a tool result carries the tool's name.",
+            "Some wires pair results with calls by name, others refuse the key.",
+        ),
+    ] = None
+    result_media: Annotated[
+        bool | None,
+        flag(
+            "Whether a result may hold pictures. If not, they follow in a user message.",
+            "Many endpoints take only text in a result.",
+        ),
+    ] = None
+
+
+class Leak(Base, frozen=True):
+    """Markup in which a model may write a tool call as text."""
+
+    open: Annotated[
+        list[str],
+        flag(
+            "The markers that begin a block, each spelling; a bar stands for every kind of bar.",
+            "Each model family has markers of its own, and writes them in several spellings.",
+        ),
+    ]
+    close: Annotated[list[str], flag("The markers that end it.", "What is not closed is not a whole call.")]
+    format: Annotated[
+        list[Literal["json", "invoke", "arg-pairs", "function", "sections", "element"]],
+        flag(
+            "The grammar of what is between, tried in order.",
+            "Models of one family write calls in several grammars between the same markers.",
+        ),
+    ]
+    parts: Annotated[
+        list[str] | dict[str, list[str]] | None,
+        flag(
+            "The grammar's own words: for invoke and function where they differ, for arg-pairs those of a key and a "
+            "value, for sections begin, separator and end; a table has them by grammar.",
+            "Families that share a grammar have words of their own in it.",
+        ),
+    ] = None
+    then: Annotated[
+        Literal["recover", "strip", "keep"],
+        flag(
+            "What becomes of a block: a call, nothing, or the text it is. No case of `otherwise`: it says what is done "
+            "with what was found.",
+            "Some servers would rather not have calls made out of text.",
+            reasons={ANY: "for overlays that treat one markup unlike the rest: tests/tools/test_prompted.py"},
+        ),
+    ] = "recover"
+    strict: Annotated[
+        bool,
+        flag(
+            "Whether all that does not read as a call, with arguments and no more, is text.",
+            "Some markers are also those of ordinary code blocks.",
+        ),
+    ] = False

@@ -1,0 +1,17 @@
+"""Read how reasoning goes back: as it arrives, unless the endpoint takes it in another form or under another key."""
+
+from __future__ import annotations
+
+from cnllm.registry.flags import Reasoning
+
+__all__ = ["form", "place"]
+
+
+def form(rules: Reasoning) -> str:
+    """Return the form in which reasoning goes back: "field", "details", "tags", "content-parts" or "seal"."""
+    return rules.replay_as or rules.shape or "field"
+
+
+def place(rules: Reasoning) -> str | None:
+    """Return the key under which reasoning goes back; None where no key is known."""
+    return rules.replay_field or (rules.fields[0] if rules.fields else None)
