@@ -15,6 +15,7 @@ import anyio
 import httpx
 import httpx2
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
@@ -197,7 +198,7 @@ def _run(client: AsyncClient, model: cnllm.Model, backend: str = "asyncio") -> l
     return anyio.run(main, backend=backend)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@each("backend", ["asyncio", "trio"])
 def test_an_async_client_after_its_loop_and_in_several(backend: str) -> None:
     two = ["The sky is blue."] * 2
     with Peer([reply()]) as peer:

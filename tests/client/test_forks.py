@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from . import certificate
 from .peer import JSON, answer, chunked, said, whole
@@ -79,7 +80,7 @@ class Echo:
         return body
 
 
-@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
+@each("encrypted", [False, True], ids=["http", "https"])
 def test_each_process_gets_its_own_replies(encrypted: bool, tmp_path: Path) -> None:
     tls = None
     if encrypted:

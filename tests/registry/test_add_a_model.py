@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from cnllm import Client
 from cnllm.config import paths
@@ -112,7 +113,7 @@ def cnllm(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["my-model", "home/my-model", "MY-MODEL"])
+@each("name", ["my-model", "home/my-model", "MY-MODEL"])
 def test_the_shell_calls_it(home: Endpoint, name: str) -> None:
     run = cnllm("call", "--model", name, "--reasoning", "on", "--show-reasoning", "Why is the sky blue?")
     assert (run.returncode, run.stdout.strip()) == (0, "Blue."), run.stderr

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 from .support import called, read, tool
 
@@ -37,13 +37,13 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+@each("model, text, calls", SEEN)
 def test_it_is_a_call(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", TOOLS)
     assert (called(found), found.text) == (calls, "So.\n")
 
 
-@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+@each("model, text, calls", SEEN)
 def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
     assert (called(found), found.text) == ([], "So.\n")
