@@ -84,8 +84,9 @@ class _Dimension:
 
     def all(self) -> list[_Case]:
         found = list(self.cases() if callable(self.cases) else self.cases)
-        given = None if self.ids is None or callable(self.ids) else list(map(str, self.ids))
-        labels = [None] * len(found) if given is None else given
+        labels: list[str | None] = [None] * len(found)
+        if self.ids is not None and not callable(self.ids):
+            labels = [str(label) for label in self.ids]
         return [self._one(case, label) for case, label in zip(found, labels, strict=True)]
 
     def _one(self, case: Any, label: str | None) -> _Case:

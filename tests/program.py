@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -19,7 +20,9 @@ from typing import IO
 
 import cnllm.cli
 
-__all__ = ["can_run", "run"]
+__all__ = ["can_run", "completed", "run"]
+
+Completed = subprocess.CompletedProcess[str]
 
 _OF_THE_START = ("PYTHON", "LC_", "LANG")  # variables that an interpreter reads when it starts
 
@@ -41,6 +44,13 @@ def run(args: Sequence[str], env: Mapping[str, str], stdin: bytes | None, cwd: P
             except SystemExit as end:
                 status = end.code
         return status if isinstance(status, int) else int(status is not None), _text(out), _text(err)
+
+
+def completed(args: Sequence[str], stdin: str | None = None, cwd: Path | None = None, **env: str) -> Completed:
+    """Run `cnllm` with the environment of this process and more, as `subprocess.run` does with text."""
+    given = None if stdin is None else stdin.encode()
+    status, out, err = run(args, {**os.environ, **env}, given, cwd)
+    return subprocess.CompletedProcess(list(args), status, out, err)
 
 
 def _text(file: IO[bytes]) -> str:

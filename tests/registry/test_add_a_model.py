@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import program
 import pytest
-from cases import each
 
 from cnllm import Client
 from cnllm.config import paths
-
-from .support import ROOT
 
 KEY = "sk-home-0123456789abcdef"
 SIX_LINES = """\
@@ -99,21 +95,10 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 
 def cnllm(*args: str) -> subprocess.CompletedProcess[str]:
-    """The program as a process of its own, from this checkout."""
-    env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "cnllm", *args],
-        env=env,
-        cwd=paths.config_dir(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return program.completed(args, cwd=paths.config_dir(), NO_COLOR="1")
 
 
-@each("name", ["my-model", "home/my-model", "MY-MODEL"])
+@pytest.mark.parametrize("name", ["my-model", "home/my-model", "MY-MODEL"])
 def test_the_shell_calls_it(home: Endpoint, name: str) -> None:
     run = cnllm("call", "--model", name, "--reasoning", "on", "--show-reasoning", "Why is the sky blue?")
     assert (run.returncode, run.stdout.strip()) == (0, "Blue."), run.stderr

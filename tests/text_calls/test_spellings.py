@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import program
 from cases import each
 
 from .support import called, read, tool
@@ -55,8 +55,7 @@ def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProce
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(TOOLS))
     words = [arg if arg != "TOOLS" else str(file) for arg in args]
-    command = [sys.executable, "-m", "cnllm", "sanitize", "--model", "zai/glm-4.7", *words]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return program.completed(["sanitize", "--model", "zai/glm-4.7", *words], text)
 
 
 CALL = "<tool_call>get<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>"
