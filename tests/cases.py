@@ -80,7 +80,7 @@ class _Dimension:
 
     names: list[str]
     cases: Callable[[], Iterable[Any]] | Iterable[Any]
-    ids: Label | Iterable[str] | None
+    ids: Label | Iterable[object] | None
 
     def all(self) -> list[_Case]:
         found = list(self.cases() if callable(self.cases) else self.cases)
@@ -111,7 +111,7 @@ def each(
     names: str,
     cases: Callable[[], Iterable[Any]] | Iterable[Any],
     *,
-    ids: Label | Iterable[str] | None = None,
+    ids: Label | Iterable[object] | None = None,
     parts: int = 1,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run the decorated test once for each case, as `pytest.mark.parametrize` does, but as one test.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -79,7 +80,8 @@ def _streams(given: IO[bytes] | None, out: IO[bytes], err: IO[bytes]) -> Iterato
 def _process(args: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> Iterator[None]:
     """What a process has of its own: arguments, environment, folder, path of imports, the collector's settings."""
     environ, argv, folder, path, modules = dict(os.environ), sys.argv, Path.cwd(), list(sys.path), set(sys.modules)
-    threshold = gc.get_threshold()
+    threshold, root = gc.get_threshold(), logging.getLogger()
+    handlers = list(root.handlers)
     own = [str(cwd or folder), *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
     try:
         os.environ.clear()
@@ -88,6 +90,7 @@ def _process(args: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> I
         sys.argv = ["cnllm", *args]
         sys.path[:0] = own
         importlib.invalidate_caches()
+        root.handlers.clear()  # those of pytest: without any, Python says warnings on stderr
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", ResourceWarning)
@@ -97,12 +100,10 @@ def _process(args: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> I
         os.environ.update(environ)
         os.chdir(folder)
         sys.argv, sys.path[:] = argv, path
+        root.handlers[:] = handlers
         gc.set_threshold(*threshold)
         gc.unfreeze()
         for name in set(sys.modules) - modules:  # the user's own, which the next run may have otherwise
-            if (place := getattr(sys.modules[name], "__file__", None)) and not place.startswith(tuple(_ours(path))):
+            place = getattr(sys.modules[name], "__file__", None)
+            if place and not place.startswith(tuple(filter(None, path))):
                 del sys.modules[name]
-
-
-def _ours(path: Sequence[str]) -> list[str]:
-    return [place for place in path if place]
