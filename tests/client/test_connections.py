@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
@@ -134,8 +133,8 @@ def test_stop_before_anything_came_hands_over_nothing_that_was_said() -> None:
     assert got is None or (got.text, got.finish) == ("", "cut")
 
 
-@each("backend", ["asyncio", "trio"])
-@each("script", lambda: [MUTE, [Stay()]], ids=["in the middle", "before the answer"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("script", [MUTE, [Stay()]], ids=["in the middle", "before the answer"])
 @pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
 def test_a_cancelled_task_hangs_up_and_the_client_goes_on(backend: str, script: list[Step]) -> None:
     async def cancelled(client: AsyncClient, peer: Peer) -> None:

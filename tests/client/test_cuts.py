@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import Client, Timeouts
@@ -369,8 +368,8 @@ class Cutting:
             raise cnllm.TransportError("lost")
 
 
-@each("if_cut", ["error", "keep", "again-whole"])
-@each("breaks", [False, True], ids=["ends", "breaks"])
+@pytest.mark.parametrize("if_cut", ["error", "keep", "again-whole"])
+@pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
 def test_wherever_it_is_cut_the_events_tell_the_truth(if_cut: str, breaks: bool) -> None:
     for length in range(len("data:"), len(FULL) + 1, 1 if if_cut == "error" else 5):
         events: list[Any] = []

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +38,7 @@ def test_it_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(AsyncClient(registry())._transport, AsyncHttpx)
 
 
-@each("asked, kinds", [("httpx", (Httpx, AsyncHttpx)), ("fast", (Fast, AsyncFast))])
+@pytest.mark.parametrize(("asked", "kinds"), [("httpx", (Httpx, AsyncHttpx)), ("fast", (Fast, AsyncFast))])
 def test_the_environment_may_say_which(asked: str, kinds: tuple[type, type], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CNLLM_TRANSPORT", asked)
     assert (type(Client(registry())._transport), type(AsyncClient(registry())._transport)) == kinds
@@ -47,7 +46,7 @@ def test_the_environment_may_say_which(asked: str, kinds: tuple[type, type], mon
     assert Client(registry(), given)._transport is given
 
 
-@each("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_what_was_asked_for_and_is_not_there_is_an_error(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_installed", lambda: False)
     with pytest.raises(cnllm.CnllmError, match="httptools") as caught:
@@ -214,7 +213,7 @@ ADDRESSES = [
 ]
 
 
-@each("url", ADDRESSES)
+@pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
     assert address.address(url) == address._odd(url)
     read = httpx.URL(url)
@@ -222,7 +221,9 @@ def test_an_address_is_read_as_httpx_reads_it(url: str) -> None:
     assert address.address(url).name == httpx.Request("GET", read).headers["host"]
 
 
-@each("url", ["ftp://x/v1", "x", "/v1", "http://", "http://[::1", "http://x:port/", "http://x:99999/"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x/v1", "x", "/v1", "http://", "http://[::1", "http://x:port/", "http://x:99999/"]
+)
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(cnllm.TransportError, match="URL"):
         address.address(url)

@@ -15,7 +15,6 @@ import anyio
 import httpx
 import httpx2
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
@@ -198,7 +197,7 @@ def _run(client: AsyncClient, model: cnllm.Model, backend: str = "asyncio") -> l
     return anyio.run(main, backend=backend)
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_async_client_after_its_loop_and_in_several(backend: str) -> None:
     two = ["The sky is blue."] * 2
     with Peer([reply()]) as peer:

@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from cases import each
 
 from . import certificate
 from .peer import JSON, answer, chunked, said, whole
@@ -80,7 +79,7 @@ class Echo:
         return body
 
 
-@each("encrypted", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
 def test_each_process_gets_its_own_replies(encrypted: bool, tmp_path: Path) -> None:
     tls = None
     if encrypted:

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client, Model
@@ -98,7 +97,7 @@ def test_fifty_streams_at_once(server: Server, backend: str) -> None:
     assert len(set(texts.values())) == 50
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_streams_really_run_side_by_side(backend: str) -> None:
     """No stream is answered before all of them were asked for: a client that queued them would never end."""
     count = 50
@@ -127,7 +126,7 @@ def test_streams_really_run_side_by_side(backend: str) -> None:
     assert peer.connections == count
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_slow_reader_holds_up_nobody_and_loses_nothing(backend: str) -> None:
     """One stream is not read while twenty calls are made; what came meanwhile waits for it, whole."""
     long = ["0123456789" * 400] * 500  # 2 MB: more than the sockets hold, so that the peer has to wait as well
@@ -150,7 +149,7 @@ def test_a_slow_reader_holds_up_nobody_and_loses_nothing(backend: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")  # httpx's own, of a stream that is left
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_stream_that_never_pauses_leaves_the_others_their_share(backend: str) -> None:
     """One endpoint floods its stream until another stream, of few pieces, has been read to its end."""
     read = threading.Event()

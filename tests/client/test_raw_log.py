@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import Client
@@ -23,7 +22,7 @@ def lines(folder: Path) -> list[Any]:
     return [json.loads(line) for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()]
 
 
-@each("backend", ["sync", "asyncio"])
+@pytest.mark.parametrize("backend", ["sync", "asyncio"])
 def test_a_setting_or_a_client_switches_it_on(backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CNLLM_DATA_DIR", str(tmp_path / "data"))
     own = tmp_path / "own"
@@ -50,7 +49,7 @@ def test_a_setting_or_a_client_switches_it_on(backend: Any, tmp_path: Path, monk
         assert found == ([] if folder is None else [folder]), (setting, option)
 
 
-@each("backend", ["sync", "asyncio"])
+@pytest.mark.parametrize("backend", ["sync", "asyncio"])
 def test_it_holds_the_bytes_and_no_secret(backend: Any, tmp_path: Path) -> None:
     echo = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
     head = b"HTTP/1.1 401 No\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(echo)

@@ -8,7 +8,6 @@ import zlib
 from typing import Any
 
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client, Retry, Timeouts
@@ -182,7 +181,7 @@ CASES: list[tuple[str, list[Script], set[tuple[str, bool, int]]]] = [
 ]
 
 
-@each("scripts, expected", lambda: [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(("scripts", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_fault_has_one_outcome(scripts: list[Script], expected: set[tuple[str, bool, int]]) -> None:
     patience = Timeouts(first_byte=0.5 if scripts is SILENT else 5, idle=5)
     wrong = [(script, got) for script in scripts if (got := outcomes(script, patience)) != expected]

@@ -11,7 +11,6 @@ from functools import cache
 from inspect import isfunction, signature
 
 import pytest
-from cases import each
 
 import cnllm
 from cnllm import engine, tools
@@ -58,9 +57,9 @@ def test_the_table_holds_every_public_name() -> None:
     assert len(VALUES) >= 90
 
 
-@each(
+@pytest.mark.parametrize(
     "planted",
-    lambda: [
+    [
         lambda: None.flags,  # type: ignore[attr-defined]
         lambda: dict[str, int]()["x"],
         lambda: [][0],
@@ -146,15 +145,19 @@ def test_subclasses_and_look_alikes_go_out_as_what_they_stand_for() -> None:
     assert b'"z":[1,2]' in plan.content
 
 
-@each("base", ["http://xn--a/", "http://a b/", "http://a\\@b/", "http://[::1", "http://a:x/", "http://\u2100/"])
+@pytest.mark.parametrize(
+    "base", ["http://xn--a/", "http://a b/", "http://a\\@b/", "http://[::1", "http://a:x/", "http://\u2100/"]
+)
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(base: str) -> None:
     model = cnllm.Registry.load().resolve("openai-compatible/m", base_url=base)
     with pytest.raises(cnllm.CannotSend):
         cnllm.call(model, "x")
 
 
-@each("key", ["path", "stream_path"])
-@each("path", [".x/", "@127.0.0.1:1/x", ":1/x", "0/x", ".evil.example/x", "x", "/a b", "/a\\\\b", "/a\\u0000"])
+@pytest.mark.parametrize("key", ["path", "stream_path"])
+@pytest.mark.parametrize(
+    "path", [".x/", "@127.0.0.1:1/x", ":1/x", "0/x", ".evil.example/x", "x", "/a b", "/a\\\\b", "/a\\u0000"]
+)
 def test_a_path_never_changes_host_or_port(key: str, path: str, tmp_path: object) -> None:
     file = f"{tmp_path}/overlay.toml"
     head = '[providers.home]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"\n'

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from cases import each
 from client.peer import Stay, Wait, delta, refused, stream
 
 import cnllm
@@ -136,7 +135,7 @@ def test_a_tool_that_is_left_before_it_begins_does_not(recwarn: pytest.WarningsR
     assert [str(warning.message) for warning in recwarn] == []
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_from_another_task(backend: Backend) -> None:
     async def main(peer: Peer) -> Any:
         async with (
@@ -160,7 +159,7 @@ def test_from_another_task(backend: Backend) -> None:
     assert (run.stopped, run.messages[-1].text) == ("cancelled", "The sky")
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_task_that_is_cancelled_itself_leaves_a_legal_history(backend: Backend) -> None:
     runs: list[Any] = []
 
@@ -234,7 +233,7 @@ def test_nobody_is_asked_to_approve_after_it(client: Loops) -> None:
     legal(run.messages)
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_closing_it_from_another_task(backend: Backend) -> None:
     async def main(peer: Peer) -> Any:
         async with AsyncClient(registry()) as client, anyio.create_task_group() as group:

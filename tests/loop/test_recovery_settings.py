@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from cases import each
 from client.peer import DONE, Close, Step, chunked, delta, stream, usage, whole
 from client.support import overlay
 
@@ -88,7 +87,7 @@ def test_the_registry_sets_it_and_the_option_wins(client: Loops, tmp_path: Path)
             assert len(run.steps) == steps, options
 
 
-@each("wrong", [3, "no", {"step": 1}, {"steps": -1}, {"steps": True}, {"cycle": 0}, {"resume": 3}])
+@pytest.mark.parametrize("wrong", [3, "no", {"step": 1}, {"steps": -1}, {"steps": True}, {"cycle": 0}, {"resume": 3}])
 def test_what_is_no_such_setting_is_refused_before_anything_is_sent(wrong: Any) -> None:
     with Peer(says_whole("Hi.")) as peer, Loops("sync") as client:
         with pytest.raises((TypeError, ValueError), match="recovery"):

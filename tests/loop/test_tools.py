@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from cases import each
 from pydantic import AfterValidator
 
 import cnllm
@@ -43,7 +42,7 @@ def test_plain_calls_of_a_step_run_side_by_side(client: Loops, verb: str) -> Non
     assert list(results(peer).values()) == ["met 0", "met 1", "met 2"]
 
 
-@each("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_so_do_async_ones(backend: Backend) -> None:
     with Loops(backend) as client, Peer(*turns("run", MEET, "Done.")) as peer:
         client.run(at(peer), tools=[meeting("async", 3)])
@@ -244,7 +243,7 @@ def test_what_is_raised_past_exception_is_told_too(backend: Backend, tool: Any, 
     assert list(results(peer).values()) == [told, "fine"]
 
 
-@each("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_tool_that_ends_the_program_ends_it(asynchronous: bool) -> None:
     def leave() -> None:
         raise SystemExit(3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases import each
+import pytest
 
 from cnllm import Registry, UnknownModel, engine
 
@@ -35,7 +35,7 @@ def test_a_self_hosted_server_is_read_at_least_as_an_unknown_one() -> None:
     assert seen >= 12
 
 
-@each("tag", ["think", "THINK", "seed:think", "mm:think", "longcat_think"])
+@pytest.mark.parametrize("tag", ["think", "THINK", "seed:think", "mm:think", "longcat_think"])
 def test_reasoning_in_the_tags_of_any_family_is_told_from_the_answer(tag: str) -> None:
     open, close = (f"[{tag}]", f"[/{tag}]") if tag.isupper() else (f"<{tag}>", f"</{tag}>")
     registry = Registry.load()
