@@ -53,6 +53,7 @@ def test_seeds_hold(name: str) -> None:
         TARGETS[name].check(data)
 
 
+@pytest.mark.sampled
 @each("name", TARGETS)
 def test_changed_seeds_hold(name: str) -> None:
     target = TARGETS[name]
@@ -68,6 +69,7 @@ def test_changed_seeds_hold(name: str) -> None:
     check()
 
 
+@pytest.mark.sampled
 @each("name", TARGETS)
 def test_any_bytes_hold(name: str) -> None:
     @settings(max_examples=share(30))
