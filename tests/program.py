@@ -47,10 +47,12 @@ def run(args: Sequence[str], env: Mapping[str, str], stdin: bytes | None, cwd: P
         return status if isinstance(status, int) else int(status is not None), _text(out), _text(err)
 
 
-def completed(args: Sequence[str], stdin: str | None = None, cwd: Path | None = None, **env: str) -> Completed:
-    """Run `cnllm` with the environment of this process and more, as `subprocess.run` does with text."""
+def completed(
+    args: Sequence[str], env: Mapping[str, str] | None = None, stdin: str | None = None, cwd: Path | None = None
+) -> Completed:
+    """Run `cnllm` with the environment of this process and `env`, as `subprocess.run` does with text."""
     given = None if stdin is None else stdin.encode()
-    status, out, err = run(args, {**os.environ, **env}, given, cwd)
+    status, out, err = run(args, {**os.environ, **(env or {})}, given, cwd)
     return subprocess.CompletedProcess(list(args), status, out, err)
 
 

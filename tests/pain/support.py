@@ -405,4 +405,4 @@ def python(code: str, *args: str, **env: str) -> "subprocess.CompletedProcess[st
 
 def cli(*args: str, **env: str) -> "subprocess.CompletedProcess[str]":
     """Run the command line in this process."""
-    return program.completed(args, **env)
+    return program.completed(args, env)

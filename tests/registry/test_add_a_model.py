@@ -95,7 +95,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 
 def cnllm(*args: str) -> subprocess.CompletedProcess[str]:
-    return program.completed(args, cwd=paths.config_dir(), NO_COLOR="1")
+    return program.completed(args, {"NO_COLOR": "1"}, cwd=paths.config_dir())
 
 
 @pytest.mark.parametrize("name", ["my-model", "home/my-model", "MY-MODEL"])

@@ -55,7 +55,7 @@ def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProce
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(TOOLS))
     words = [arg if arg != "TOOLS" else str(file) for arg in args]
-    return program.completed(["sanitize", "--model", "zai/glm-4.7", *words], text)
+    return program.completed(["sanitize", "--model", "zai/glm-4.7", *words], stdin=text)
 
 
 CALL = "<tool_call>get<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>"
