@@ -64,7 +64,7 @@ def random_pieces(content: bytes, seed: str) -> Iterator[bytes]:
 
 
 def single_bytes(content: bytes, edge: int) -> Iterator[bytes]:
-    """The content one byte at a time; past `edge` bytes from either end, in pieces of one to seven (longer in a share)."""
+    """The content one byte at a time; past `edge` bytes from either end, in pieces of one to seven, or longer."""
     at, size = 0, 0
     while at < len(content):
         size = size % (7 * SHARE) + 1 if edge < at < len(content) - edge else 1
