@@ -1,7 +1,7 @@
 """What all tests share: the machine's own settings stay outside, and `--update` writes what is generated.
 
-Properties are tried on the same examples every time, so that a change fails for what it changes. To look for new
-examples: `HYPOTHESIS_PROFILE=explore pytest -k NAME`.
+Properties are tried on the same examples every time, so that a change fails for what it changes; on all of them with
+`HYPOTHESIS_PROFILE=full`, as .ci/long does. To look for new examples: `HYPOTHESIS_PROFILE=explore pytest -k NAME`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,21 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from cases import CASE
+from examples import examples  # noqa: F401 - it loads the profile
 
 SHARED_CACHE = "TEST_CACHE_OF_CNLLM"  # the folder, for all processes of one run
-
-# No test measures time: how long an example takes says how busy the machine is.
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", UNHURRIED, derandomize=True, database=None)
-settings.register_profile("explore", UNHURRIED, max_examples=5_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write the files anew that tests compare with")
+    parser.addoption("--case", default="", metavar="WORD", help="of tests with many cases, run those with the word")
 
 
 @pytest.fixture
@@ -35,9 +32,19 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the properties, which .ci/long tries on all their examples."""
+    for item in items:
+        if hasattr(getattr(item, "obj", None), "hypothesis"):
+            item.add_marker("sampled")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Share one cache of parsed registries: a load without one takes eighty times as long."""
-    if not hasattr(config, "workerinput"):  # workers inherit the variable
+    """Share one cache of parsed registries: a load without one takes eighty times as long. So with compiled modules."""
+    sys.dont_write_bytecode = False
+    if not hasattr(config, "workerinput"):  # workers inherit the variables
+        os.environ[CASE] = config.getoption("--case")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each program that a test starts would compile all modules
         folder = tempfile.mkdtemp(prefix="cnllm-test-cache-")
         os.environ[SHARED_CACHE] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "cnllm"
@@ -101,11 +102,14 @@ def existing(name: str) -> str:
     return ""
 
 
-FILES = {
-    path.relative_to(PACKAGE).with_suffix("").as_posix(): imports(path)
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if path != PACKAGE / "__init__.py"
-}
+@cache
+def files() -> dict[str, set[str]]:
+    """The modules that each file of the package imports."""
+    return {
+        path.relative_to(PACKAGE).with_suffix("").as_posix(): imports(path)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "__init__.py"
+    }
 
 
 def test_no_other_module_stands_at_the_top() -> None:
@@ -121,7 +125,7 @@ def test_the_table_itself_points_one_way() -> None:
 
 def test_a_module_imports_only_what_is_below_it() -> None:
     wrong, used = [], set()
-    for module, found in FILES.items():
+    for module, found in files().items():
         here = room(module)
         for there in sorted({room(other) for other in found} - MAY[here] - {here}):
             if (f"{module}.py", there) in KNOWN:
@@ -135,7 +139,7 @@ def test_a_module_imports_only_what_is_below_it() -> None:
 def test_neither_side_of_a_wire_imports_the_other() -> None:
     """The simulator and the servers' sides must not be able to agree with a wrong engine by sharing its code."""
     wrong = []
-    for module, found in FILES.items():
+    for module, found in files().items():
         here = room(module)
         if here == "simulator" or (here in WIRES and not side(module, "client")):
             wrong += [(module, other) for other in found if side(other, "client")]

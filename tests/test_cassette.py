@@ -16,6 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -120,8 +122,8 @@ def test_a_stream_that_is_only_forgotten_is_recorded_too(tmp_path: Path) -> None
     assert lines(path)[0]["ended"] == "abandoned"
 
 
-@pytest.mark.parametrize(
-    ("chunks", "headers", "ended"),
+@each(
+    "chunks, headers, ended",
     [
         ([b"data: 1\n\n", b"data: [DO", b"NE]\n\n"], {}, "whole"),
         ([b"data: 1\n\n"], {}, "abandoned"),
@@ -158,7 +160,7 @@ def test_what_cannot_be_written_is_known_before_anything_is_sent(tmp_path: Path)
         Recorder(Inner(b"a"), tmp_path / "none" / "tape.jsonl")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(60))
 @given(cuts=st.lists(st.integers(0, 200), max_size=6))
 def test_no_secret_is_stored_however_the_pieces_fall(tmp_path: Path, cuts: list[int]) -> None:
     body = f'data: {{"key":{json.dumps(SECRET)}}} é\n\ndata: {SECRET} {quote(SECRET, safe="")}\n\n'.encode()
@@ -184,7 +186,7 @@ def test_secrets_in_url_and_body_are_hidden_and_still_match(tmp_path: Path) -> N
 
 
 # ── replaying ────────────────────────────────────────────────────────────────
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(60))
 @given(chunks=st.lists(st.binary(max_size=40), max_size=6))
 def test_a_replay_is_split_as_the_original_was(tmp_path: Path, chunks: list[bytes]) -> None:
     path = tmp_path / "tape.jsonl"
@@ -208,9 +210,9 @@ def test_the_same_request_twice_is_answered_in_order_and_then_no_more(tmp_path: 
         player.send(Plan())
 
 
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
+@each(
+    "plan, said",
+    lambda: [
         (
             Plan(body={"model": "m", "messages": [{"role": "user", "content": "ho"}]}),
             'messages.0.content is "ho"',
@@ -248,10 +250,7 @@ def test_recorded_failures_fail_again(tmp_path: Path) -> None:
         next(answer)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"nonsense", b"[]", b'{"request": {}}', b"\xff", b'{"request": {"method": 1, "url": 2, "body": 3}}'],
-)
+@each("content", [b"nonsense", b"[]", b'{"request": {}}', b"\xff", b'{"request": {"method": 1, "url": 2, "body": 3}}'])
 def test_a_broken_cassette_is_named_with_its_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "tape.jsonl"
     path.write_bytes(b"\n" + content)

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from cases import each
 from platformdirs import PlatformDirs
 
 from cnllm.config import keys, paths
@@ -75,8 +76,8 @@ def test_set_writes_through_a_link(folder: Path, tmp_path: Path) -> None:
     assert json.loads(real.read_text()) == {"A_KEY": KEY}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each(
+    "name, value",
     [("A_KEY", ""), ("A_KEY", " \n"), ("A_KEY", "a b"), ("A_KEY", "schlüssel"), ("A-KEY", "x"), ("", "x")],
 )
 def test_set_refuses_what_no_header_can_carry(name: str, value: str) -> None:
@@ -172,8 +173,8 @@ def test_folders_can_be_moved_and_are_not_made(tmp_path: Path, monkeypatch: pyte
         assert folder().name == "cnllm"
 
 
-@pytest.mark.parametrize("home", ["/home/someone", "/home/someone/", "relative", "", None])
-@pytest.mark.parametrize("base", ["/somewhere", "/some where/", "relative", "~/mine", " ", "", None])
+@each("home", ["/home/someone", "/home/someone/", "relative", "", None])
+@each("base", ["/somewhere", "/some where/", "relative", "~/mine", " ", "", None])
 def test_folders_are_those_of_platformdirs(home: str | None, base: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"HOME": home, **{f"XDG_{kind}_HOME": base for kind in ("CONFIG", "DATA", "CACHE")}}
     for variable, value in given.items():

@@ -9,14 +9,14 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "cnllm"
-DATA: dict[str, Any] = tomllib.loads((ROOT / "providers.toml").read_text())
 
 # Words that the neutral types, the public contract or OpenAI's own wire use too.
 OURS = {
@@ -63,6 +63,12 @@ SERVED |= {"effort", "metadata"}
 EXAMPLES = re.compile(r"EXAMPLES|EPILOG|epilog|help|examples")
 
 
+@cache
+def providers() -> dict[str, Any]:
+    """What the built-in file says."""
+    return tomllib.loads((ROOT / "providers.toml").read_text())
+
+
 def leaves(data: Any) -> Iterator[str]:
     """Every key and every text in a table."""
     if isinstance(data, dict):
@@ -76,23 +82,25 @@ def leaves(data: Any) -> Iterator[str]:
         yield data
 
 
+@cache
 def names() -> set[str]:
     """Providers, families and models, and the parts of models' ids."""
-    found = {*DATA["providers"], *DATA["families"], *DATA["aliases"]}
-    for model in DATA["models"]:
+    found = {*providers()["providers"], *providers()["families"], *providers()["aliases"]}
+    for model in providers()["models"]:
         found |= {model, model.partition("/")[2]}
     generic = {"openai-compatible", "openai", "step", "seed"}  # the contract's own words, and two that English has too
     return {n.casefold() for n in found if len(n) > 2} - generic
 
 
+@cache
 def dialect_words() -> set[str]:
     """The words of the wire that some endpoint has and the protocol has not."""
     standard = set()
-    for table in (DATA["defaults"], *DATA["protocols"].values()):
+    for table in (providers()["defaults"], *providers()["protocols"].values()):
         standard |= {part for leaf in leaves(table) for part in re.split(r"[.\s]", leaf)}
     found: set[str] = set()
     for section in ("families", "providers", "models"):
-        for table in DATA[section].values():
+        for table in providers()[section].values():
             for flags in (table, *table.get("families", {}).values(), *table.get("when", {}).values()):
                 reasoning = flags.get("reasoning", {})
                 for patch in ("on", "off", "replay_patch"):
@@ -157,7 +165,7 @@ def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@each("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
     known = names()
     pattern = re.compile(
@@ -167,7 +175,7 @@ def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@each("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_knows_a_word_of_a_dialect(path: Path) -> None:
     served = path.parent.parent.name == "protocols" and path.name.startswith(("server", "resource"))
     words = dialect_words() - (SERVED if served else set()) | grammar_words()

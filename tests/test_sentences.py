@@ -2,7 +2,7 @@
 
 import itertools
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ WHOLE: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WHOLE)
+@each("case", WHOLE)
 def test_sentences_are_whole_however_they_arrive(case: str) -> None:
     text = "".join(WHOLE[case])
     assert split(text) == WHOLE[case]
@@ -88,7 +88,7 @@ def test_a_sentence_comes_as_soon_as_it_is_known_to_be_over() -> None:
     assert sentences.close() == []
 
 
-@pytest.mark.parametrize("unit", ["a. B ", " ", ".", "`", "a", "\n", "```\n", '"', "你好。", "* ", "。"])
+@each("unit", ["a. B ", " ", ".", "`", "a", "\n", "```\n", '"', "你好。", "* ", "。"])
 def test_a_long_text_in_small_pieces_comes_back_as_it_was(unit: str) -> None:
     sentences = Sentences()
     out = [piece for _ in range(20_000) for piece in sentences.feed(unit)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,7 +113,7 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
     if type(data) is not dict:
         yield path, f"{shown} must be a table, not {_kind(data)}"
         return
-    fields = {f.encode_name: f for f in msgspec.structs.fields(cls)}
+    fields = _fields(cls)
     for key, value in data.items():
         here = [*path, key]
         if key not in fields:
@@ -133,6 +134,12 @@ def _walk(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[
         if field.required and key not in data:
             yield path, f"{shown} lacks '{key}'"
     yield from _markers(data, cls, path)
+
+
+@lru_cache(maxsize=256)  # more than there are; msgspec works them out anew each time, for as long as the check takes
+def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """The fields of a table by the names that they have in a file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(cls)}
 
 
 def _markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
@@ -161,11 +168,11 @@ def _unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
     for place, key in enumerate(keys[2:] if keys[0] == "when" else keys):
         if not _is_struct(kind):
             return
-        fields = {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
+        fields = _fields(kind)
         if key not in fields:
             yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_hint([*keys[:place], key], kind)}"
             return
-        kind = _bare(fields[key])
+        kind = _bare(fields[key].type)
 
 
 def _layers(key: str, value: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:

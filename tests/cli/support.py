@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import program
+
 KEY = "sk-test-0123456789abcdef"
 SIMULATED = "simulated"
 
@@ -58,7 +60,8 @@ class Machine:
         self.env |= {"HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": "", "NO_COLOR": ""}
         for kind in ("CONFIG", "DATA"):
             self.env[f"CNLLM_{kind}_DIR"] = str(home / kind.lower())
-        self.env["CNLLM_CACHE_DIR"] = os.environ["CNLLM_CACHE_DIR"]  # shared: a load without a cache takes long
+        shared = os.environ["TEST_CACHE_OF_CNLLM"]  # a load without a cache takes long
+        self.env["CNLLM_CACHE_DIR"] = os.environ.get("CNLLM_CACHE_DIR", shared)
 
     @property
     def config(self) -> Path:
@@ -74,11 +77,16 @@ class Machine:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         timeout: float = 60,
+        process: bool = False,
     ) -> Done:
+        """Run the program here, or in a `process` where a test is about one, and where the environment demands one."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
+        env = {**self.env, **(env or {})}
+        if not process and program.can_run(env):
+            return Done(*program.run(args, env, given, cwd))
         done = subprocess.run(
             self.command(*args),
-            env={**self.env, **(env or {})},
+            env=env,
             cwd=cwd,
             input=given,
             stdin=subprocess.DEVNULL if given is None else None,

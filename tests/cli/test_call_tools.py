@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from cnllm.cli.builtin_tools import calc, read, time
 
@@ -102,8 +103,8 @@ def test_read_reads_below_the_current_folder_and_nothing_else(machine: Machine) 
         assert "hidden" not in done.out.replace("hidden, and hidden files", "")
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
+@each(
+    "expression, value",
     [
         ("1 + 2 * 3", 7),
         ("-(2 ** 10) // 3", -342),

@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
+from examples import share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,7 +157,7 @@ def test_curl_says_when_the_variable_is_not_set(machine: Machine) -> None:
     assert (KEY in done.out, done.err) == (False, "")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(40), deadline=None)
 @given(
     text=st.text(st.characters(exclude_characters="\0", codec="utf-8")),
     value=st.text(st.characters(exclude_characters="\0\r\n", codec="utf-8")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from examples import share
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def outcome() -> object:
         return str(error), error.hint
 
 
-@effort(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@effort(deadline=None, max_examples=share(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3))
 def test_the_short_way_reads_the_same(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
     with monkeypatch.context() as patch:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from examples import SHARE
+
 import cnllm
 from cnllm import CnllmError, Reply, engine
 
@@ -62,10 +64,10 @@ def random_pieces(content: bytes, seed: str) -> Iterator[bytes]:
 
 
 def single_bytes(content: bytes, edge: int) -> Iterator[bytes]:
-    """The content one byte at a time; past `edge` bytes from either end, in pieces of one to seven."""
+    """The content one byte at a time; past `edge` bytes from either end, in pieces of one to seven, or longer."""
     at, size = 0, 0
     while at < len(content):
-        size = size % 7 + 1 if edge < at < len(content) - edge else 1
+        size = size % (7 * SHARE) + 1 if edge < at < len(content) - edge else 1
         yield content[at : at + size]
         at += size
 

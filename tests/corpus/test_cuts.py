@@ -12,6 +12,8 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
+from examples import SHARE
 
 import cnllm
 
@@ -21,7 +23,7 @@ from .oracle import hear, split_think
 from .reading import Outcome, delivered, fold, read, read_stream
 
 CUTS = 8
-SHORTEST = 6
+SHORTEST = max(2, 6 // SHARE)
 """So many of the shortest streams of a protocol are cut at every offset."""
 
 
@@ -84,7 +86,7 @@ def check_kept(exchange: Exchange, heard: Heard, cut: Outcome, place: str) -> No
     assert [finish for finish, _ in fold(cut.events)["ends"]] == [cut.reply.finish], place
 
 
-@pytest.mark.parametrize("case", cases(is_read_stream))
+@each("case", lambda: cases(is_read_stream), parts=2)
 def test_a_cut_stream_never_passes_for_a_whole_one_and_loses_nothing(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     whole = read(model, exchange)
@@ -93,7 +95,8 @@ def test_a_cut_stream_never_passes_for_a_whole_one_and_loses_nothing(case: Case)
         check(model, exchange, whole, dice.randrange(len(exchange.content)))
 
 
-@pytest.mark.parametrize("case", cases(is_short, own=False))
+@pytest.mark.sampled
+@each("case", lambda: cases(is_short, own=False))
 def test_a_short_stream_may_be_cut_at_any_byte(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     whole = read(model, exchange)

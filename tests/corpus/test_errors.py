@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import BadKey, BadRequest, ContentFiltered, ContextTooLong, EndpointError, QuotaExceeded
@@ -122,14 +123,14 @@ def test_every_recorded_error_has_one_expectation() -> None:
     assert {pattern for matches in found for pattern in matches} == set(EXPECTED)
 
 
-@pytest.mark.parametrize("case", cases(refused_at_once))
+@each("case", lambda: cases(refused_at_once))
 def test_a_refusal_is_the_right_error(case: Case) -> None:
     outcome = read_whole(case.resolve(), case.exchange)
     check(case.exchange, outcome)
     assert outcome.reply is None or not outcome.reply.text
 
 
-@pytest.mark.parametrize("case", cases(failed))
+@each("case", lambda: cases(failed))
 def test_a_stream_that_fails_is_the_right_error_however_its_bytes_arrive(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     check(exchange, read_stream(model, exchange, [exchange.content]))
@@ -137,7 +138,7 @@ def test_a_stream_that_fails_is_the_right_error_however_its_bytes_arrive(case: C
     check(exchange, read_stream(model, exchange, [bytes([byte]) for byte in exchange.content]))
 
 
-@pytest.mark.parametrize("case", cases(broke_off))
+@each("case", lambda: cases(broke_off))
 def test_what_came_before_an_error_in_the_middle_is_kept(case: Case) -> None:
     exchange = case.exchange
     outcome = read_stream(case.resolve(), exchange, [exchange.content])
@@ -154,7 +155,7 @@ def test_what_came_before_an_error_in_the_middle_is_kept(case: Case) -> None:
     assert [(call.id, call.name) for call in outcome.reply.incomplete] == [(call.id, call.name) for call in heard.calls]
 
 
-@pytest.mark.parametrize("case", cases(broke_off))
+@each("case", lambda: cases(broke_off))
 def test_an_error_in_the_middle_says_nothing_new_to_a_listener(case: Case) -> None:
     exchange = case.exchange
     model = case.resolve()

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from cnllm import Registry
 from cnllm.registry.documents import Document, builtin_path, read
@@ -103,8 +104,8 @@ def test_a_new_flag_that_no_recording_exercises_is_in_the_report() -> None:
     assert after[0] != before[0]
 
 
-@pytest.mark.parametrize(
-    ("keys", "new"),
+@each(
+    "keys, new",
     [
         ("params.temperature", "warmth"),
         ("finish.tool_calls", "stop"),

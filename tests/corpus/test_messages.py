@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import Reply, engine
@@ -43,14 +43,14 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize("case", cases(is_whole))
+@each("case", lambda: cases(is_whole))
 def test_a_reply_is_written_as_it_was_read(case: Case) -> None:
     exchange = case.exchange
     reply = engine.parse_response(case.resolve(), exchange.status, exchange.headers, exchange.content)
     assert normal(engine.encode_reply(PROTOCOL, reply)) == normal(json.loads(exchange.body))
 
 
-@pytest.mark.parametrize("case", cases(is_stream))
+@each("case", lambda: cases(is_stream))
 def test_a_stream_is_written_as_it_was_read(case: Case) -> None:
     of = case.resolve()
     parser = engine.StreamParser(of)

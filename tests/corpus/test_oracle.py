@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from cases import each
 
 from .corpus import Case, cases
 from .oracle import hear, split_think
 
 
-@pytest.mark.parametrize("case", cases(lambda exchange: exchange.stream and bool(exchange.expected), own=False))
+@each("case", lambda: cases(lambda exchange: exchange.stream and bool(exchange.expected), own=False))
 def test_the_oracle_hears_what_the_corpus_expects(case: Case) -> None:
     exchange = case.exchange
     expected = exchange.expected or {}

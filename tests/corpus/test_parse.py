@@ -8,6 +8,8 @@ middle arrives in pieces of one to seven bytes; that keeps the suite short.
 from __future__ import annotations
 
 import pytest
+from cases import each
+from examples import SHARE
 
 import cnllm
 from cnllm import engine
@@ -28,9 +30,9 @@ from .reading import (
 )
 from .rebuild import asked
 
-SEEDS = ("one", "two", "three")
-EDGE = 32_000
-OWN_EDGE = 2_000
+SEEDS = ("one", "two", "three") if SHARE == 1 else ("one",)
+EDGE = 32_000 // SHARE
+OWN_EDGE = 2_000 // SHARE
 
 
 def has_expectation(exchange: Exchange) -> bool:
@@ -78,12 +80,12 @@ def check_delivery(outcome: Outcome) -> None:
     assert sorted((start.id, start.name) for start in starts) == sorted((call.id, call.name) for call in begun)
 
 
-@pytest.mark.parametrize("case", cases(has_expectation))
+@each("case", lambda: cases(has_expectation))
 def test_an_answer_is_read_as_what_it_says(case: Case) -> None:
     check(case.exchange, read(case.resolve(), case.exchange))
 
 
-@pytest.mark.parametrize("case", cases(is_asked))
+@each("case", lambda: cases(is_asked))
 def test_an_answer_is_read_as_what_it_says_with_its_request_at_hand(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     messages, options = asked(exchange, model)
@@ -91,12 +93,13 @@ def test_an_answer_is_read_as_what_it_says_with_its_request_at_hand(case: Case) 
     check(exchange, read(model, exchange, plan))
 
 
-@pytest.mark.parametrize("case", cases(is_read_stream))
+@each("case", lambda: cases(is_read_stream))
 def test_a_listener_hears_what_the_reply_holds(case: Case) -> None:
     check_delivery(read(case.resolve(), case.exchange))
 
 
-@pytest.mark.parametrize("case", cases(is_read_stream))
+@pytest.mark.sampled
+@each("case", lambda: cases(is_read_stream), parts=2)
 def test_a_stream_cut_at_random_bytes_is_read_as_if_it_came_at_once(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     at_once = read(model, exchange)
@@ -106,7 +109,8 @@ def test_a_stream_cut_at_random_bytes_is_read_as_if_it_came_at_once(case: Case) 
         check(exchange, in_pieces)
 
 
-@pytest.mark.parametrize("case", cases(is_read_stream))
+@pytest.mark.sampled
+@each("case", lambda: cases(is_read_stream), parts=2)
 def test_a_stream_of_single_bytes_is_read_as_if_it_came_at_once(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     edge = EDGE if case.provider == GENERIC else OWN_EDGE

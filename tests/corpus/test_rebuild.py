@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
+from cases import each
 
 from cnllm import engine
 
@@ -28,7 +28,7 @@ def is_nobodys(exchange: Exchange) -> bool:
 REQUESTS = [*cases(is_own, generic=False), *cases(is_nobodys, own=False)]
 
 
-@pytest.mark.parametrize("case", REQUESTS)
+@each("case", REQUESTS)
 def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     messages, options = asked(exchange, model)
@@ -37,7 +37,7 @@ def test_a_request_that_was_taken_can_be_written_again(case: Case) -> None:
     assert not rows, table(rows) + "\n" + "\n".join(str(note) for note in plan.notes)
 
 
-@pytest.mark.parametrize("case", REQUESTS)
+@each("case", REQUESTS)
 def test_writing_a_request_leaves_the_callers_messages_alone(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange
     (messages, options), (untouched, same_options) = asked(exchange, model), asked(exchange, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 from cnllm import Model, Reply, engine
 
@@ -24,7 +24,7 @@ def is_stream(exchange: Exchange) -> bool:
     return exchange.protocol == "openai-responses" and exchange.stream and exchange.accepted
 
 
-@pytest.mark.parametrize("case", cases(is_whole))
+@each("case", lambda: cases(is_whole))
 def test_a_reply_is_written_as_it_was_read(case: Case) -> None:
     exchange = case.exchange
     old = json.loads(exchange.body)
@@ -34,7 +34,7 @@ def test_a_reply_is_written_as_it_was_read(case: Case) -> None:
     assert {key: new["usage"][key] for key in COUNTS} == {key: old["usage"][key] for key in COUNTS}
 
 
-@pytest.mark.parametrize("case", cases(is_stream))
+@each("case", lambda: cases(is_stream))
 def test_a_stream_is_written_so_that_it_says_the_same(case: Case) -> None:
     """But for the ids of its items, which a stream tells before a reader of events knows them."""
     model, exchange = case.resolve(), case.exchange

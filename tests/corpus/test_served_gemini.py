@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-import pytest
+from cases import each
 
 from cnllm import engine
 
@@ -32,14 +32,14 @@ def normal(body: dict[str, Any]) -> dict[str, Any]:
     return {"candidates": [{"index": 0, **said}], "usageMetadata": usage, **head}
 
 
-@pytest.mark.parametrize("case", cases(is_whole))
+@each("case", lambda: cases(is_whole))
 def test_a_reply_survives_the_way_through_neutral_types(case: Case) -> None:
     exchange = case.exchange
     reply = engine.parse_response(case.resolve(), exchange.status, exchange.headers, exchange.content)
     assert normal(engine.encode_reply("gemini", reply)) == normal(json.loads(exchange.body))
 
 
-@pytest.mark.parametrize("case", cases(is_read, own=False))
+@each("case", lambda: cases(is_read, own=False))
 def test_a_server_passes_a_reply_on(case: Case) -> None:
     exchange, model = case.exchange, case.resolve()
     parser = engine.StreamParser(model)

@@ -10,21 +10,14 @@ from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from hypothesis import HealthCheck, settings
+from examples import examples
 from hypothesis import strategies as st
 
 import cnllm
 from cnllm import engine
 
 Json = dict[str, Any]
-
-STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def times(count: int) -> settings:
-    """So many examples, however long each takes."""
-    return settings(STEADY, max_examples=count)
-
+times = examples
 
 # ── endpoints ────────────────────────────────────────────────────────────────
 

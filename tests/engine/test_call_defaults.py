@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import engine
@@ -191,8 +192,8 @@ UNABLE = [
 ]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(("flags", "table", "flag", "sent"), UNABLE)
+@each("policy", POLICIES)
+@each("flags, table, flag, sent", UNABLE)
 def test_a_default_that_cannot_be_had_gives_way_with_a_note(
     home: Home, flags: str, table: str, flag: str, sent: Json, policy: str
 ) -> None:
@@ -217,7 +218,7 @@ def test_the_callers_own_word_is_still_under_the_policy(home: Home) -> None:
     assert "seed" not in sent
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@each("policy", POLICIES)
 def test_default_tools_are_left_out_where_none_are_taken(home: Home, policy: str) -> None:
     model = home("tools.supported = false", more=call("tools = [{ name = 'look' }], tool_choice = 'look'"))
     plan = build(model, on_unsupported=policy)
@@ -259,8 +260,8 @@ def test_whatever_a_call_may_say_may_be_a_default_but_for_keys_and_the_transport
     }
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
+@each(
+    "table, said",
     [
         ("temperatur = 1", "Did you mean 'temperature'"),
         ("api_key = 'x'", "has no flag 'api_key'"),
@@ -277,9 +278,7 @@ def test_what_is_no_option_is_refused_with_its_line(tmp_path: Path, table: str, 
     assert caught.value.line == 9
 
 
-@pytest.mark.parametrize(
-    "table", ["reasoning = 'off'", "stream = true", "schema = {}", "tools = []", "tool_choice = 'auto'"]
-)
+@each("table", ["reasoning = 'off'", "stream = true", "schema = {}", "tools = []", "tool_choice = 'auto'"])
 def test_what_decides_the_mode_cannot_depend_on_one(tmp_path: Path, table: str) -> None:
     path = tmp_path / "providers.toml"
     path.write_text(overlay_text(f"when.tools.call = {{ {table} }}"), encoding="utf-8")
@@ -291,8 +290,8 @@ def test_what_decides_the_mode_cannot_depend_on_one(tmp_path: Path, table: str) 
 # ── those of the built-in file ───────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("name", "reasoning", "sent"),
+@each(
+    "name, reasoning, sent",
     [
         ("tencent/hy3", None, {"temperature": 0.9, "top_p": 1}),
         ("groq/qwen/qwen3-32b", "on", {"temperature": 0.6, "top_p": 0.95}),

@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -182,7 +184,7 @@ def test_a_whole_call_repeated_in_another_spelling_is_one_call(plain: cnllm.Mode
     assert got(outcome.said) == [("f", {"a": 1})]
 
 
-@pytest.mark.parametrize(("one", "other"), [("1", "true"), ("1", "1.0"), ("0", "false"), ("null", "{}"), ("[]", "{}")])
+@each("one, other", [("1", "true"), ("1", "1.0"), ("0", "false"), ("null", "{}"), ("[]", "{}")])
 def test_two_calls_that_only_look_alike_are_two(plain: cnllm.Model, one: str, other: str) -> None:
     said = [{"function": {"name": "f", "arguments": f'{{"a": {value}}}'}} for value in (one, other)]
     outcome = read(plain, sse(*(delta(tool_calls=[item]) for item in said), finish("tool_calls")))
@@ -198,8 +200,8 @@ def test_the_calls_of_a_body_are_what_they_are_even_when_two_are_alike(plain: cn
     assert [c.raw for c in reply.tool_calls] == [c.raw for c in [*calls, calls[0]]]
 
 
-@pytest.mark.parametrize("said", [{}, {"arguments": ""}, {"arguments": None}, {"arguments": "null"}, {"arguments": {}}])
-@pytest.mark.parametrize("whole", [True, False])
+@each("said", [{}, {"arguments": ""}, {"arguments": None}, {"arguments": "null"}, {"arguments": {}}])
+@each("whole", [True, False])
 def test_no_arguments_are_an_empty_object(plain: cnllm.Model, said: Json, whole: bool) -> None:
     calls = [{"index": 0, "id": "1", "function": {"name": "f", **said}}]
     content = body("tool_calls", tool_calls=calls) if whole else sse(delta(tool_calls=calls), finish("tool_calls"))
@@ -236,7 +238,7 @@ def test_what_comes_beside_a_call_is_sealed_with_it(plain: cnllm.Model) -> None:
     assert reply.tool_calls[0].seal == cnllm.Seal("openai-chat", "home", "m", {"extra_content": {"s": "x"}})
 
 
-@pytest.mark.parametrize("raw", ['{"a":', "[1]", '"a"', "1", "{'a':1}", '{"a":1}}', "<a>", '{"a":NaN}'])
+@each("raw", ['{"a":', "[1]", '"a"', "1", "{'a':1}", '{"a":1}}', "<a>", '{"a":NaN}'])
 def test_arguments_that_are_no_object_are_kept_with_the_problem(plain: cnllm.Model, raw: str) -> None:
     chunk = delta(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": raw}}])
     [call] = read(plain, sse(chunk, finish("tool_calls"))).said.tool_calls
@@ -262,7 +264,7 @@ def test_the_call_that_the_length_cut_off_is_never_executable(
         assert reply.finish == "length"
 
 
-@pytest.mark.parametrize("index", [[], {}, [0], {"a": 1}, "0", 0.0, True, -1, 1 << 70, 1.5])
+@each("index", [[], {}, [0], {"a": 1}, "0", 0.0, True, -1, 1 << 70, 1.5])
 def test_no_index_is_too_odd(plain: cnllm.Model, index: Any) -> None:
     said = [{"index": index, "id": "1", "function": {"name": "f", "arguments": piece}} for piece in ('{"a"', ":1}")]
     outcome = read(plain, sse(*(delta(tool_calls=[item]) for item in said), finish("tool_calls")))
@@ -279,7 +281,7 @@ def test_a_call_without_a_name_is_incomplete(plain: cnllm.Model) -> None:
     assert outcome.of(cnllm.ToolCallStart) == []
 
 
-@pytest.mark.parametrize("lost", [{"name": "", "arguments": "{}"}, {"name": "f", "arguments": '{"a":'}])
+@each("lost", [{"name": "", "arguments": "{}"}, {"name": "f", "arguments": '{"a":'}])
 def test_a_call_ends_under_the_index_it_began_with(plain: cnllm.Model, lost: Json) -> None:
     functions = [lost, {"name": "g", "arguments": "{}"}]
     chunks = [delta(tool_calls=[{"index": n, "id": f"id{n}", "function": f}]) for n, f in enumerate(functions)]
@@ -313,9 +315,11 @@ def work(model: cnllm.Model, piece: str, count: int) -> int:
     return counted.done
 
 
-@pytest.mark.parametrize("piece", ["x" * 200, "}", '"', "[", " ", pytest.param('{"b": 1},' * 5)])
+@pytest.mark.sampled
+@each("piece", lambda: ["x" * 200, "}", '"', "[", " ", pytest.param('{"b": 1},' * 5)])
 def test_four_times_the_arguments_are_about_four_times_the_work(plain: cnllm.Model, piece: str) -> None:
-    assert work(plain, piece, 400) < 6 * work(plain, piece, 100)
+    count = share(100)
+    assert work(plain, piece, 4 * count) < 6 * work(plain, piece, count)
 
 
 def test_pieces_are_the_same_for_every_split_of_the_bytes(plain: cnllm.Model) -> None:

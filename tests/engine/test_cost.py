@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,9 +62,9 @@ def test_tokens_written_to_the_cache_cost_their_own_rate_where_there_is_one() ->
     assert amount(usage, priced(input=1.0, output=1.0, cached=0.0)) * 1_000_000 == 80
 
 
-@pytest.mark.parametrize(
-    ("usage", "price"),
-    [
+@each(
+    "usage, price",
+    lambda: [
         (Usage(), priced(input=1.0, output=1.0)),
         (Usage(1), priced(input=1.0, output=1.0)),
         (Usage(None, 1), priced(input=1.0, output=1.0)),

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import msgspec
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,7 +108,7 @@ def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnll
     assert said is None or said == gist(plain, data)
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         '{"choices":[{"delta":{"content":"a"}}]}',
@@ -124,13 +124,10 @@ def test_the_quick_decoder_takes_the_usual_chunk(plain: cnllm.Model, data: str) 
     assert said == gist(plain, data.encode())
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+@each("more", [
         ',"x":01', ',"x":1.', ',"x":-', ',"x":+1', ',"x":.5', ',"x":1e', ',"x":NaN', ',"x":tru', ',"x":[1,]', ",'x':1",
         ',"x":"\\q"', ',"x":"\\ud800"', ',"x":"\\u00"', ",", ',"x"', "} {", ',"x":1e999', ',"x":"\t"', ',"x":{"a":1,}',
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_unreadable_to_the_full_reader_is_nothing_to_the_quick_one(plain: cnllm.Model, more: str) -> None:
     data = ('{"choices":[{"delta":{"content":"a"}}]' + more + "}").encode()
     try:
@@ -162,7 +159,7 @@ def test_an_id_that_comes_after_the_first_text_is_found(plain: cnllm.Model) -> N
     assert read(plain, stream).said.id == read(plain, stream, keep_raw=True).said.id == "c1"
 
 
-@pytest.mark.parametrize(
+@each(
     "flags",
     ['error.at = ["choices.0.delta.error"]', 'usage.at = ["choices.0.delta.usage"]', 'reasoning.fields = ["a", "a"]'],
 )
@@ -205,9 +202,9 @@ def test_damaged_json_is_read_or_unreadable(value: Any, damage: list[tuple[int, 
     readable(bytes(data))
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+@each(
+    "text, value",
+    lambda: [
         (b'{"a":NaN,"b":[Infinity,-Infinity]}', {"a": None, "b": [None, None]}),
         (b'{"a":1e999}', {"a": None}),
         (b'{"a":-1e999,"b":1}', {"a": None, "b": 1}),
@@ -228,16 +225,14 @@ def test_what_endpoints_call_json_is_read(text: bytes, value: Any) -> None:
     assert readable(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b" ", b"{", b"}", b"[1", b'"', b"\xef\xbb\xbf", b"{}{}", b"nul", b"\xff", b"1" * 9999]
-)
+@each("text", [b"", b" ", b"{", b"}", b"[1", b'"', b"\xef\xbb\xbf", b"{}{}", b"nul", b"\xff", b"1" * 9999])
 def test_what_is_no_json_is_unreadable(text: bytes) -> None:
     assert readable(text) is NotJson
 
 
-@pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
-@pytest.mark.parametrize("head", [b"", b"NaN,"])
-@pytest.mark.parametrize("depth", [100, 400, 700, 900, 950, 980, 990, 1000, 10_000, 100_000])
+@each("pair", [(b"[", b"]"), (b'{"a":', b"}")])
+@each("head", [b"", b"NaN,"])
+@each("depth", [100, 400, 700, 900, 950, 980, 990, 1000, 10_000, 100_000])
 def test_no_depth_is_too_much(pair: tuple[bytes, bytes], head: bytes, depth: int) -> None:
     text = b"[" + head + pair[0] * depth + b"1" + pair[1] * depth + b"]"
     try:

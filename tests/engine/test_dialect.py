@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -175,9 +176,9 @@ def test_what_is_kept_of_a_schema_is_what_would_be_worked_out_and_shared_by_none
         assert schema == before
 
 
-@pytest.mark.parametrize(
+@each(
     "odd",
-    [(1, 2), float("nan"), 2**70, {1: "one"}, "\ud800", {"not", "json"}, object(), 1.0, True],
+    lambda: [(1, 2), float("nan"), 2**70, {1: "one"}, "\ud800", {"not", "json"}, object(), 1.0, True],
     ids=["tuple", "nan", "big", "key", "surrogate", "set", "object", "float", "bool"],
 )
 def test_what_json_would_not_give_back_is_adapted_as_it_is(odd: Any) -> None:
@@ -276,8 +277,8 @@ TREE: Json = {
 }
 
 
-@pytest.mark.parametrize("depth", range(4))
-@pytest.mark.parametrize("rules", [["inline-refs"], ["root-refs"], KIMI, ["inline-refs", *KIMI]])
+@each("depth", lambda: range(4))
+@each("rules", [["inline-refs"], ["root-refs"], KIMI, ["inline-refs", *KIMI]])
 def test_a_recursion_ends_and_takes_what_it_took(rules: list[str], depth: int) -> None:
     value: Json = {"value": "x", "next": None}
     for _ in range(depth):
@@ -310,9 +311,7 @@ def test_a_schema_may_mean_itself() -> None:
     assert adapt_schema(schema, ["root-refs"], []) == schema
 
 
-@pytest.mark.parametrize(
-    "ref", ["#/$defs/missing", "https://example.com/x.json", "", "#/properties/a/type", "other.json#/a"]
-)
+@each("ref", ["#/$defs/missing", "https://example.com/x.json", "", "#/properties/a/type", "other.json#/a"])
 def test_a_reference_to_nothing_is_an_object(ref: str) -> None:
     schema: Json = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": ref}}}
     assert adapt_schema(schema, ["inline-refs"], [])["properties"]["b"] == {"type": "object"}
@@ -336,16 +335,14 @@ def test_two_definitions_of_one_name_stay_two() -> None:
 # ── single cases ─────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    "schema", [{}, {"type": "string"}, {"anyOf": [{"type": "object"}, {"type": "null"}]}, {"type": []}]
-)
-@pytest.mark.parametrize("rules", [KIMI, RULES, ["root-object"]])
+@each("schema", [{}, {"type": "string"}, {"anyOf": [{"type": "object"}, {"type": "null"}]}, {"type": []}])
+@each("rules", [KIMI, RULES, ["root-object"]])
 def test_a_root_that_is_no_object_becomes_one(schema: Json, rules: list[str]) -> None:
     assert adapt_schema(schema, rules, [])["type"] == "object"
 
 
-@pytest.mark.parametrize("old", [True, False])
-@pytest.mark.parametrize("count", [0, 1, 2])
+@each("old", [True, False])
+@each("count", [0, 1, 2])
 def test_a_tuple_is_a_list_of_any_of_its_places(old: bool, count: int) -> None:
     places = [{"type": "string", "title": "x"}, {"enum": [1]}][:count]
     schema: Json = {"type": "array", ("items" if old else "prefixItems"): places}
@@ -372,7 +369,7 @@ def test_a_root_that_is_a_reference_keeps_its_properties() -> None:
     assert "value" in adapt_schema(schema, KIMI, [])["properties"]
 
 
-@pytest.mark.parametrize("rules", [["typed"], ["branch-types", "typed"]])
+@each("rules", [["typed"], ["branch-types", "typed"]])
 def test_a_branch_that_only_requires_is_of_the_type_around_it(rules: list[str]) -> None:
     out = adapt_schema({"type": "object", "properties": {"x": EITHER}}, rules, [])
     assert valid(out, {"x": {"a": "y"}})
@@ -388,21 +385,21 @@ def test_a_condition_is_of_the_type_around_it() -> None:
     assert valid(adapt_schema(schema, ["typed"], []), {"a": 1, "b": 2})
 
 
-@pytest.mark.parametrize("rule", ["inline-refs", "root-refs"])
-@pytest.mark.parametrize("name", ["definitions", "$defs"])
+@each("rule", ["inline-refs", "root-refs"])
+@each("name", ["definitions", "$defs"])
 def test_a_property_may_be_called_definitions(rule: str, name: str) -> None:
     schema: Json = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
     assert adapt_schema(schema, [rule], []) == schema
 
 
-@pytest.mark.parametrize("rule", ["inline-refs", "root-refs"])
-@pytest.mark.parametrize("key", ["default", "const", "examples"])
+@each("rule", ["inline-refs", "root-refs"])
+@each("key", ["default", "const", "examples"])
 def test_a_value_is_no_schema(rule: str, key: str) -> None:
     schema: Json = {"type": "object", "properties": {"a": {"type": "object", key: [{"$ref": "#/x", "$defs": 1}]}}}
     assert adapt_schema(schema, [rule], []) == schema
 
 
-@pytest.mark.parametrize("ref", ["#/properties/a/anyOf/0", "#/$defs/a%20b"])
+@each("ref", ["#/properties/a/anyOf/0", "#/$defs/a%20b"])
 def test_a_reference_may_go_through_a_list_or_be_escaped(ref: str) -> None:
     schema: Json = {
         "type": "object",
@@ -450,17 +447,15 @@ def test_only_any_of_is_left_of_several_combiners() -> None:
     assert "allOf" not in out
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@each(
+    "schema, value",
     [({"const": None}, None), ({"enum": [None, "a"]}, None), ({"enum": [1, "a"]}, "a"), ({"enum": [1, 2.5]}, 2.5)],
 )
 def test_the_type_of_an_enum_takes_all_its_values(schema: Json, value: Any) -> None:
     assert valid(adapt_schema(schema, ["typed"], []), value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"), [({"minimum": 1}, 2), ({"minItems": 1}, [1]), ({"required": ["x"]}, {"x": 1})]
-)
+@each("schema, value", [({"minimum": 1}, 2), ({"minItems": 1}, [1]), ({"required": ["x"]}, {"x": 1})])
 def test_the_type_of_a_constraint_is_the_type_it_constrains(schema: Json, value: Any) -> None:
     assert valid(adapt_schema(schema, ["typed"], []), value)
 

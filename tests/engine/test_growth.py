@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from examples import share
 
 import cnllm
 from cnllm import engine
@@ -20,7 +21,7 @@ from cnllm import engine
 Make = Callable[[int], list[bytes]]
 
 TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}]
-SIZE = 60
+SIZE = max(30, share(60))
 CHAT, MESSAGES, GEMINI, RESPONSES = "openai-compatible/m", "anthropic/", "google/gemini", "openai/gpt"
 
 
@@ -205,6 +206,7 @@ def work(model: cnllm.Model, pieces: list[bytes]) -> tuple[int, int]:
     return done.calls, done.bytes
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", SHAPES)
 def test_four_times_the_bytes_take_four_times_the_work(models: dict[str, cnllm.Model], shape: str) -> None:
     name, make = SHAPES[shape]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,9 +113,9 @@ def test_plain_messages_need_no_parts() -> None:
         assert through_json(message) == message
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
-    [
+    lambda: [
         Message("tool", [ToolResult("1", "x")], name="f"),
         Message("user", [Text("x")], by=""),
         Message("user", [Text("x")], extra={}),
@@ -193,7 +194,7 @@ def test_the_other_results_survive_the_edit_of_the_first() -> None:
     assert now.parts == (ToolResult("1", "c"), ToolResult("2", "b"))
 
 
-@pytest.mark.parametrize("change", [{"tool_call_id": "9"}, {"name": "g"}, {"error": True}])
+@each("change", [{"tool_call_id": "9"}, {"name": "g"}, {"error": True}])
 def test_any_flat_key_of_a_result_that_was_edited_wins(change: Json) -> None:
     said = Message("tool", [ToolResult("1", "", "f", seal=seal())]).to_dict()
     said.pop("content", None)
@@ -226,9 +227,9 @@ def test_an_edited_flat_key_says_what_it_was_edited_to(message: Message, key: st
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
+@each(
+    "said, expected",
+    lambda: [
         ({"role": "user", "content": "hi"}, [Text("hi")]),
         ({"role": "user", "content": ""}, []),
         ({"role": "assistant", "content": None}, []),
@@ -281,7 +282,7 @@ def test_messages_as_others_write_them_are_understood(said: Json, expected: list
     assert through_json(message) == message
 
 
-@pytest.mark.parametrize(
+@each(
     "said",
     [
         {},
@@ -306,7 +307,7 @@ def test_what_is_no_message_is_refused_and_counted(said: Json) -> None:
         as_messages(["hi", said])
 
 
-@pytest.mark.parametrize("said", [{"by": 5}, {"by": ["p"]}, {"name": 5}, {"name": {}}])
+@each("said", [{"by": 5}, {"by": ["p"]}, {"name": 5}, {"name": {}}])
 def test_a_speaker_that_is_no_text_is_refused(plain: cnllm.Model, said: Json) -> None:
     with pytest.raises((TypeError, ValueError), match=next(iter(said))):
         engine.build_request(plain, [{"role": "assistant", "content": "x", **said}])
@@ -373,7 +374,7 @@ def test_a_body_may_be_changed_without_the_messages_changing(plain: cnllm.Model,
     assert msgspec.json.encode(said) == before
 
 
-@pytest.mark.parametrize("data", [[""], None, 1, {}])
+@each("data", [[""], None, 1, {}])
 def test_a_sound_whose_bytes_are_no_text_is_a_block_that_nobody_knows(data: Any) -> None:
     part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
     message = Message.from_dict({"role": "user", "content": [part]})

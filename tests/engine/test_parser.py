@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from cases import each
+from examples import SHARE, share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,10 +237,11 @@ def no_raise(model: cnllm.Model, content: bytes, **more: Any) -> Outcome:
     return outcome
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dialect", ["plain", "parts", "either, tags"])
 def test_nothing_in_any_place_of_any_chunk_makes_it_raise(endpoints: dict[str, cnllm.Model], dialect: str) -> None:
-    for chunk, path in ALL_PLACES:
-        for value in ODD:
+    for number, (chunk, path) in enumerate(ALL_PLACES):
+        for value in ODD[number % SHARE :: SHARE]:
             said = with_odd(chunk, path, value)
             no_raise(endpoints[dialect], sse(said, said, finish()))
             if dialect == "plain":
@@ -289,8 +292,8 @@ def test_no_damage_to_a_stream_makes_it_raise(
     assert told(outcome) == told(whole)
 
 
-@pytest.mark.parametrize("depth", [100, 400, 900, 980, 984, 985, 986, 990, 1000, 20_000])
-@pytest.mark.parametrize("head", ["", '"x": NaN, '])
+@each("depth", [100, 400, 900, 980, 984, 985, 986, 990, 1000, 20_000])
+@each("head", ["", '"x": NaN, '])
 def test_no_depth_makes_it_raise(plain: cnllm.Model, depth: int, head: str) -> None:
     deep = '{"a":' * depth + "1" + "}" * depth
     for chunk in (
@@ -304,13 +307,14 @@ def test_no_depth_makes_it_raise(plain: cnllm.Model, depth: int, head: str) -> N
             assert outcome.error is None or outcome.error.message
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("half", [b"\\ud83d", b"\\ude00", b"a\\ud83d", b"\\ud83d\\ud83d\\ude00", b"\\ude00\\ud83d"])
 @pytest.mark.parametrize("dialect", ["plain", "parts", "either", "tags"])
 def test_half_a_character_in_any_place_makes_nothing_raise(
     endpoints: dict[str, cnllm.Model], dialect: str, half: bytes
 ) -> None:
     model = endpoints[dialect]
-    for chunk, path in ALL_PLACES:
+    for chunk, path in ALL_PLACES[len(half) % SHARE :: SHARE]:
         said = dumps(with_odd(chunk, path, "HALF")).replace(b"HALF", half)
         for content in (sse(said), sse(said, said, finish()), sse(said, delta(content="more"), finish()), said):
             no_raise(model, content)
@@ -387,7 +391,7 @@ def test_after_the_end_nothing_counts(plain: cnllm.Model, neutral: Neutral, wher
     assert (longer.events, told(longer)) == (outcome.events, told(outcome))
 
 
-@pytest.mark.parametrize("content", [b"", sse(delta(content="a"), finish()), body(content="a"), b"data: {"])
+@each("content", lambda: [b"", sse(delta(content="a"), finish()), body(content="a"), b"data: {"])
 def test_closing_twice_says_the_same_twice(plain: cnllm.Model, content: bytes) -> None:
     parser = engine.StreamParser(plain)
     parser.feed(content)
@@ -416,7 +420,7 @@ def test_the_first_chunk_of_a_gateway_may_have_an_empty_id(plain: cnllm.Model) -
     assert (reply.id, reply.model) == ("c1", "m-2")
 
 
-@pytest.mark.parametrize("indices", [[0, 1], [None, None], [None, 1], [0, None]])
+@each("indices", [[0, 1], [None, None], [None, 1], [0, None]])
 def test_of_several_candidates_the_first_is_the_reply(plain: cnllm.Model, indices: list[int | None]) -> None:
     def said(kind: str) -> Json:
         choices = [
@@ -436,21 +440,21 @@ def test_a_part_that_holds_thinking_may_hold_anything(endpoints: dict[str, cnllm
     assert outcome.said.text == "yes"
 
 
-@pytest.mark.parametrize("value", ["²", "٣", "1.2.3", "soon", "-1", "nan", "Wed, 99 Foo 2026", "", "1e3", "9" * 400])
-@pytest.mark.parametrize("name", ["Retry-After", "retry-after-ms"])
+@each("value", ["²", "٣", "1.2.3", "soon", "-1", "nan", "Wed, 99 Foo 2026", "", "1e3", "9" * 400])
+@each("name", ["Retry-After", "retry-after-ms"])
 def test_a_wait_that_makes_no_sense_is_no_wait(plain: cnllm.Model, name: str, value: str) -> None:
     outcome = read(plain, b"slow down", status=429, headers={name: value})
     assert isinstance(outcome.error, cnllm.RateLimited)
     assert outcome.error.retry_after is None or outcome.error.retry_after >= 0
 
 
-@pytest.mark.parametrize("done", [True, False])
+@each("done", [True, False])
 def test_chunks_with_no_blank_lines_at_all_are_read(plain: cnllm.Model, done: bool) -> None:
     stream = sse(delta(content="a"), finish(), done=done).replace(b"\n\n", b"\n")
     assert read(plain, stream).said.text == "a"
 
 
-@pytest.mark.parametrize("word", ["data source is down", "event store failed", "identity check failed", "retry later"])
+@each("word", ["data source is down", "event store failed", "identity check failed", "retry later"])
 def test_a_plain_sentence_instead_of_a_reply_is_the_error(plain: cnllm.Model, word: str) -> None:
     error = read(plain, word.encode()).error
     assert isinstance(error, cnllm.EndpointError)
@@ -528,8 +532,8 @@ def test_thinking_that_comes_in_two_fields_counts_once(
     assert read(plain, sse(*later, finish(content="a"))).said.reasoning == text
 
 
-@pytest.mark.parametrize("size", [1000, 1 << 30])
-@pytest.mark.parametrize("behind", [0, 1, 700, 2500])
+@each("size", [1000, 1 << 30])
+@each("behind", [0, 1, 700, 2500])
 def test_thinking_of_any_length_counts_once_however_far_the_second_field_lags(
     plain: cnllm.Model, size: int, behind: int
 ) -> None:
@@ -576,10 +580,10 @@ def work(model: cnllm.Model, unit: bytes, count: int, size: int) -> int:
     return counted.done
 
 
-@pytest.mark.parametrize("size", [50, 1 << 30])
-@pytest.mark.parametrize(
+@each("size", [50, 1 << 30])
+@each(
     "unit",
-    [
+    lambda: [
         frame(delta(content="好")),
         frame(delta(reasoning_content="b")),
         frame(delta(content="x" * 40)),
@@ -593,11 +597,12 @@ def work(model: cnllm.Model, unit: bytes, count: int, size: int) -> int:
     ids=range(9),
 )
 def test_four_times_the_stream_is_about_four_times_the_work(plain: cnllm.Model, unit: bytes, size: int) -> None:
-    assert work(plain, unit, 400, size) < 6 * work(plain, unit, 100, size)
+    count = share(100)
+    assert work(plain, unit, 4 * count, size) < 6 * work(plain, unit, count, size)
 
 
-@pytest.mark.parametrize("start", [b"\n\xef\xbb\xbf", b" \r\n\xef\xbb\xbf", b"  ", b"\n\n"])
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@each("start", [b"\n\xef\xbb\xbf", b" \r\n\xef\xbb\xbf", b"  ", b"\n\n"])
+@each("size", [1, 2, 3, 1000])
 def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(
     plain: cnllm.Model, start: bytes, size: int
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,8 +66,8 @@ def test_tables_merge_and_everything_else_replaces() -> None:
     assert data == {"a": {"x": 1, "y": [2]}, "b": {"q": 1}, "c": 3}
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@each(
+    "path, value",
     [("a.0.b", 1), ("a.1", None), ("a.x", None), ("c", None), ("c.d", None), ("a.-1", None), ("d", 0), ("", None)],
 )
 def test_a_path_reads_tables_and_lists(path: str, value: object) -> None:

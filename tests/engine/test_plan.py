@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -390,8 +391,8 @@ def test_no_key_is_in_a_plan(plain: cnllm.Model) -> None:
     assert "sk-secret" not in str([getattr(bare, name) for name in bare.__struct_fields__])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "meant"),
+@each(
+    "wrong, meant",
     [("temprature", "temperature"), ("max_token", "max_tokens"), ("tool", "tools"), ("reasonning", "reasoning")],
 )
 def test_an_unknown_option_is_a_type_error_that_says_what_was_meant(plain: cnllm.Model, wrong: str, meant: str) -> None:
@@ -399,22 +400,19 @@ def test_an_unknown_option_is_a_type_error_that_says_what_was_meant(plain: cnllm
         build(plain, **{wrong: 1})
 
 
-@pytest.mark.parametrize("internal", ["choice", "chosen", "params", "schema_name", "stop_sequences", "n"])
+@each("internal", ["choice", "chosen", "params", "schema_name", "stop_sequences", "n"])
 def test_what_is_no_option_is_none(plain: cnllm.Model, internal: str) -> None:
     with pytest.raises(TypeError, match="extra_body"):
         build(plain, **{internal: 1})
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
+@each("option, value", [
         ("reasoning", "much"), ("reasoning", -1), ("reasoning", 0.5), ("reasoning", "²"), ("reasoning", []),
         ("tools", {"name": "f"}), ("tools", "f"), ("tools", [5]), ("tools", [{}]),
         ("tools", [{"function": {"name": 5}}]),
         ("tools", [{"name": "f", "parameters": 5}]), ("tool_choice", 5), ("extra_body", []), ("extra_headers", 5),
         ("schema", 5), ("schema", "x"), ("on_unsupported", "maybe"), ("if_cut", "maybe"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_an_option_that_means_nothing_is_named(plain: cnllm.Model, option: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
         build(plain, **{option: value})
@@ -456,8 +454,8 @@ reasoning.effort_budgets = { low = 2000, high = 16_000, max = 90_000 }
 """
 
 
-@pytest.mark.parametrize(
-    ("flags", "asked", "expected", "codes"),
+@each(
+    "flags, asked, expected, codes",
     [
         (TOGGLE, None, {}, []),
         (TOGGLE, "on", {"t": {"on": True}}, []),
@@ -735,7 +733,7 @@ def test_details_go_back_as_they_came(home: Home) -> None:
     assert wire == {"role": "assistant", "reasoning_details": details, "content": "a"}
 
 
-@pytest.mark.parametrize("at", ["start", "start-open", "anywhere"])
+@each("at", ["start", "start-open", "anywhere"])
 def test_tagged_thinking_goes_back_as_it_was_written(home: Home, at: str) -> None:
     flags = replay(replay="always", replay_as="tags", tags_at=at) + '\nreasoning.tags = ["<t>", "</t>"]'
     text = "<t>\nhm\n</t>\n\nyes"
@@ -765,7 +763,7 @@ def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:
         check_note(note)
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"title": "Answer 1", "type": "object"},
@@ -773,7 +771,7 @@ def test_the_stream_is_what_the_endpoint_can_do(home: Home) -> None:
         {"name": "Answer 1", "schema": {"title": "Answer 1", "type": "object"}},
     ],
 )
-@pytest.mark.parametrize("method", ["json_schema", "json_object", "prompt"])
+@each("method", ["json_schema", "json_object", "prompt"])
 def test_a_schema_is_asked_for_as_the_endpoint_takes_it(home: Home, schema: Json, method: str) -> None:
     model = home(f'schema.methods = ["{method}"]')
     plan = build(model, [{"role": "system", "content": "be"}, {"role": "user", "content": "x"}], schema=schema)

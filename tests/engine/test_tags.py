@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,19 +116,19 @@ def test_no_more_is_held_back_than_a_tag(text: str, at: str) -> None:
         assert 0 <= size(text[:count]) - size(said) - size(splitter.raw) - size(stray) < len(TAGS[1])
 
 
-@pytest.mark.parametrize("at", ["start", "anywhere"])
-@pytest.mark.parametrize("length", range(1, len("<think>")))
+@each("at", ["start", "anywhere"])
+@each("length", lambda: range(1, len("<think>")))
 def test_a_partial_tag_at_the_end_is_text(at: str, length: int) -> None:
     assert split(list(" <think>"[: length + 1]), at) == ("", " <think>"[: length + 1])
 
 
-@pytest.mark.parametrize("at", PLACES)
-@pytest.mark.parametrize("length", range(1, len("</think>")))
+@each("at", PLACES)
+@each("length", lambda: range(1, len("</think>")))
 def test_a_partial_closing_tag_at_the_end_is_thinking(at: str, length: int) -> None:
     assert split(list("<think>hm" + "</think>"[:length]), at) == ("hm" + "</think>"[:length], "")
 
 
-@pytest.mark.parametrize("at", PLACES)
+@each("at", PLACES)
 def test_an_unclosed_block_is_thinking_to_the_end(at: str) -> None:
     splitter = TagSplitter(TAGS, at)
     assert splitter.feed("<think>a < b") == [(True, "a < b")]
@@ -171,13 +173,15 @@ def work(text: str, at: str) -> int:
     return counted.done
 
 
-@pytest.mark.parametrize("at", PLACES)
-@pytest.mark.parametrize("unit", ["x", "<", "</think", "<think>", "</think>", "<think>a</think>", " x"])
-@pytest.mark.parametrize("head", ["", "<think>", "<think>a</think>"])
+@pytest.mark.sampled
+@each("at", PLACES)
+@each("unit", ["x", "<", "</think", "<think>", "</think>", "<think>a</think>", " x"])
+@each("head", ["", "<think>", "<think>a</think>"])
 def test_four_times_the_text_is_about_four_times_the_work(head: str, unit: str, at: str) -> None:
-    assert work(head + unit * 400, at) < 6 * work(head + unit * 100, at)
+    count = share(100)
+    assert work(head + unit * 4 * count, at) < 6 * work(head + unit * count, at)
 
 
-@pytest.mark.parametrize("at", PLACES)
+@each("at", PLACES)
 def test_leading_white_space_takes_linear_time_too(at: str) -> None:
     assert work(" " * 400, at) < 6 * work(" " * 100, at)

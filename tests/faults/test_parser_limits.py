@@ -7,6 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import DONE, call_delta, delta, usage, whole
 from client.support import folds, registry
 from hypothesis import given
@@ -102,7 +103,7 @@ def test_the_reply_is_bounded_to_the_byte() -> None:
     assert finish == "stop"
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@each("end", [b"\n", b"\r\n", b"\r"])
 def test_an_event_is_bounded_to_the_byte(end: bytes) -> None:
     """Its data, or a line of it that has not ended: the longest line is `data:` and what follows."""
     lines = [b": note", b"data: " + delta(" is").strip()[6:], b"", b"data: " + delta(" blue.", "stop").strip()[6:], b""]
@@ -127,7 +128,7 @@ FLOODS = {
 }
 
 
-@pytest.mark.parametrize("flood", FLOODS)
+@each("flood", FLOODS)
 def test_a_parser_that_is_fed_for_ever_holds_no_more_than_it_may(flood: str) -> None:
     """A hundred times what it may hold; what is dropped at once (comments, blank lines) may come up to the whole."""
     limits = Limits(max_reply_bytes=2_000_000, max_event_bytes=500_000)

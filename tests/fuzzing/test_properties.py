@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def seeds(name: str) -> list[bytes]:
     return TARGETS[name].seeds()
 
 
-@pytest.mark.parametrize("file", sorted(FINDINGS.glob("*/*.bin")), ids=lambda file: f"{file.parent.name}-{file.stem}")
+@each("file", lambda: sorted(FINDINGS.glob("*/*.bin")), ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_what_was_found_once_is_found_no_more(file: Path) -> None:
     data = file.read_bytes()
     check = TARGETS[file.parent.name].check
@@ -44,19 +46,20 @@ def test_what_was_found_once_is_found_no_more(file: Path) -> None:
         check(bytes([which]) + data[1:])
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_seeds_hold(name: str) -> None:
     few = random.Random(name).sample(seeds(name), k=min(20, len(seeds(name))))
     for data in few:
         TARGETS[name].check(data)
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.sampled
+@each("name", TARGETS)
 def test_changed_seeds_hold(name: str) -> None:
     target = TARGETS[name]
     payloads = [data[HEAD:] for data in seeds(name)]
 
-    @settings(max_examples=TRIED[name])
+    @settings(max_examples=share(TRIED[name]))
     @given(st.sampled_from(seeds(name)), st.integers(0, 2**32))
     def check(data: bytes, chance: int) -> None:
         dice = random.Random(chance)
@@ -66,9 +69,10 @@ def test_changed_seeds_hold(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.sampled
+@each("name", TARGETS)
 def test_any_bytes_hold(name: str) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=share(30))
     @given(st.binary(max_size=200))
     def check(data: bytes) -> None:
         TARGETS[name].check(data)

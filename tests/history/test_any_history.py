@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from examples import share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -94,8 +95,10 @@ def signed(history: list[Message], target: Model) -> list[Message]:
     return [replace(turn, by=target.name) if turn.by == TARGET else turn for turn in history]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(histories, st.sampled_from(distinct()), st.booleans(), st.booleans())
+@settings(
+    max_examples=share(400), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(histories, st.deferred(lambda: st.sampled_from(distinct())), st.booleans(), st.booleans())
 def test_any_sequence_of_turns_aborts_and_switches_is_taken_by_any_target(
     history: list[Message], target: Any, as_dicts: bool, stream: bool
 ) -> None:
@@ -113,8 +116,10 @@ def test_any_sequence_of_turns_aborts_and_switches_is_taken_by_any_target(
     assert not repairs & {note.code for note in again.notes}, again.notes
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(histories, st.sampled_from(distinct()))
+@settings(
+    max_examples=share(100), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(histories, st.deferred(lambda: st.sampled_from(distinct())))
 def test_every_change_to_calls_and_results_has_a_note_that_names_a_message(history: list[Message], target: Any) -> None:
     request = plan(target, [*signed(history, target), Message("user", [Text("And now?")])])
     for note in request.notes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from cases import each
 
 from cnllm import Message, Text, ToolCall, engine
 
@@ -16,8 +16,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("protocol", MODELS)
-@pytest.mark.parametrize("raw", ["", "no JSON", '{"q":', "[1]"])
+@each("protocol", MODELS)
+@each("raw", ["", "no JSON", '{"q":', "[1]"])
 def test_it_is_mended_whatever_stands_beside_it(protocol: str, raw: str) -> None:
     model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
     turn = Message("assistant", [ToolCall("call_1", "search", {"q": "\ude00a"}, raw)])

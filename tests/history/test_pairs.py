@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from cases import each
+from examples import SHARE
 
 import cnllm
 from cnllm import Message, Text
@@ -48,17 +50,19 @@ def legal(request: cnllm.Plan) -> None:
 LONG = 32_000  # tokens: the history of all kinds takes 23,000
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.sampled
+@each("provider", PROVIDERS)
 def test_a_history_of_all_kinds_of_models_goes_to_every_kind(provider: str) -> None:
     for target in of(provider):
         sources = distinct()
+        sources = sources[sources.index(target) % SHARE :: SHARE]  # all of them, over all targets
         window = (target.flags.limits and target.flags.limits.context) or LONG
         few = len(sources) if window >= LONG else 4  # a small window takes them in parts
         for at in range(0, len(sources), few):
             legal(plan(target, goes_on(*sources[at : at + few])))
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
     for target in of(provider):
         for source in shapes():
@@ -73,7 +77,7 @@ def test_each_kind_of_turn_alone_goes_to_every_kind(provider: str) -> None:
                 assert len(told) == len(thoughts), (source, target)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_the_same_history_gives_the_same_bytes_and_a_longer_one_begins_with_them(provider: str) -> None:
     for target in of(provider)[:2]:
         sources = shapes()

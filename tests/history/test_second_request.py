@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import Message, Reasoning, Text
@@ -69,8 +69,8 @@ def switched(request: cnllm.Plan) -> None:
             assert value.items() <= said.items() if isinstance(value, dict) else said == value, request.model
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("stream", [False, True], ids=["whole", "stream"])
+@each("provider", PROVIDERS)
 def test_the_second_request_is_taken_and_carries_what_is_declared(provider: str, stream: bool) -> None:
     for model in of(provider):
         history = [Message("user", [Text(USER)])]
@@ -88,7 +88,7 @@ def test_the_second_request_is_taken_and_carries_what_is_declared(provider: str,
         assert all(n.code not in ("reasoning-foreign", "block-foreign") for n in [*second.notes, *third.notes]), model
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_thinking_stays_on_though_a_turn_has_lost_its_reasoning(provider: str) -> None:
     for model in of(provider):
         history = [Message("user", [Text(USER)])]

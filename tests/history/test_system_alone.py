@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import engine
@@ -16,7 +16,7 @@ from .support import BUILTIN
 NAMES = ("openai-compatible/m", "chatgpt/gpt-5.2-codex", "google/gemini-2.5-pro", "anthropic/claude")
 
 
-@pytest.mark.parametrize("protocol", ["openai-chat", "anthropic-messages", "gemini", "openai-responses"])
+@each("protocol", ["openai-chat", "anthropic-messages", "gemini", "openai-responses"])
 def test_a_conversation_of_system_messages_alone_is_sent_with_a_turn_in_it(protocol: str) -> None:
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Rhyme."}]
     tried = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-import pytest
+from cases import each
 
 from cnllm import Message, Reasoning, Text, engine
 from cnllm.simulator.transport import respond
@@ -19,8 +19,8 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("protocol", MODELS)
-@pytest.mark.parametrize("role", ["user", "system"])
+@each("protocol", MODELS)
+@each("role", ["user", "system"])
 def test_it_is_left_out_and_noted(protocol: str, role: str) -> None:
     model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
     messages = [Message(role, [Reasoning("hm, secretly"), Text("hi")]), Message("user", [Text("and?")])]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from cnllm.registry.flags import Leak
 
 from . import rules, writers
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=share(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def calls(rule: Leak, text: str, tools: dict[str, Any] | None = None) -> list[tuple[str, Any]]:
@@ -111,8 +113,8 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("prose", PROSE)
-@pytest.mark.parametrize("name", rules.ALL)
+@each("prose", PROSE)
+@each("name", rules.ALL)
 def test_prose_behind_an_opener_is_let_go(name: str, prose: str) -> None:
     rule = rules.ALL[name]
     for opener in rule.open:
@@ -127,7 +129,7 @@ def test_after_two_hundred_characters_it_is_told(name: str, body: str) -> None:
     assert may_begin(rule, rule.open[0], body) is not None
 
 
-@pytest.mark.parametrize("name", rules.ALL)
+@each("name", rules.ALL)
 def test_nothing_yet_is_not_told(name: str) -> None:
     rule = rules.ALL[name]
     assert may_begin(rule, rule.open[0], "") is None
@@ -153,7 +155,7 @@ def test_whatever_stands_in_a_block_it_is_read_or_refused(name: str, text: str) 
 # ── each grammar's own ───────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         '{"name": "f", "arguments": {"a": 1}}',
@@ -179,7 +181,7 @@ def test_a_line_break_in_a_string_of_json_is_taken_as_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         "",
@@ -220,7 +222,7 @@ def spaced(inner: str) -> str:
     return f"<minimax:tool_call>{inner}</minimax:tool_call>"
 
 
-@pytest.mark.parametrize("value", [" hi ", "", "&lt;b&gt;", "007", "None", "null", "\thi\n", "a\nb", "10", '"q"', "</"])
+@each("value", [" hi ", "", "&lt;b&gt;", "007", "None", "null", "\thi\n", "a\nb", "10", '"q"', "</"])
 def test_a_value_is_taken_as_it_stands(value: str) -> None:
     for tools in ({}, {"f": schema(p="string")}):
         assert calls(rules.SPACED, spaced(INVOKE % (P % value)), tools) == [("f", {"p": value})]
@@ -228,8 +230,8 @@ def test_a_value_is_taken_as_it_stands(value: str) -> None:
         assert calls(rules.SEED, f"<seed:tool_call>{written}</seed:tool_call>", tools) == [("f", {"p": value})]
 
 
-@pytest.mark.parametrize(
-    ("inner", "arguments"),
+@each(
+    "inner, arguments",
     [
         ("", {}),
         ("\n", {}),
@@ -278,9 +280,7 @@ def test_with_a_prefix_other_tags_are_text() -> None:
     assert calls(rules.PREFIXED, prefixed(inner)) == [("f", meant)]
 
 
-@pytest.mark.parametrize(
-    "opener", ["<｜DSML｜invoke", "<｜｜DSML｜｜ invoke", "<|DSML|invoke", "<‖DSML‖invoke", "<｜DSML｜\ninvoke"]
-)
+@each("opener", ["<｜DSML｜invoke", "<｜｜DSML｜｜ invoke", "<|DSML|invoke", "<‖DSML‖invoke", "<｜DSML｜\ninvoke"])
 def test_an_opener_may_be_the_beginning_of_a_tag(opener: str) -> None:
     tag = opener.removeprefix("<").removesuffix("invoke")
     inner = f'<{tag}parameter name="p" string="true">a </｜DSML｜invoke> b</{tag}parameter>'
@@ -324,7 +324,7 @@ def test_a_function_without_a_wrapper_is_a_call() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         "<function=f>",
@@ -357,8 +357,8 @@ def test_a_word_alone_is_a_call_of_a_tool_that_was_offered_only() -> None:
     assert refused(rules.HERMES, "<tool_call>name</tool_call>", {"now": {}})
 
 
-@pytest.mark.parametrize(
-    ("head", "name"),
+@each(
+    "head, name",
     [("f", "f"), ("f:0", "f"), ("functions.f:12", "f"), (" functions.a.b:1 ", "a.b"), ("a.b.c:2", "a.b.c")],
 )
 def test_the_heads_of_a_section(head: str, name: str) -> None:
@@ -428,7 +428,7 @@ HEAVY += ["<|tool_call_begin|>", "<|tool_call_begin|>f<|tool_call_argument_begin
 HEAVY += ['<parameter name="a"><parameter name="b">x</parameter>', "<a></a>", "</function>", "<function=f>", "x"]
 
 
-@pytest.mark.parametrize("name", rules.ALL)
+@each("name", rules.ALL)
 def test_heavy_blocks_are_read_or_refused(name: str) -> None:
     rule = rules.ALL[name]
     for head in (

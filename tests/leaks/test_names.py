@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
+from cases import each
 
 from cnllm.leaks.filter import BlockResult, LeakFilter
 
@@ -22,14 +22,12 @@ def read(pieces: Sequence[str]) -> tuple[str, list[BlockResult]]:
     return "".join(said), found
 
 
-@pytest.mark.parametrize(
-    "text", ["<function=|>", "<function=\u009f>", "<function=a b c d>", "a <function=(x)> b", '<function="a|>']
-)
+@each("text", ["<function=|>", "<function=\u009f>", "<function=a b c d>", "a <function=(x)> b", '<function="a|>'])
 def test_what_is_no_name_begins_no_call_whether_it_comes_at_once_or_in_pieces(text: str) -> None:
     assert read([text]) == read(list(text)) == (text, [])
 
 
-@pytest.mark.parametrize("name", ["search", "a.b-c:d/e@f", '"search"', "'search'", " Größe"])
+@each("name", ["search", "a.b-c:d/e@f", '"search"', "'search'", " Größe"])
 def test_what_is_one_does(name: str) -> None:
     text = f"<function={name}><parameter=q>1</parameter></function>"
     (rest, (found,)), again = read([text]), read(list(text))

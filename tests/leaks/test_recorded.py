@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from cnllm.leaks import grammars
 from cnllm.leaks.markers import Markers
@@ -69,7 +70,7 @@ def calls(rule: Leak, text: str, tools: dict[str, Any]) -> list[grammars.ParsedC
 
 
 @pytest.mark.skipif(not CASES, reason="The recorded outputs (../shared/sanitizer) are not here.")
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@each("path", CASES, ids=lambda path: path.stem)
 def test_a_recorded_block_comes_to_its_calls(path: Path) -> None:
     case = json.loads(path.read_text())
     expected = case["expected"]["tool_calls"]

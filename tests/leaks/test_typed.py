@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +112,7 @@ TABLE: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "schema", "value"), TABLE, ids=lambda value: repr(value)[:40])
+@each("text, schema, value", TABLE, ids=lambda value: repr(value)[:40])
 def test_the_value_a_text_stands_for(text: str, schema: Any, value: Any) -> None:
     got = coerce(text, schema, ROOT)
     assert got == value

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import program
 
 import cnllm
 from cnllm import engine
@@ -403,4 +404,5 @@ def python(code: str, *args: str, **env: str) -> "subprocess.CompletedProcess[st
 
 
 def cli(*args: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return python("import sys; from cnllm.cli import main; sys.exit(main())", *args, **env)
+    """Run the command line in this process."""
+    return program.completed(args, env)

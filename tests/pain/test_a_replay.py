@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import engine
@@ -54,8 +55,8 @@ def sent(target: str | cnllm.Model, history: Any, **options: Any) -> list[Json]:
     return messages
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", [DEEPSEEK, "deepseek/deepseek-v4-pro"])
+@each("stream", [False, True])
+@each("name", [DEEPSEEK, "deepseek/deepseek-v4-pro"])
 def test_A1_reasoning_goes_back_verbatim_after_a_tool_call_and_ever_after(name: str, stream: bool) -> None:
     history = looped(called(name, stream=stream))
     for longer in (history, [*history, {"role": "assistant", "content": "So."}, AGAIN], [*history, AGAIN]):
@@ -91,8 +92,8 @@ def test_A6_a_plain_answer_has_the_key_too() -> None:
     assert [m["reasoning_content"] for m in wire if m["role"] == "assistant"] == [THOUGHT, ""]
 
 
-@pytest.mark.parametrize(("name", "filler"), [(DEEPSEEK, ""), (KIMI, " "), (MIMO, "")])
-@pytest.mark.parametrize("by", [None, "zai/glm-4.7"])
+@each("name, filler", [(DEEPSEEK, ""), (KIMI, " "), (MIMO, "")])
+@each("by", [None, "zai/glm-4.7"])
 def test_A7_what_is_lost_is_filled_as_declared_and_thinking_stays_on(name: str, filler: str, by: str | None) -> None:
     turn = call_turn(**({"by": by, "reasoning": "theirs"} if by else {}))
     filled = plan(name, looped(turn), tools=[tool()], reasoning="on")
@@ -104,7 +105,7 @@ def test_A7_what_is_lost_is_filled_as_declared_and_thinking_stays_on(name: str, 
     }
 
 
-@pytest.mark.parametrize("missing", ["space", "error"])
+@each("missing", ["space", "error"])
 def test_A7_a_turn_that_does_not_go_out_lacks_nothing(tmp_path: Path, missing: str) -> None:
     target = home(tmp_path, f'reasoning = {{ replay = "always", if_missing = "{missing}" }}')
     request = plan(target, [ASK, {"role": "assistant", "content": ""}, AGAIN])
@@ -124,8 +125,8 @@ def test_A7_an_empty_thought_is_none_at_all() -> None:
     assert sent(KIMI, looped(turn))[1]["reasoning_content"] == " "
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", [DEEPSEEK, KIMI, MIMO, "zai/glm-4.7", "vllm/any", "siliconflow/zai-org/GLM-4.6"])
+@each("stream", [False, True])
+@each("name", [DEEPSEEK, KIMI, MIMO, "zai/glm-4.7", "vllm/any", "siliconflow/zai-org/GLM-4.6"])
 def test_A8_what_was_read_is_written_byte_for_byte(name: str, stream: bool) -> None:
     flags = model(name).flags.reasoning
     assert flags is not None
@@ -192,8 +193,8 @@ def test_A11_the_error_tells_what_was_sent() -> None:
     assert f"about {len(request.content) // 4} tokens" in hint
 
 
-@pytest.mark.parametrize(
-    ("name", "switch"),
+@each(
+    "name, switch",
     [
         ("zai/glm-4.7", {"thinking": {"clear_thinking": False}}),
         ("alibaba/qwen3.6-plus", {"preserve_thinking": True}),
@@ -213,14 +214,14 @@ def test_A12_where_it_is_optional_it_goes_back_with_its_switch(name: str, switch
     assert not any("clear" in k or "preserve" in k for k in [*first.body, *first.body.get("thinking", {})])
 
 
-@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@each("field", ["reasoning", "reasoning_content"])
 def test_A13_both_names_are_read_and_the_declared_one_is_written(field: str) -> None:
     wire = sent("vllm/any", looped(called("vllm/any", field)))[1]
     assert {k for k in wire if k.startswith("reasoning")} == {"reasoning"}
     assert wire["reasoning"] == THOUGHT
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each("stream", [False, True])
 def test_A14_the_list_goes_back_as_it_came(stream: bool) -> None:
     name = "minimax/MiniMax-M2.5"
     details = [{"type": "reasoning.text", "id": "r-1", "format": "F-v1", "index": 0, "text": THOUGHT}]
@@ -235,7 +236,7 @@ def test_A14_the_list_goes_back_as_it_came(stream: bool) -> None:
     assert "reasoning_content" not in wire
 
 
-@pytest.mark.parametrize("name", [DEEPSEEK, KIMI, MIMO, "zai/glm-4.7", "vllm/any"])
+@each("name", [DEEPSEEK, KIMI, MIMO, "zai/glm-4.7", "vllm/any"])
 def test_A15_it_goes_back_through_its_field_and_not_in_the_text(name: str) -> None:
     reads = "reasoning" if name == "vllm/any" else "reasoning_content"
     for message in sent(name, [*looped(called(name, reads)), AGAIN]):

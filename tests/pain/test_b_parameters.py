@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -49,8 +50,8 @@ NAMED: Json = {"type": "function", "function": {"name": "search"}}
 DEEPSEEK = ["deepseek/deepseek-flash", "deepseek/deepseek-v4-pro"]
 
 
-@pytest.mark.parametrize("name", DEEPSEEK)
-@pytest.mark.parametrize("choice", ["required", "search", NAMED, "any"])
+@each("name", DEEPSEEK)
+@each("choice", ["required", "search", NAMED, "any"])
 def test_B1_forced_tool_choice_while_thinking_is_downgraded_with_a_note(name: str, choice: Any) -> None:
     made = plan(name, tools=[tool()], tool_choice=choice)
     assert made.body.get("tool_choice", "auto") == "auto"
@@ -59,10 +60,9 @@ def test_B1_forced_tool_choice_while_thinking_is_downgraded_with_a_note(name: st
     expect_note(made.notes, "tool_choice", said="search" if choice in ("search", NAMED) else "required", did="auto")
 
 
-@pytest.mark.parametrize("name", DEEPSEEK)
-@pytest.mark.parametrize(
-    ("choice", "wire"),
-    [("required", "required"), ("any", "required"), ("search", NAMED), (NAMED, NAMED), ("none", "none")],
+@each("name", DEEPSEEK)
+@each(
+    "choice, wire", [("required", "required"), ("any", "required"), ("search", NAMED), (NAMED, NAMED), ("none", "none")]
 )
 def test_B1_forced_tool_choice_is_forwarded_when_thinking_is_off(name: str, choice: Any, wire: Any) -> None:
     made = plan(name, tools=[tool()], tool_choice=choice, reasoning="off")
@@ -71,7 +71,7 @@ def test_B1_forced_tool_choice_is_forwarded_when_thinking_is_off(name: str, choi
     assert notes_about(made.notes, "tool_choice") == []
 
 
-@pytest.mark.parametrize("choice", ["auto", "none"])
+@each("choice", ["auto", "none"])
 def test_B1_what_is_legal_while_thinking_is_sent_without_a_note(choice: str) -> None:
     made = plan("deepseek/deepseek-flash", tools=[tool()], tool_choice=choice)
     assert made.body.get("tool_choice", "auto") == choice
@@ -113,7 +113,7 @@ def test_B1_policy_reasoning_off_is_declared(tmp_path: Path) -> None:
 GLM = ["zai/glm-4.7", "zhipuai/glm-4.7", "zai-coding-plan/glm-4.7"]
 
 
-@pytest.mark.parametrize("name", GLM)
+@each("name", GLM)
 def test_B2_a_named_tool_becomes_auto_with_only_that_tool_offered(name: str) -> None:
     made = plan(name, tools=[tool("other"), tool("search")], tool_choice="search")
     assert made.body.get("tool_choice", "auto") == "auto"
@@ -121,7 +121,7 @@ def test_B2_a_named_tool_becomes_auto_with_only_that_tool_offered(name: str) -> 
     expect_note(made.notes, "tool_choice", said="search", did="auto")
 
 
-@pytest.mark.parametrize("name", GLM)
+@each("name", GLM)
 def test_B2_required_becomes_auto_with_a_note(name: str) -> None:
     made = plan(name, tools=[tool("other"), tool("search")], tool_choice="required")
     assert made.body.get("tool_choice", "auto") == "auto"
@@ -135,8 +135,8 @@ def test_B2_none_never_leaves_the_model_free_to_call() -> None:
 
 
 # ── B3 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["moonshotai/kimi-k2.6", "moonshotai-cn/kimi-k2.6"])
-@pytest.mark.parametrize("choice", ["required", "search"])
+@each("name", ["moonshotai/kimi-k2.6", "moonshotai-cn/kimi-k2.6"])
+@each("choice", ["required", "search"])
 def test_B3_forced_choice_is_kept_from_a_thinking_model_that_breaks_on_it(name: str, choice: str) -> None:
     made = plan(name, tools=[tool()], tool_choice=choice)
     assert made.body.get("tool_choice", "auto") == "auto"
@@ -168,9 +168,9 @@ def test_B3_a_user_declares_it_for_one_self_hosted_model(tmp_path: Path) -> None
 DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
-    [
+    lambda: [
         *DEEPSEEK,
         "minimax/MiniMax-M3",
         "alibaba/qwen3.7-plus",
@@ -200,8 +200,8 @@ def test_B4_an_endpoint_no_one_described_gets_system() -> None:
 
 
 # ── B5 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("name", "reasoning", "legal"),
+@each(
+    "name, reasoning, legal",
     [
         ("moonshotai/kimi-k2.6", None, 1),
         ("moonshotai-cn/kimi-k2.6", "on", 1),
@@ -234,8 +234,8 @@ def test_B5_the_caller_may_refuse_the_change_or_insist() -> None:
 
 
 # ── B6 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["minimax/MiniMax-M3", "minimax-cn/MiniMax-M3", "minimax/MiniMax-M2.1"])
-@pytest.mark.parametrize("asked", [0, 0.0, 1.5])
+@each("name", ["minimax/MiniMax-M3", "minimax-cn/MiniMax-M3", "minimax/MiniMax-M2.1"])
+@each("asked", [0, 0.0, 1.5])
 def test_B6_temperature_outside_a_half_open_interval_is_clamped_with_a_note(name: str, asked: float) -> None:
     made = plan(name, temperature=asked)
     assert 0 < made.body.get("temperature", 1) <= 1
@@ -253,7 +253,7 @@ def test_B6_temperature_inside_is_sent_as_it_is() -> None:
 OPEN_QWEN = ["alibaba/qwen3-32b", "alibaba/qwen3-235b-a22b", "alibaba-cn/qwen3-8b"]
 
 
-@pytest.mark.parametrize("name", OPEN_QWEN)
+@each("name", OPEN_QWEN)
 def test_B7_a_whole_call_never_asks_for_thinking_without_streaming(name: str) -> None:
     made = plan(name, stream=False)
     assert made.body.get("enable_thinking") is False or made.body.get("stream") is True
@@ -275,8 +275,8 @@ def test_B7_the_stream_is_collected_into_one_reply() -> None:
 
 
 # ── B10 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("name", "ceiling"),
+@each(
+    "name, ceiling",
     [
         ("deepseek/deepseek-flash", 393_216),
         ("deepseek/deepseek-v4-pro", 393_216),
@@ -296,9 +296,9 @@ def test_B10_max_tokens_above_the_ceiling_is_clamped_with_a_note(name: str, ceil
 
 
 # ── B11 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("name", "field"),
-    [
+@each(
+    "name, field",
+    lambda: [
         *[(name, "max_tokens") for name in DEEPSEEK],
         ("zai/glm-4.7", "max_tokens"),
         ("alibaba/qwen3.7-plus", "max_tokens"),
@@ -315,29 +315,29 @@ def test_B11_the_limit_goes_out_under_the_name_the_endpoint_honours(name: str, f
 
 
 # ── B12 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", [*DEEPSEEK, "zai/glm-5.2", "moonshotai/kimi-k2.6", "moonshotai-cn/kimi-k2.5"])
+@each("name", lambda: [*DEEPSEEK, "zai/glm-5.2", "moonshotai/kimi-k2.6", "moonshotai-cn/kimi-k2.5"])
 def test_B12_off_is_sent_as_disabled_and_never_beside_an_effort(name: str) -> None:
     body = plan(name, reasoning="off").body
     assert body["thinking"]["type"] == "disabled"
     assert "reasoning_effort" not in body
 
 
-@pytest.mark.parametrize("level", ["on", "minimal", "low", "medium", "high", "xhigh", "max", 2000])
-@pytest.mark.parametrize("name", ["moonshotai/kimi-k2.6", "moonshotai/kimi-k3"])
+@each("level", ["on", "minimal", "low", "medium", "high", "xhigh", "max", 2000])
+@each("name", ["moonshotai/kimi-k2.6", "moonshotai/kimi-k3"])
 def test_B12_never_both_switches_where_the_endpoint_refuses_both(name: str, level: Any) -> None:
     body = plan(name, reasoning=level).body
     assert not ("thinking" in body and "reasoning_effort" in body)
 
 
 # ── B13 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(("level", "wire"), [("minimal", "low"), ("medium", "high"), ("xhigh", "high")])
+@each("level, wire", [("minimal", "low"), ("medium", "high"), ("xhigh", "high")])
 def test_B13_a_lossy_effort_is_mapped_and_reported(level: str, wire: str) -> None:
     made = plan("deepseek/deepseek-flash", reasoning=level)
     assert made.body["reasoning_effort"] == wire
     expect_note(made.notes, "reasoning", said=level, did=wire)
 
 
-@pytest.mark.parametrize("level", ["low", "high", "max"])
+@each("level", ["low", "high", "max"])
 def test_B13_an_effort_the_endpoint_has_is_sent_without_a_note(level: str) -> None:
     made = plan("deepseek/deepseek-flash", reasoning=level)
     assert made.body["reasoning_effort"] == level
@@ -380,7 +380,7 @@ ALWAYS = [
 ]
 
 
-@pytest.mark.parametrize("name", ALWAYS)
+@each("name", ALWAYS)
 def test_B14_off_is_never_sent_to_a_model_that_always_thinks(name: str) -> None:
     made = plan(name, reasoning="off")
     assert made.body.get("thinking", {}).get("type") != "disabled"
@@ -388,7 +388,7 @@ def test_B14_off_is_never_sent_to_a_model_that_always_thinks(name: str) -> None:
     expect_note(made.notes, "reasoning", said="off")
 
 
-@pytest.mark.parametrize("name", ALWAYS)
+@each("name", ALWAYS)
 def test_B14_off_is_refused_locally_when_asked(name: str) -> None:
     with pytest.raises(cnllm.CannotSend) as caught:
         plan(name, reasoning="off", on_unsupported="error")
@@ -399,7 +399,7 @@ def test_B14_off_is_refused_locally_when_asked(name: str) -> None:
 EMPTY_AT = ["alibaba/qwen3.7-plus", "deepseek/deepseek-flash", "openai/gpt-6-sol", "zai/glm-4.7"]
 
 
-@pytest.mark.parametrize("name", EMPTY_AT)
+@each("name", EMPTY_AT)
 def test_B15_empty_tools_and_a_dangling_choice_are_dropped(name: str) -> None:
     for choice in (None, "auto", "none"):
         body = plan(name, tools=[], tool_choice=choice, parallel_tool_calls=True).body
@@ -407,7 +407,7 @@ def test_B15_empty_tools_and_a_dangling_choice_are_dropped(name: str) -> None:
     assert "tool_choice" not in plan(name, tool_choice="auto").body
 
 
-@pytest.mark.parametrize("name", EMPTY_AT)
+@each("name", EMPTY_AT)
 def test_B15_empty_tool_calls_of_a_turn_are_dropped(name: str) -> None:
     turns: list[Json] = [
         {"role": "user", "content": "a"},
@@ -420,16 +420,16 @@ def test_B15_empty_tool_calls_of_a_turn_are_dropped(name: str) -> None:
     assert turns[1]["tool_calls"] == []
 
 
-@pytest.mark.parametrize("choice", ["required", "search"])
-@pytest.mark.parametrize("tools", [None, []])
+@each("choice", ["required", "search"])
+@each("tools", [None, []])
 def test_B15_a_forced_choice_without_tools_is_a_local_error(choice: str, tools: list[Json] | None) -> None:
     with pytest.raises(cnllm.CannotSend, match=choice):
         plan("deepseek/deepseek-flash", tools=tools, tool_choice=choice)
 
 
 # ── B16 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["minimax/MiniMax-M3", "minimax-cn/MiniMax-M3"])
-@pytest.mark.parametrize("parameters", ["absent", None, {}])
+@each("name", ["minimax/MiniMax-M3", "minimax-cn/MiniMax-M3"])
+@each("parameters", ["absent", None, {}])
 def test_B16_a_tool_without_parameters_gets_an_empty_object_schema(name: str, parameters: Any) -> None:
     bare: Json = {"name": "now", "description": "The time."}
     if parameters != "absent":
@@ -474,7 +474,7 @@ def _schemas(node: Any) -> Iterator[Json]:
             yield from _schemas(value)
 
 
-@pytest.mark.parametrize("name", ["moonshotai/kimi-k3", "moonshotai-cn/kimi-k2.6"])
+@each("name", ["moonshotai/kimi-k3", "moonshotai-cn/kimi-k2.6"])
 def test_B17_tool_schemas_are_brought_into_the_declared_dialect(name: str) -> None:
     given = copy.deepcopy(SCHEMA)
     sent = plan(name, tools=[tool("look", given)]).body["tools"][0]["function"]["parameters"]
@@ -494,7 +494,7 @@ def test_B17_tool_schemas_are_brought_into_the_declared_dialect(name: str) -> No
     assert "later" in json.dumps(sent)
 
 
-@pytest.mark.parametrize("name", ["deepseek/deepseek-flash", "openai/gpt-6-sol"])
+@each("name", ["deepseek/deepseek-flash", "openai/gpt-6-sol"])
 def test_B17_where_no_dialect_is_declared_the_schema_goes_out_as_it_came(name: str) -> None:
     sent = plan(name, tools=[tool("look", SCHEMA)]).body["tools"][0]
     assert sent.get("function", sent)["parameters"] == SCHEMA
@@ -579,8 +579,8 @@ def test_B19_a_user_declares_it(tmp_path: Path) -> None:
 ABSENT = object()
 
 
-@pytest.mark.parametrize(("form", "wire"), [("null", None), ("empty", ""), ("omit", ABSENT), ("space", " ")])
-@pytest.mark.parametrize("content", [None, "", ABSENT])
+@each("form, wire", [("null", None), ("empty", ""), ("omit", ABSENT), ("space", " ")])
+@each("content", [None, "", ABSENT])
 def test_B20_empty_content_beside_calls_takes_the_declared_form(
     tmp_path: Path, form: str, wire: Any, content: Any
 ) -> None:
@@ -594,7 +594,7 @@ def test_B20_empty_content_beside_calls_takes_the_declared_form(
     assert sent[1]["tool_calls"]
 
 
-@pytest.mark.parametrize("form", ["null", "empty", "omit", "space"])
+@each("form", ["null", "empty", "omit", "space"])
 def test_B20_the_form_is_for_tool_call_turns_only(tmp_path: Path, form: str) -> None:
     turns = [
         {"role": "user", "content": "a"},
@@ -625,7 +625,7 @@ SYSTEMS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["minimax/MiniMax-M3", "vllm/Qwen/Qwen3.5-27B", "llamacpp/Qwen3.5-27B"])
+@each("name", ["minimax/MiniMax-M3", "vllm/Qwen/Qwen3.5-27B", "llamacpp/Qwen3.5-27B"])
 def test_B21_system_turns_are_folded_into_one_leading_message(name: str) -> None:
     given = copy.deepcopy(SYSTEMS)
     made = plan(name, given)
@@ -714,9 +714,7 @@ def test_B23_stream_options_is_not_sent_where_it_is_refused() -> None:
     assert "stream_options" not in body
 
 
-@pytest.mark.parametrize(
-    "name", ["mistral/mistral-large-4", "deepseek/deepseek-flash", "openai/gpt-6-sol", "moonshotai/kimi-k3"]
-)
+@each("name", ["mistral/mistral-large-4", "deepseek/deepseek-flash", "openai/gpt-6-sol", "moonshotai/kimi-k3"])
 def test_B23_stream_options_is_sent_with_streams_only(name: str) -> None:
     assert "stream_options" not in plan(name, stream=False).body
 
@@ -735,7 +733,7 @@ SIGNED: Json = {
 }
 
 
-@pytest.mark.parametrize("streamed_in", [False, True])
+@each("streamed_in", [False, True])
 def test_B24_what_rides_on_a_call_goes_back_to_its_endpoint_only(tmp_path: Path, streamed_in: bool) -> None:
     origin = home(tmp_path)
     if streamed_in:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -20,7 +21,7 @@ def call(name: str, wire: Wire, **options: Any) -> cnllm.Reply:
 
 
 # ── B8 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", DEEPSEEK)
+@each("name", DEEPSEEK)
 def test_B8_json_object_with_the_schema_in_the_prompt_where_json_schema_is_refused(name: str) -> None:
     made = plan(name, schema=SCHEMA)
     assert made.body["response_format"] == {"type": "json_object"}
@@ -30,7 +31,7 @@ def test_B8_json_object_with_the_schema_in_the_prompt_where_json_schema_is_refus
     expect_note(made.notes, "schema.methods", did="json_object")
 
 
-@pytest.mark.parametrize("name", DEEPSEEK)
+@each("name", DEEPSEEK)
 def test_B8_the_endpoint_that_refuses_json_schema_takes_it(name: str) -> None:
     with cnllm.Client(simulate=True) as client:
         with pytest.raises(cnllm.BadRequest, match="unavailable"):
@@ -51,7 +52,7 @@ def test_B8_it_is_validated_here_and_asked_for_again_a_bounded_number_of_times()
 
 
 # ── B9 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", THINKING)
+@each("name", THINKING)
 def test_B9_no_tool_is_forced_on_a_model_that_thinks(name: str) -> None:
     made = plan(name, schema=SCHEMA, reasoning="on")
     assert made.body.get("tool_choice", "auto") == "auto"
@@ -60,7 +61,7 @@ def test_B9_no_tool_is_forced_on_a_model_that_thinks(name: str) -> None:
     assert quiet.body.get("thinking") == plan(name).body.get("thinking")  # nor is it told to stop
 
 
-@pytest.mark.parametrize("name", THINKING)
+@each("name", THINKING)
 def test_B9_the_endpoint_takes_it_and_the_answer_is_typed(name: str) -> None:
     with cnllm.Client(simulate=True) as client:
         reply = client.call(name, "hi", schema=SCHEMA, reasoning="on")

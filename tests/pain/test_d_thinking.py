@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -68,12 +69,12 @@ def _thinks(target: cnllm.Model, field: str) -> None:
     assert (played.reply.reasoning, played.reply.text) == ("Let me think.", "Blue.")
 
 
-@pytest.mark.parametrize(("name", "field"), FIELDS)
+@each("name, field", FIELDS)
 def test_D4_reasoning_is_read_from_the_field_the_endpoint_uses(name: str, field: str) -> None:
     _thinks(model(name), field)
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@each("field", ["reasoning_content", "reasoning"])
 def test_D4_an_endpoint_no_one_described_is_read_tolerantly(field: str) -> None:
     _thinks(anywhere(), field)
 
@@ -82,7 +83,7 @@ def test_D4_a_user_declares_a_field_no_one_has_heard_of(tmp_path: Path) -> None:
     _thinks(home(tmp_path, 'reasoning.fields = ["inner_voice"]'), "inner_voice")
 
 
-@pytest.mark.parametrize("empty", ["", None])
+@each("empty", ["", None])
 def test_D4_the_first_field_that_is_not_empty_counts(tmp_path: Path, empty: str | None) -> None:
     target = home(tmp_path, 'reasoning.fields = ["reasoning_content", "reasoning"]')
     whole = read_whole(target, {"reasoning_content": empty, "reasoning": "thought", "content": "x"})
@@ -123,7 +124,7 @@ def _replayed(message: Json) -> set[str]:
     return found | ({details} if details else set())
 
 
-@pytest.mark.parametrize(("name", "fields"), MIRRORS)
+@each("name, fields", MIRRORS)
 def test_D5_mirrored_reasoning_is_counted_once_and_replayed_as_received(name: str, fields: tuple[str, ...]) -> None:
     target = _target(name)
     whole = read_whole(
@@ -153,7 +154,7 @@ def test_D5_a_second_field_that_starts_later_adds_nothing() -> None:
     assert play(anywhere(), deltas).reply.reasoning == "Let me think."
 
 
-@pytest.mark.parametrize("again", [["Let me", " think."], ["Let me think."], ["Let", " me th", "ink."]])
+@each("again", [["Let me", " think."], ["Let me think."], ["Let", " me th", "ink."]])
 def test_D5_what_another_field_says_again_in_chunks_of_its_own_adds_nothing(again: list[str]) -> None:
     first = text_chunks("Let me", " think.", field="reasoning_content")
     second = text_chunks(*again, field="reasoning")
@@ -196,8 +197,8 @@ PIECES = (
 GROWING = tuple("".join(PIECES[: count + 1]) for count in range(len(PIECES)))
 
 
-@pytest.mark.parametrize("form", ["text", "details", "reasoning_content"])
-@pytest.mark.parametrize("texts", [GROWING, PIECES, tuple("".join(PIECES))], ids=["growing", "pieces", "letters"])
+@each("form", ["text", "details", "reasoning_content"])
+@each("texts", lambda: [GROWING, PIECES, tuple("".join(PIECES))], ids=["growing", "pieces", "letters"])
 def test_D6_an_endpoint_known_to_do_both_is_read_right_in_both(form: str, texts: tuple[str, ...]) -> None:
     match form:
         case "text":
@@ -212,7 +213,7 @@ def test_D6_an_endpoint_known_to_do_both_is_read_right_in_both(form: str, texts:
     assert (played.text(), played.reasoning()) == (played.reply.text, played.reply.reasoning)
 
 
-@pytest.mark.parametrize("declared", [True, False])
+@each("declared", [True, False])
 def test_D6_snapshots_do_not_multiply_on_the_way_back(tmp_path: Path, declared: bool) -> None:
     flags = (
         'stream.deltas = "cumulative"\nreasoning.fields = ["reasoning_details"]\nreasoning.shape = "details"\n'
@@ -229,9 +230,7 @@ def test_D6_snapshots_do_not_multiply_on_the_way_back(tmp_path: Path, declared: 
     assert _replayed(sent) == {"".join(PIECES)}
 
 
-@pytest.mark.parametrize(
-    "texts", [("ha", "ha", "ha"), ("a", "ab", "abc"), ("\n", "\n"), ("1", "10", "100"), ("go", "go go")]
-)
+@each("texts", [("ha", "ha", "ha"), ("a", "ab", "abc"), ("\n", "\n"), ("1", "10", "100"), ("go", "go go")])
 def test_D6_increments_that_look_like_snapshots_are_kept_elsewhere(texts: tuple[str, ...]) -> None:
     for target in (model("deepseek/deepseek-flash"), anywhere()):
         assert play(target, [*text_chunks(*texts), chunk(finish="stop")]).reply.text == "".join(texts)
@@ -246,7 +245,7 @@ def _says_reasoning_ate_it(reply: cnllm.Reply) -> bool:
     return any("reasoning" in f"{note.flag} {note.said} {note.did}".lower() for note in reply.notes)
 
 
-@pytest.mark.parametrize("name", SPENDERS)
+@each("name", SPENDERS)
 def test_D7_a_budget_spent_on_reasoning_is_an_outcome_of_its_own(name: str) -> None:
     whole = read_whole(name, SPENT, "length", usage=USAGE)
     streamed_reply = play(name, [chunk(SPENT), chunk(finish="length", usage=USAGE)]).reply
@@ -287,7 +286,7 @@ def test_D7_the_command_line_exits_3_and_says_where_the_tokens_went(tmp_path: Pa
 
 
 # ── D8 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["zai/glm-4.7", "moonshotai/kimi-k3", "xai/grok-4.6"])
+@each("name", ["zai/glm-4.7", "moonshotai/kimi-k3", "xai/grok-4.6"])
 def test_D8_a_turn_of_reasoning_only_is_reported_as_what_it_is(name: str) -> None:
     message = {"content": None, "reasoning_content": "I know the answer."}
     for reply in (read_whole(name, message), play(name, [chunk(message), chunk(finish="stop")]).reply):
@@ -296,7 +295,7 @@ def test_D8_a_turn_of_reasoning_only_is_reported_as_what_it_is(name: str) -> Non
         assert reply.finish == "stop"
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@each("whole", [True, False])
 def test_D8_a_turn_of_reasoning_only_is_not_asked_again(whole: bool) -> None:
     message = {"content": "", "reasoning_content": "I know the answer."}
     answer = ok(whole_body(message)) if whole else streamed([chunk(message), chunk(finish="stop")])
@@ -313,7 +312,7 @@ def test_D8_a_turn_of_reasoning_only_is_not_asked_again(whole: bool) -> None:
     assert len(wire.requests) == 1
 
 
-@pytest.mark.parametrize("message", [{"content": ""}, {"content": None}, {}])
+@each("message", [{"content": ""}, {"content": None}, {}])
 def test_D8_nothing_at_all_is_an_error_of_its_own(message: dict[str, Any]) -> None:
     with pytest.raises(cnllm.EmptyReply):
         read_whole("zai/glm-4.7", message)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 
@@ -42,7 +42,7 @@ TWO = [("search", {"q": "a"}), ("search", {"q": "b"})]
 
 
 # ── E1 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_E1_all_at_index_0_a_new_id_is_a_new_call(name: str) -> None:
     one = call_chunk(piece(0, id="c1", type="function", name="search", arguments='{"q":"a"}'))
     two = call_chunk(piece(0, id="c2", type="function", name="search", arguments='{"q":"b"}'))
@@ -53,7 +53,7 @@ def test_E1_all_at_index_0_a_new_id_is_a_new_call(name: str) -> None:
     assert assemble(name, together).calls() == TWO
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_E1_all_at_index_0_in_fragments(name: str) -> None:
     deltas = [
         call_chunk(piece(0, id="c1", name="search", arguments="")),
@@ -66,8 +66,8 @@ def test_E1_all_at_index_0_in_fragments(name: str) -> None:
     assert assemble(name, *deltas).calls() == TWO
 
 
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("second", [{"name": "search"}, {"name": "search", "id": ""}, {"name": "search", "id": None}])
+@each("name", TARGETS)
+@each("second", [{"name": "search"}, {"name": "search", "id": ""}, {"name": "search", "id": None}])
 def test_E1_without_an_id_a_complete_object_and_a_new_payload_make_a_new_call(name: str, second: Json) -> None:
     deltas = [
         call_chunk(piece(0, id="c1", name="search", arguments='{"q":"a"}')),
@@ -100,8 +100,8 @@ def test_E1_white_space_after_a_complete_object_is_no_new_call() -> None:
 
 
 # ── E2 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("index", [{}, {"index": None}])
+@each("name", TARGETS)
+@each("index", [{}, {"index": None}])
 def test_E2_without_an_index_fragments_go_to_the_open_call(name: str, index: Json) -> None:
     deltas = [
         call_chunk({**index, **piece(id="c1", type="function", name="search", arguments="")}),
@@ -113,7 +113,7 @@ def test_E2_without_an_index_fragments_go_to_the_open_call(name: str, index: Jso
     assert assemble(name, *deltas).calls() == TWO
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_E2_without_an_index_fragments_go_to_the_call_with_their_id(name: str) -> None:
     deltas = [
         call_chunk(piece(id="c1", name="search", arguments='{"q":'), piece(id="c2", name="search", arguments='{"q":')),
@@ -124,8 +124,8 @@ def test_E2_without_an_index_fragments_go_to_the_call_with_their_id(name: str) -
 
 
 # ── E3 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("empty", ["", None])
+@each("name", TARGETS)
+@each("empty", ["", None])
 def test_E3_an_empty_id_or_name_on_a_later_delta_is_absent(name: str, empty: str | None) -> None:
     deltas = [
         call_chunk(piece(0, id="c1", type="function", name="search", arguments="")),
@@ -139,7 +139,7 @@ def test_E3_an_empty_id_or_name_on_a_later_delta_is_absent(name: str, empty: str
     assert [call.id for call in played.reply.tool_calls] == ["c1", "c2"]
 
 
-@pytest.mark.parametrize("late", [{"name": ""}, {"name": None}, {}])
+@each("late", [{"name": ""}, {"name": None}, {}])
 def test_E3_a_name_that_comes_late_is_waited_for(late: Json) -> None:
     deltas = [
         call_chunk(piece(0, id="c1", **late, arguments="")),
@@ -156,7 +156,7 @@ def test_E3_a_call_that_never_gets_a_name_is_never_executable() -> None:
 
 
 # ── E4 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_E4_null_arguments_are_absent_and_siblings_live(name: str) -> None:
     deltas = [
         call_chunk(
@@ -176,7 +176,7 @@ def test_E4_null_arguments_before_the_first_fragment() -> None:
     assert assemble("any", *deltas).calls() == [("search", {"q": "a"})]
 
 
-@pytest.mark.parametrize(
+@each(
     "broken",
     [
         None,
@@ -219,12 +219,12 @@ INTERLEAVED = [
 ]
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_E5_fragments_go_to_the_call_of_their_index(name: str) -> None:
     assert assemble(name, *INTERLEAVED).calls() == TWO
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+@each("size", [1, 2, 3, 7, 64])
 def test_E5_however_the_bytes_arrive(size: int) -> None:
     whole = assemble("any", *INTERLEAVED)
     cut = assemble("any", *INTERLEAVED, size=size)

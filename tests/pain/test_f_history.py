@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -57,8 +58,8 @@ def shape(messages: list[Json]) -> list[str]:
 
 
 # ── F1-F4: arguments ─────────────────────────────────────────────────────────
-@pytest.mark.parametrize("raw", ["", " ", "null", None])
-@pytest.mark.parametrize("name", STRICT)
+@each("raw", ["", " ", "null", None])
+@each("name", STRICT)
 def test_F1_no_arguments_are_an_empty_object_when_read_and_when_written(name: str, raw: str | None) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": raw}}
     whole = read_whole(name, {"content": None, "tool_calls": [call]}, "tool_calls").message
@@ -68,8 +69,8 @@ def test_F1_no_arguments_are_an_empty_object_when_read_and_when_written(name: st
         assert wire(name, [ASK, turn, result_turn("c1")])[1]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-@pytest.mark.parametrize("raw", ['{"q":', "[1]", "q=a", "12", '{"q":"a"}{"q":"b"}', '{"q":NaN}', '"a"'])
-@pytest.mark.parametrize("name", STRICT)
+@each("raw", ['{"q":', "[1]", "q=a", "12", '{"q":"a"}{"q":"b"}', '{"q":NaN}', '"a"'])
+@each("name", STRICT)
 def test_F2_arguments_that_are_no_object_go_as_an_empty_one_and_stay_in_the_history(name: str, raw: str) -> None:
     turn = cnllm.Message.from_dict(call_turn(arguments=raw))
     history = [ASK, turn, result_turn(text="The arguments were no JSON.")]
@@ -148,14 +149,14 @@ def test_F4_a_list_inside_a_string_is_decoded_where_the_schema_wants_a_list_alon
     assert arguments(wire(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool("other")])[1]) == said
 
 
-@pytest.mark.parametrize("text", ["[a", "{}", "plain", "[1"])
+@each("text", ["[a", "{}", "plain", "[1"])
 def test_F4_what_is_no_list_stays_as_it_is(text: str) -> None:
     turn = call_turn(arguments=json.dumps({"todos": text}))
     assert arguments(wire(DEEPSEEK, [ASK, turn, result_turn()], tools=[tool(parameters=LISTS)])[1]) == {"todos": text}
 
 
 # ── F5-F7: pairs ─────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", STRICT)
+@each("name", STRICT)
 def test_F5_a_call_that_nothing_answers_is_answered(name: str) -> None:
     two = call_turn("c1")
     two["tool_calls"] += call_turn("c2")["tool_calls"]
@@ -170,7 +171,7 @@ def test_F5_a_call_that_nothing_answers_is_answered(name: str) -> None:
         assert "search" in note.said
 
 
-@pytest.mark.parametrize("name", STRICT)
+@each("name", STRICT)
 def test_F6_a_result_of_no_call_is_left_out(name: str) -> None:
     whole = [call_turn("c1"), result_turn("c1")]
     for orphaned in (
@@ -204,7 +205,7 @@ def test_F6_a_model_without_tools_is_told_of_them_in_words(tmp_path: Path) -> No
     expect_note(request.notes, "tools.supported", said="messages[1]", did="in words", where="overlay.toml")
 
 
-@pytest.mark.parametrize("name", ["minimax/MiniMax-M2.5", DEEPSEEK])
+@each("name", ["minimax/MiniMax-M2.5", DEEPSEEK])
 def test_F7_results_stand_right_after_their_calls_and_the_rest_after_them(name: str) -> None:
     two = call_turn("c1")
     two["tool_calls"] += call_turn("c2")["tool_calls"]
@@ -232,7 +233,7 @@ def test_F6_a_model_without_tools_sees_the_arguments_whatever_form_they_came_in(
     assert [n.code for n in request.notes].count("tools-as-text") == 1
 
 
-@pytest.mark.parametrize("name", STRICT)
+@each("name", STRICT)
 def test_F7_what_stands_beside_results_is_the_users_after_them(name: str) -> None:
     called = cnllm.Message("assistant", [cnllm.ToolCall("c1", "search", {}), cnllm.ToolCall("c2", "search", {})])
     one, two = cnllm.ToolResult("c1", "one"), cnllm.ToolResult("c2", "two")
@@ -306,7 +307,7 @@ def test_F9_a_result_is_not_taken_for_that_of_a_call_which_was_broken_off() -> N
     assert contents[1] == "found"
 
 
-@pytest.mark.parametrize("empty", ["", None])
+@each("empty", ["", None])
 def test_F9_without_ids_the_order_tells(empty: str | None) -> None:
     two = call_turn()
     two["tool_calls"] = [{**c, "id": empty} for c in [*two["tool_calls"], *call_turn(name="weather")["tool_calls"]]]
@@ -318,8 +319,8 @@ def test_F9_without_ids_the_order_tells(empty: str | None) -> None:
 
 
 # ── F10, F12 ─────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("content", ["", None, " \n", [], [{"type": "text", "text": ""}]])
-@pytest.mark.parametrize("name", STRICT)
+@each("content", ["", None, " \n", [], [{"type": "text", "text": ""}]])
+@each("name", STRICT)
 def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> None:
     empty = {"role": "assistant", "content": content, "tool_calls": [], "reasoning": "cut off while it thou"}
     request = plan(name, [ASK, empty, ASK, {"role": "assistant", "content": "So."}, ASK], tools=[tool()])
@@ -329,7 +330,7 @@ def test_F10_turns_that_say_nothing_are_left_out(name: str, content: Any) -> Non
     assert "messages[1]" in note.said
 
 
-@pytest.mark.parametrize("name", STRICT)
+@each("name", STRICT)
 def test_F10_an_empty_last_message_is_left_out_or_an_ellipsis(name: str) -> None:
     for empty in ("", " \n", [], [{"type": "text", "text": ""}]):
         last = {"role": "user", "content": empty}
@@ -361,7 +362,7 @@ def test_F10_nothing_empty_and_nothing_dangling_is_in_the_body() -> None:
     assert not {"tools", "tool_choice"} & body.keys()
 
 
-@pytest.mark.parametrize(("status", "tries"), [(400, 1), (404, 1), (422, 1)])
+@each("status, tries", [(400, 1), (404, 1), (422, 1)])
 def test_F12_a_request_that_is_wrong_is_sent_once(status: int, tries: int) -> None:
     said = "messages[3]: Invalid 'messages[3].content'"
     peer = Wire(failed(status, {"error": {"message": said}}))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 
@@ -20,10 +20,8 @@ def saved(message: cnllm.Message) -> cnllm.Message:
     return cnllm.Message.from_dict(json.loads(json.dumps(message.to_dict())))
 
 
-@pytest.mark.parametrize(
-    "target", ["openrouter/anthropic/claude-opus-4.1", "openrouter/z-ai/glm-4.7", "groq/any", "zai/glm-4.7"]
-)
-@pytest.mark.parametrize("loaded", [False, True])
+@each("target", ["openrouter/anthropic/claude-opus-4.1", "openrouter/z-ai/glm-4.7", "groq/any", "zai/glm-4.7"])
+@each("loaded", [False, True])
 def test_G1_signed_reasoning_goes_to_the_model_that_signed_it_alone(target: str, loaded: bool) -> None:
     call = call_turn()["tool_calls"]
     message = read_whole(
@@ -57,7 +55,7 @@ def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
     expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="left out")
 
 
-@pytest.mark.parametrize("role", ["user", "system", "tool"])
+@each("role", ["user", "system", "tool"])
 def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: str) -> None:
     block = cnllm.Opaque({"type": "block"}, cnllm.Seal("openai-chat", "zai", "glm-4.7"))
     history = [ASK, cnllm.Message(role, [cnllm.Text("hi"), block]), ASK]
@@ -70,7 +68,7 @@ def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: str) -
     assert bare.body["messages"] == [ASK, ASK]
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each("stream", [False, True])
 def test_G2_a_calls_signature_goes_to_the_model_that_gave_it_alone(stream: bool) -> None:
     extra = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
     call = {**call_turn()["tool_calls"][0], **extra}
@@ -86,9 +84,7 @@ def test_G2_a_calls_signature_goes_to_the_model_that_gave_it_alone(stream: bool)
         assert b"c2lnbmVk" not in plan(other, history, tools=[tool()]).content
 
 
-@pytest.mark.parametrize(
-    "target", ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b", "mistral/mistral-small-latest"]
-)
+@each("target", ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b", "mistral/mistral-small-latest"])
 def test_G3_reasoning_of_others_does_not_reach_who_refuses_it(target: str) -> None:
     said = {"content": "So.", "reasoning_content": "theirs"}
     message = read_whole("deepseek/deepseek-flash", said).message
@@ -111,9 +107,7 @@ def test_G3_where_it_is_declared_it_becomes_text(tmp_path: Path) -> None:
     expect_note(request.notes, "reasoning.if_foreign", said="messages[1]", did="sent as text", where="overlay.toml")
 
 
-@pytest.mark.parametrize(
-    "target", ["groq/openai/gpt-oss-120b", "zai/glm-4.7", "openai-compatible/any", "mistral/mistral-small-latest"]
-)
+@each("target", ["groq/openai/gpt-oss-120b", "zai/glm-4.7", "openai-compatible/any", "mistral/mistral-small-latest"])
 def test_G4_the_wire_has_no_key_that_no_one_asked_for(target: str) -> None:
     book = {"provider_specific_fields": {"x": 1}, "headers": {}, "index": 0, "annotations": [], "logprobs": None}
     call = call_turn()["tool_calls"][0] | {"index": 0, "provider_specific_fields": {}}

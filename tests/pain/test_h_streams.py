@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Client, Registry, Timeouts
@@ -157,7 +158,7 @@ def test_H2_empty_chunks_are_no_progress_either(tmp_path: Path) -> None:
         seen(client.stream("home/m", "hi", timeout=Timeouts(idle=10, progress=0.4)))
 
 
-@pytest.mark.parametrize("before", [b"", PARTIAL])
+@each("before", [b"", PARTIAL])
 def test_H2_long_thinking_behind_comments_is_not_aborted(tmp_path: Path, before: bytes) -> None:
     script: list[Step] = [SSE_HEAD + before, *_chatter(1.5), sse(text_chunks("..."), done=False) + REST]
     with Server(script) as server, client_of(tmp_path, server) as client:
@@ -188,7 +189,7 @@ def test_H3_arguments_cut_by_length_are_never_executable_nor_repaired() -> None:
     assert reply.incomplete[0].problem
 
 
-@pytest.mark.parametrize("arguments", ['{"path":"a","text":"ab', '{"path":"a"', "{", "", '{"path":"a",'])
+@each("arguments", ['{"path":"a","text":"ab', '{"path":"a"', "{", "", '{"path":"a",'])
 def test_H3_the_same_in_a_whole_reply(arguments: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "write", "arguments": arguments}}
     reply = read_whole(anywhere(), {"content": None, "tool_calls": [call]}, "length")
@@ -211,7 +212,7 @@ def test_H3_a_finish_rewritten_to_tool_calls_does_not_make_it_whole() -> None:
 ENDS: dict[str, list[Step]] = {"closed": [], "reset": [Sleep(0.05), Reset()]}
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_H4_a_stream_without_proof_of_its_end_is_cut(tmp_path: Path, end: str) -> None:
     script = [SSE_HEAD + PARTIAL + frame(CALL_OK), *ENDS[end]]
     with Server(script) as server, client_of(tmp_path, server) as client:
@@ -242,7 +243,7 @@ def test_H4_keep_hands_the_part_over_as_cut(tmp_path: Path) -> None:
     assert events[-1] == cnllm.Finished("cut", None)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_H4_again_whole_adds_only_what_was_missing(tmp_path: Path, end: str) -> None:
     whole = [http(200, whole_body({"content": "The sky is blue."}))]
     with Server([SSE_HEAD + PARTIAL, *ENDS[end]], whole) as server, client_of(tmp_path, server) as client:
@@ -297,8 +298,8 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("name", ["moonshotai/kimi-k3", "alibaba/qwen3.7-plus", "any"])
+@each("spelling", SPELLINGS)
+@each("name", ["moonshotai/kimi-k3", "alibaba/qwen3.7-plus", "any"])
 def test_H5_every_legal_spelling_of_a_frame_is_read(spelling: str, name: str) -> None:
     target = anywhere() if name == "any" else model(name)
     payloads = [json.dumps(p).encode() for p in [*text_chunks("The sky", " is blue."), chunk(finish="stop")]]
@@ -318,7 +319,7 @@ def test_H5_data_over_several_lines_is_one_frame() -> None:
 CJK = "天空是蓝色的，因为瑞利散射。😀👩‍👩‍👧 \u2028\u2029\x85 ｜end▁"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 11, 64, 1000])
+@each("size", [1, 2, 3, 4, 5, 7, 11, 64, 1000])
 def test_H6_characters_cut_in_two_by_the_network_stay_whole(size: int) -> None:
     payloads = [
         chunk({"reasoning_content": CJK}),
@@ -390,8 +391,8 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "body", "message", "kind"), ERRORS)
-@pytest.mark.parametrize("form", ["whole", "first chunk", "later chunk"])
+@each("name, body, message, kind", ERRORS)
+@each("form", ["whole", "first chunk", "later chunk"])
 def test_H7_an_error_inside_http_200_is_an_error(form: str, name: str, body: Json, message: str, kind: str) -> None:
     target = anywhere() if name == "any" else model(name)
     expected: type[cnllm.EndpointError] = getattr(cnllm, kind)
@@ -438,8 +439,8 @@ def test_H7_the_command_line_exits_1_when_nothing_came_and_3_when_something_did(
 
 
 # ── H8 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["openrouter/moonshotai/kimi-k3", "zai/glm-4.7", "any"])
-@pytest.mark.parametrize("choices", [{"choices": None}, {"choices": []}, {}, {"choices": [None]}, {"choices": "no"}])
+@each("name", ["openrouter/moonshotai/kimi-k3", "zai/glm-4.7", "any"])
+@each("choices", [{"choices": None}, {"choices": []}, {}, {"choices": [None]}, {"choices": "no"}])
 def test_H8_choices_null_is_a_typed_error_with_the_body(name: str, choices: Json) -> None:
     target = anywhere() if name == "any" else model(name)
     body = {"id": "gen-77", "model": "m", **choices}
@@ -449,7 +450,7 @@ def test_H8_choices_null_is_a_typed_error_with_the_body(name: str, choices: Json
     assert not caught.value.message.lstrip().startswith("{")
 
 
-@pytest.mark.parametrize("name", ["openrouter/moonshotai/kimi-k3", "any"])
+@each("name", ["openrouter/moonshotai/kimi-k3", "any"])
 def test_H8_choices_null_in_a_stream(name: str) -> None:
     target = anywhere() if name == "any" else model(name)
     nothing = {"id": "gen-77", "model": "m", "choices": None}
@@ -459,15 +460,15 @@ def test_H8_choices_null_in_a_stream(name: str) -> None:
     assert lived.reply.text == "The sky is blue."
 
 
-@pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"<html>Bad gateway</html>", b"", b"{"])
+@each("body", [b"null", b"[]", b'"text"', b"<html>Bad gateway</html>", b"", b"{"])
 def test_H8_a_body_that_is_no_reply_is_a_typed_error(body: bytes) -> None:
     with pytest.raises(cnllm.EndpointError):
         read_body(anywhere(), body)
 
 
 # ── H9 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("word", ["stop", "other", "unknown", "STOP", "function_call"])
-@pytest.mark.parametrize("name", ["openrouter/moonshotai/kimi-k3", "any"])
+@each("word", ["stop", "other", "unknown", "STOP", "function_call"])
+@each("name", ["openrouter/moonshotai/kimi-k3", "any"])
 def test_H9_calls_that_are_present_decide(name: str, word: str) -> None:
     target = anywhere() if name == "any" else model(name)
     call = {"id": "c0", "type": "function", "function": {"name": "now", "arguments": "{}"}}
@@ -483,7 +484,7 @@ def test_H9_calls_that_are_present_decide(name: str, word: str) -> None:
 
 
 # ── H10 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["openrouter/moonshotai/kimi-k3", "deepseek/deepseek-flash", "any"])
+@each("name", ["openrouter/moonshotai/kimi-k3", "deepseek/deepseek-flash", "any"])
 def test_H10_tool_calls_without_any_call_is_a_stop_and_flagged(name: str) -> None:
     target = anywhere() if name == "any" else model(name)
     whole = read_whole(target, {"content": "Done.", "tool_calls": []}, "tool_calls")

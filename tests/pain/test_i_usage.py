@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Client, Registry
@@ -39,7 +40,7 @@ COUNTS: Json = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 1
 
 
 # ── I1 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("name", ["moonshotai/kimi-k3", "alibaba/qwen3.7-plus", "deepseek/deepseek-flash"])
+@each("name", ["moonshotai/kimi-k3", "alibaba/qwen3.7-plus", "deepseek/deepseek-flash"])
 def test_I1_usage_is_asked_for_when_streaming(name: str) -> None:
     assert plan(name, stream=True).body["stream_options"] == {"include_usage": True}
 
@@ -49,7 +50,7 @@ def test_I1_the_caller_may_decide_otherwise() -> None:
     assert body["stream_options"] == {"include_usage": False}
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}])
+@each("usage", [None, {}, {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}])
 def test_I1_unknown_is_not_zero(usage: Json | None) -> None:
     whole = read_whole("moonshotai/kimi-k3", {"content": "x"}, usage=usage)
     streamed = play("moonshotai/kimi-k3", [*text_chunks("x"), chunk(finish="stop", usage=usage)]).reply
@@ -66,7 +67,7 @@ def test_I1_zero_is_not_unknown() -> None:
     assert (seen.input, seen.output, seen.cached, seen.reasoning) == (5, 0, 0, None)
 
 
-@pytest.mark.parametrize("odd", [{"prompt_tokens": 7, "prompt_tokens_details": None}, {"prompt_tokens": 7, "x": [1]}])
+@each("odd", [{"prompt_tokens": 7, "prompt_tokens_details": None}, {"prompt_tokens": 7, "x": [1]}])
 def test_I1_half_a_usage_is_half_known(odd: Json) -> None:
     seen = read_whole("moonshotai/kimi-k3", {"content": "x"}, usage=odd).usage
     assert (seen.input, seen.output, seen.cached) == (7, None, None)
@@ -86,7 +87,7 @@ def test_I1_usage_is_found_inside_the_choice() -> None:
 HIT: Json = {**COUNTS, "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}
 
 
-@pytest.mark.parametrize("name", ["deepseek/deepseek-flash", "deepseek/deepseek-v4-pro"])
+@each("name", ["deepseek/deepseek-flash", "deepseek/deepseek-v4-pro"])
 def test_I2_cached_tokens_are_read_from_the_declared_path(name: str) -> None:
     for usage in (HIT, {**HIT, "prompt_tokens_details": {"cached_tokens": 64}}):
         seen = read_whole(name, {"content": "x"}, usage=usage).usage
@@ -102,8 +103,8 @@ def test_I2_cached_tokens_are_part_of_the_input_and_billed_once(tmp_path: Path) 
     assert cost.amount == (36 * Decimal(1) + 64 * Decimal("0.1") + 20 * Decimal(2)) / 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("name", "where"),
+@each(
+    "name, where",
     [
         ("moonshotai/kimi-k3", {"cached_tokens": 64}),
         ("zai/glm-4.7", {"prompt_tokens_details": {"cached_tokens": 64}}),
@@ -144,7 +145,7 @@ def test_I3_a_built_in_price() -> None:
     assert cost == cnllm.Cost(Decimal("0.000104"), "USD")
 
 
-@pytest.mark.parametrize(("tokens", "amount"), [(100_000, "0.0312"), (600_000, "0.3624")])
+@each("tokens, amount", [(100_000, "0.0312"), (600_000, "0.3624")])
 def test_I3_a_long_prompt_pays_the_price_of_its_tier(tokens: int, amount: str) -> None:
     usage = {"prompt_tokens": tokens, "completion_tokens": 1000}
     cost = read_whole("minimax/MiniMax-M3", {"content": "x"}, usage=usage).cost
@@ -163,7 +164,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_I4_the_same_input_gives_the_same_bytes(name: str) -> None:
     one = plan(name, FIRST, tools=OFFERED, stream=True)
     two = plan(name, copy.deepcopy(FIRST), tools=copy.deepcopy(OFFERED), stream=True)
@@ -184,7 +185,7 @@ def test_I4_the_same_bytes_in_every_process() -> None:
     assert runs[0].stdout.strip(), runs[0].stderr
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_I4_a_longer_conversation_keeps_the_prefix_as_it_was(name: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "alpha", "arguments": '{"b": 1,  "a":"二"}'}}
     reply = read_whole(name, {"content": None, "reasoning_content": "想", "tool_calls": [call]}, "tool_calls")
@@ -260,7 +261,7 @@ def test_I6_a_retry_never_comes_earlier_than_the_endpoint_said(tmp_path: Path) -
     assert caught.value.message == "not now"
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+@each("status", [408, 409, 429, 500, 502, 503, 529])
 def test_I6_what_can_succeed_is_tried_again(tmp_path: Path, status: int) -> None:
     with (
         Server([http(status, REFUSED)], [http(status, REFUSED)], [GOOD]) as server,
@@ -270,7 +271,7 @@ def test_I6_what_can_succeed_is_tried_again(tmp_path: Path, status: int) -> None
         assert len(server.received) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
+@each("status", [400, 401, 402, 403, 404, 413, 422])
 def test_I6_what_cannot_succeed_is_not(tmp_path: Path, status: int) -> None:
     with Server([http(status, REFUSED)], [GOOD]) as server, _client(tmp_path, server) as client:
         with pytest.raises(cnllm.EndpointError) as caught:
@@ -329,7 +330,7 @@ KINDS: list[tuple[str, Answer, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "answer", "kind"), KINDS)
+@each("name, answer, kind", KINDS)
 def test_I6_quota_rate_and_overload_are_told_apart_and_a_balance_is_not_retried(
     name: str, answer: Answer, kind: str
 ) -> None:
@@ -448,7 +449,7 @@ OVERFLOWS: list[tuple[str, int, Json, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "status", "body", "number"), OVERFLOWS)
+@each("name, status, body, number", OVERFLOWS)
 def test_I7_context_overflow_is_one_error_class_with_the_vendors_numbers(
     name: str, status: int, body: Json, number: str
 ) -> None:

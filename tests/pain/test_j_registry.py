@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Client, Registry
@@ -287,7 +288,7 @@ def thinks_in(field: str) -> str:
     return f'[providers.home.reasoning]\nfields = ["{field}"]\nreplay = "always"\nreplay_field = "{field}"\n'
 
 
-@pytest.mark.parametrize("field", FREE)
+@each("field", FREE)
 def test_J7_reasoning_may_arrive_and_go_back_in_a_field_of_any_name(tmp_path: Path, field: str) -> None:
     chunks = [chunk({field: "be"}), chunk({field: "cause"}), *text_chunks("blue"), chunk(finish="stop")]
     wire = Wire(ok(whole_body({"content": "blue", field: "because"})), streamed(chunks), ok(HELLO))
@@ -305,7 +306,7 @@ def test_J7_reasoning_may_arrive_and_go_back_in_a_field_of_any_name(tmp_path: Pa
     assert [*whole.notes, *last.notes] == []
 
 
-@pytest.mark.parametrize("field", ["whatever", "思考"])
+@each("field", ["whatever", "思考"])
 def test_J7_the_check_and_the_command_line_take_any_name(tmp_path: Path, field: str) -> None:
     with Server([http(200, whole_body({"content": "blue", field: "because"}))]) as server:
         path = overlay(tmp_path, thinks_in(field), base_url=server.url, more='[models."home/m"]\n')
@@ -344,8 +345,8 @@ def test_J7_so_may_every_other_word_of_an_endpoint_be(tmp_path: Path) -> None:
     assert caught.value.code == "E-17"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"),
+@each(
+    "wrong, near",
     [
         ("reasoning.feilds = ['x']", "fields"),
         ("reasoning.replay = 'allways'", "always"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Client, Registry
@@ -64,7 +65,7 @@ def test_J1_the_public_names_are_there_all_the_same() -> None:
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
-@pytest.mark.parametrize("args", [["--help"], ["call", "--help"], ["models", "--help"]])
+@each("args", [["--help"], ["call", "--help"], ["models", "--help"]])
 def test_J1_help_loads_nothing_heavy_and_opens_no_socket(args: list[str]) -> None:
     run = (
         f"sys.argv = ['cnllm', *{args!r}]\nfrom cnllm.cli import main\n"
@@ -246,7 +247,7 @@ COMMANDS: list[Callable[[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_J4_the_command_line_shows_and_stores_no_key(tmp_path: Path, command: Callable[[str], list[str]]) -> None:
     log = tmp_path / "log"
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {CANARY}"}}).encode()
@@ -310,7 +311,7 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
+@each("name", UNKNOWN)
 def test_J5_an_id_no_one_has_heard_of_works_with_its_providers_facts_and_a_note(name: str) -> None:
     turns = [{"role": "user", "content": "a"}, call_turn(reasoning="because"), result_turn()]
     made = plan(name, turns, tools=[tool()], max_tokens=100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import Client, Message, Plan, Reasoning, Registry, Seal, Text, ToolCall, ToolResult, engine
@@ -79,7 +79,7 @@ def test_A5_what_another_model_signed_is_not_sent_there_and_its_turn_is_taken() 
 # ── F: one bad turn ──────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("late", [Text("And more."), Text("一点补充。")])
+@each("late", lambda: [Text("And more."), Text("一点补充。")])
 def test_F8_calls_come_last_and_their_results_next(late: Text) -> None:
     history = [ASK, Message("assistant", [CALL, late]), Message("user", [Text("Wait")]), RESULT]
     request = plan(model("anthropic/claude-opus-4-6"), history)
@@ -100,7 +100,7 @@ def test_F8_a_call_that_nothing_answered_is_answered() -> None:
     assert results[1] == {"type": "text", "text": "?"}
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@each("sealed", [False, True])
 def test_F11_nothing_stands_between_a_call_and_its_output(sealed: bool) -> None:
     of = model("deepseek-flash", "openai-responses")
     seal = Seal(of.protocol, of.provider, of.id, {"item": {"id": "msg_1", "status": "completed"}}) if sealed else None
@@ -121,9 +121,9 @@ def test_F11_nothing_stands_between_a_call_and_its_output(sealed: bool) -> None:
 # ── G: another model goes on ─────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", WIRES)
-@pytest.mark.parametrize("loaded", [False, True])
-@pytest.mark.parametrize("source", WIRES)
+@each("target", WIRES)
+@each("loaded", [False, True])
+@each("source", WIRES)
 def test_G1_G2_what_is_signed_goes_to_the_model_and_the_wire_that_signed_it(
     source: str, target: str, loaded: bool
 ) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import program
 import pytest
 
 from cnllm import Client
 from cnllm.config import paths
-
-from .support import ROOT
 
 KEY = "sk-home-0123456789abcdef"
 SIX_LINES = """\
@@ -98,18 +95,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 
 def cnllm(*args: str) -> subprocess.CompletedProcess[str]:
-    """The program as a process of its own, from this checkout."""
-    env = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "cnllm", *args],
-        env=env,
-        cwd=paths.config_dir(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return program.completed(args, {"NO_COLOR": "1"}, cwd=paths.config_dir())
 
 
 @pytest.mark.parametrize("name", ["my-model", "home/my-model", "MY-MODEL"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cases import each
 
 from cnllm import Registry
 from cnllm.registry.check import check, unsourced_paths
@@ -217,7 +218,7 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize("kind", list(SECRETS))
+@each("kind", lambda: list(SECRETS))
 def test_it_holds_no_secret_and_no_path(kind: str) -> None:
     found = [(n, m[0]) for n, line in enumerate(TEXT.splitlines(), 1) for m in re.finditer(SECRETS[kind], line)]
     assert found == []

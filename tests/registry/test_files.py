@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
@@ -113,14 +114,18 @@ BROKEN: list[tuple[str | bytes, int | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "said"), BROKEN)
-def test_what_is_not_toml_is_told_with_its_line(files: Files, text: str | bytes, line: int | None, said: str) -> None:
-    error = files.refused(text)
-    assert said in str(error)
-    assert error.line == line
-    assert error.hint
-    (problem,) = check([str(files.write(text, "checked.toml"))])
-    assert (problem.line, said in problem.message) == (line, True)
+def test_what_is_not_toml_is_told_with_its_line(files: Files) -> None:
+    for number, (text, line, said) in enumerate(BROKEN):
+        error = files.refused(text)
+        assert said in str(error), BROKEN[number]
+        assert error.line == line, BROKEN[number]
+        assert error.hint
+    written = [str(files.write(text, f"checked{number}.toml")) for number, (text, _, _) in enumerate(BROKEN)]
+    found = check(written)  # in one go: it takes most of a second
+    assert [(p.file, p.line) for p in found] == [
+        (file, line) for file, (_, line, _) in zip(written, BROKEN, strict=True)
+    ]
+    assert all(said in problem.message for problem, (_, _, said) in zip(found, BROKEN, strict=True))
 
 
 RENAMED = {
@@ -271,14 +276,18 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "said", "meant"), NAMES, ids=lambda value: None)
-def test_check_finds_names_that_name_nothing(files: Files, text: str, line: int, said: str, meant: str) -> None:
-    path = str(files.write(text))
-    found = [problem for problem in check([path]) if said in problem.message]
-    assert (path, line) in [(problem.file, problem.line) for problem in found]
-    assert not any(re.search(r"\.toml:\d", problem.message) for problem in found)
-    if meant:
-        assert all(f"Did you mean '{meant}'?" in problem.message for problem in found)
+@each("first", range(4))
+def test_check_finds_names_that_name_nothing(files: Files, first: int) -> None:
+    """Four files are checked in one go, which takes most of a second."""
+    cases = NAMES[first::4]
+    written = [str(files.write(text)) for text, *_ in cases]
+    problems = check(written)
+    assert not any(re.search(r"\.toml:\d", problem.message) for problem in problems)
+    for path, (_, line, said, meant) in zip(written, cases, strict=True):
+        found = [problem for problem in problems if said in problem.message and problem.file == path]
+        assert (path, line) in [(problem.file, problem.line) for problem in found], (said, problems)
+        if meant:
+            assert all(f"Did you mean '{meant}'?" in problem.message for problem in found), found
 
 
 def test_check_says_each_fault_once(files: Files) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import tomli_w
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,8 +58,8 @@ HAND = {
 }
 
 
-@pytest.mark.parametrize("name", list(HAND))
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@each("name", lambda: list(HAND))
+@each("ends", ["\n", "\r\n"])
 def test_every_key_stands_on_a_line_that_holds_it(name: str, ends: str) -> None:
     text = HAND[name]
     data = tomllib.loads(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from cnllm import Model, Registry
@@ -21,7 +22,7 @@ RULES = ("errors", "simulator.refusals", "leaks")
 
 
 def test_what_an_edit_changes_is_seen(update: bool) -> None:
-    now = snapshot(Registry([builtin()]))
+    now = current()
     if update:
         SNAPSHOT.write_text(now)
     assert SNAPSHOT.read_text() == now, "see what changed, then: pytest --update -n 0"
@@ -37,7 +38,7 @@ def test_the_snapshot_stays_readable_and_has_each_model_once() -> None:
 
 def test_an_edit_of_one_flag_changes_the_lines_of_those_who_have_it() -> None:
     document = builtin()
-    before = snapshot(Registry([document])).splitlines()
+    before = current().splitlines()
     models = dict(document.data["models"])
     name = next(name for name, table in models.items() if "limits" in table)
     document.data["models"] = models | {name: merge.merge_tables(models[name], {"limits": {"output": 12_345}})}
@@ -45,6 +46,11 @@ def test_an_edit_of_one_flag_changes_the_lines_of_those_who_have_it() -> None:
     changed = [b for a, b in zip(before, after, strict=True) if a != b]
     assert changed
     assert all(line.startswith("  limits: ") and "output=12345" in line for line in changed)
+
+
+@cache
+def current() -> str:
+    return snapshot(Registry([builtin()]))
 
 
 def snapshot(registry: Registry) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from cnllm import Client, Model, Registry, RegistryError, Untrusted
 from cnllm.config import paths
@@ -291,8 +292,8 @@ def test_only_what_can_be_read_can_be_trusted(files: Files) -> None:
     assert not (paths.config_dir() / "trusted.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("url", "origin"),
+@each(
+    "url, origin",
     [
         ("https://API.z.ai/api/paas/v4", "https://api.z.ai"),
         ("https://api.z.ai:443/x", "https://api.z.ai"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from cnllm import RegistryError
 from cnllm.registry.compare import Comparison, compare
@@ -115,8 +116,8 @@ def test_a_window_may_be_larger_than_the_input_by_the_output(
     assert (result.disagreements == ()) is agrees
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each(
+    "text, words",
     [("{}", "is no list"), ("[1]", "is no list"), ('{"a": {"b": 1}}', "is no list"), ("{", "is not JSON")],
 )
 def test_another_file_is_refused_with_what_is_understood(tmp_path: Path, text: str, words: str) -> None:

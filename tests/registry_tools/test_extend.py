@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from cases import each
 
 from cnllm import RegistryError
 from cnllm.registry.edit import Addition, add_model, replace_file
@@ -24,9 +25,7 @@ old = "home/old"
 """
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", "# a comment", "# a comment\n", COMMENTED, COMMENTED.rstrip(), '[models."a/b"]\n\n\n']
-)
+@each("text", lambda: ["", "\n", "# a comment", "# a comment\n", COMMENTED, COMMENTED.rstrip(), '[models."a/b"]\n\n\n'])
 def test_what_was_there_stays_byte_for_byte(text: str) -> None:
     done = add_model(text, MODEL, "f")
     assert done.text.startswith(text)
@@ -60,7 +59,7 @@ def test_a_short_name_joins_the_table_that_is_there() -> None:
     assert tomllib.loads(done)["aliases"] == {"old": "home/old", "xyz": "away/x/y.z"}
 
 
-@pytest.mark.parametrize("text", ["[aliases]", "[aliases]\n", '[aliases]\na = "b/c"', "[aliases]\n[prefer_]\n"])
+@each("text", ["[aliases]", "[aliases]\n", '[aliases]\na = "b/c"', "[aliases]\n[prefer_]\n"])
 def test_a_short_name_joins_a_table_at_the_end_or_an_empty_one(text: str) -> None:
     assert tomllib.loads(add_model(text, NEW, "f").text)["aliases"]["xyz"] == "away/x/y.z"
 
@@ -72,9 +71,7 @@ def test_lines_end_as_they_do_in_the_file() -> None:
     assert "\n" not in done.replace("\r\n", "")
 
 
-@pytest.mark.parametrize(
-    "text", ["models = {}\n", 'aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"]
-)
+@each("text", ["models = {}\n", 'aliases = { a = "b/c" }\n', 'aliases.a = "b/c"\n', "[aliases]\na = '''b/c\n'''\n"])
 def test_where_nothing_can_be_added_it_says_what_to_add_by_hand(text: str) -> None:
     with pytest.raises(RegistryError, match="nothing can be added") as caught:
         add_model(text, NEW, "f.toml")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import (
     DONE,
     JSON,
@@ -178,7 +179,7 @@ def test_a_key_that_no_header_can_carry(tmp_path: Path, backend: Backend, bad: s
     clean(told(caught.value))
 
 
-@pytest.mark.parametrize("base", ["http://user:{}@127.0.0.1:no/v1", "ftp://user:{}@home/v1", "user:{}@home/v1"])
+@each("base", ["http://user:{}@127.0.0.1:no/v1", "ftp://user:{}@home/v1", "user:{}@home/v1"])
 def test_an_address_that_is_none(base: str) -> None:
     model = Registry.load().resolve("openai-compatible/m", base_url=base.format(PASSWORD))
     with cnllm.Client(api_key=KEY) as client, pytest.raises(cnllm.CannotSend) as caught:

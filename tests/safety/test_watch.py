@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import JSON, Peer, Reset, Script, answer, chunked, delta, refused, reply, said, stream, whole
 from client.support import Backend, Driver, at, drained
 
@@ -122,7 +123,7 @@ def test_what_it_raises_does_not_reach_the_call(backend: Backend, caplog: pytest
 async def _later(value: Any) -> None: ...
 
 
-@pytest.mark.parametrize("wrong", [_later, 5, "print"])
+@each("wrong", [_later, 5, "print"])
 def test_what_cannot_be_called_at_once_is_refused(wrong: Any) -> None:
     for kind in (cnllm.Client, cnllm.AsyncClient):
         with pytest.raises(TypeError, match="on_event"):

@@ -9,6 +9,8 @@ from typing import Any
 import hypothesis.strategies as st
 import jsonschema
 import pytest
+from cases import each
+from examples import share
 from hypothesis import given, settings
 
 from cnllm import ToolCall
@@ -81,9 +83,9 @@ def test_a_schema_without_end_is_the_schemas_fault() -> None:
             validation_errors({"a": 1}, schema)
 
 
-@pytest.mark.parametrize(
-    ("source", "fits", "other"),
-    [
+@each(
+    "source, fits, other",
+    lambda: [
         (r"^[\u4e00-\u9fa5]{2,4}$", "张三", "Zhang"),
         (r"^\ud83d\ude00+$", "😀😀", "x"),
         (r"^\u{1F600}$", "😀", "x"),
@@ -204,7 +206,7 @@ def _above(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share(200), deadline=None)
 @given(schema=st.recursive(leaves, _above, max_leaves=10), value=values)
 def test_ordinary_schemas_are_judged_as_jsonschema_judges_them(schema: Any, value: Any) -> None:
     whole = {"allOf": [schema]}

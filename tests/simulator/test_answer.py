@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from cases import each
 
 from .support import REGISTRY, ask, called, choice, result, send, taken, told, tool, user
 
@@ -80,7 +81,7 @@ def test_no_call_when_none_is_to_be_made() -> None:
     assert "tool_calls" not in said["message"]
 
 
-@pytest.mark.parametrize("text", ["two things in Parallel", "并行查两个"])
+@each("text", ["two things in Parallel", "并行查两个"])
 def test_two_calls_where_parallel_ones_are_asked_for(text: str) -> None:
     both = ask(text, tools=[tool("a"), tool("b")])
     assert [name for name, _ in calls_of(choice("plain/m", both))] == ["a", "b"]
@@ -149,7 +150,7 @@ def test_only_the_endpoints_own_field_limits() -> None:
     assert choice("strict/m", ask(max_tokens=5))["finish_reason"] == "stop"
 
 
-@pytest.mark.parametrize("stop", ["built-in", ["nowhere", "built-in"]])
+@each("stop", ["built-in", ["nowhere", "built-in"]])
 def test_stop_ends_the_answer_before_it(stop: Any) -> None:
     said = choice("plain/m", ask(stop=stop))
     assert said["finish_reason"] == "stop"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm.simulator
 from cnllm.registry.documents import builtin_path, read
@@ -75,8 +76,8 @@ def streamed(content: bytes, flags: Flags) -> tuple[str, str, list[str], str]:
     return text, thought, arguments, finish
 
 
-@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("tools", [False, True], ids=["text", "tools"])
+@each("provider", PROVIDERS)
 def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> None:
     for model in models(provider):
         supported = model.flags.tools is None or model.flags.tools.supported is not False
@@ -104,7 +105,7 @@ def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> Non
         assert first(usage, (flags.usage and flags.usage.output) or ["completion_tokens"]) > 0, model
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_a_thinking_model_shows_its_reasoning_where_it_can(provider: str) -> None:
     for model in models(provider):
         reasoning = flags_of(model, True, False).reasoning
@@ -151,7 +152,7 @@ def provocations(model: Model) -> Iterator[tuple[str, Json, bool]]:
             yield "reasoning-missing", told(user(), called(), result()), True
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_refusals_have_the_endpoints_status_and_words(provider: str) -> None:
     for model in models(provider):
         for kind, body, with_key in provocations(model):
@@ -202,7 +203,7 @@ def recorded() -> list[Any]:
     return found or [pytest.param("", "", {}, True, 0, "", id="absent", marks=pytest.mark.skip(reason="no recordings"))]
 
 
-@pytest.mark.parametrize(("folder", "name", "body", "accepted", "status", "answer"), recorded())
+@each("folder, name, body, accepted, status, answer", lambda: recorded())
 def test_recorded_requests(folder: str, name: str, body: Json, accepted: bool, status: int, answer: str) -> None:
     known = [p for p in ENDPOINTS.get(folder, (folder,)) if p in BUILTIN.providers]
     for provider in known:

@@ -4,7 +4,7 @@ import itertools
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 from .support import REGISTRY, Json, ask, choice, events, send, taken, tool
 
@@ -64,8 +64,8 @@ def flat(message: Json) -> Json:
     }
 
 
-@pytest.mark.parametrize("kind", BODIES)
-@pytest.mark.parametrize("name", [n for n in SPOKEN if n != "strict/streams"])
+@each("kind", BODIES)
+@each("name", lambda: [n for n in SPOKEN if n != "strict/streams"])
 def test_a_stream_says_what_the_whole_says(name: str, kind: str) -> None:
     body = BODIES[kind] | {"stream_options": {"include_usage": True}}
     whole = taken(name, body)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import jsonschema
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,13 +69,13 @@ SCHEMAS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("nth", [0, 1, 5])
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+@each("nth", [0, 1, 5])
+@each("schema", SCHEMAS, ids=str)
 def test_what_is_made_up_satisfies_its_schema(schema: Any, nth: int) -> None:
     jsonschema.Draft202012Validator(schema).validate(sample_value(schema, "some words", nth))
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
@@ -108,7 +108,7 @@ def test_numbers_within_bounds(low: int, span: int, step: int, nth: int, opened:
         jsonschema.validate(sample_value(schema, nth=nth), schema)
 
 
-@pytest.mark.parametrize(
+@each(
     "pattern",
     [
         "[a-zA-Z0-9]{9}",
@@ -129,7 +129,7 @@ def test_strings_that_match(pattern: str) -> None:
     assert sample_match(pattern, "a") == sample_match(pattern, "a")
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=a)b", r"(a)\1", "a(?!b)", r"\bword"])
+@each("pattern", ["(", "(?=a)b", r"(a)\1", "a(?!b)", r"\bword"])
 def test_patterns_that_are_too_hard_give_none(pattern: str) -> None:
     assert sample_match(pattern, "a") is None
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.registry import Registry
@@ -39,9 +39,7 @@ def plain_error(text: str) -> Json:
 
 
 # ── key, model, shape ────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": ""}, {"Authorization": "Bearer "}, {"Authorization": "Token k"}]
-)
+@each("headers", [{}, {"Authorization": ""}, {"Authorization": "Bearer "}, {"Authorization": "Token k"}])
 def test_missing_key_in_the_endpoints_words(headers: dict[str, str]) -> None:
     assert refused("strict/m", ask(), headers) == (403, '{"msg":"no key","code":7}')
 
@@ -60,7 +58,7 @@ def test_another_model_is_not_served() -> None:
     assert plain_error(text)["code"] == "model"
 
 
-@pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": "hi"}, {"messages": [1]}, {"messages": [{}]}])
+@each("body", [{}, {"messages": []}, {"messages": "hi"}, {"messages": [1]}, {"messages": [{}]}])
 def test_malformed_messages(body: Json) -> None:
     status, text = refused("plain/m", body)
     assert (status, plain_error(text)["type"]) == (400, "invalid_request_error")
@@ -115,7 +113,7 @@ def test_a_result_without_its_call() -> None:
     assert refused("plain/m", told(user(), called(), user("x"), result()))[0] == 400
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", "null", "", None, {"q": "a"}])
+@each("arguments", ["{", "[]", "null", "", None, {"q": "a"}])
 def test_arguments_that_are_no_json_object(arguments: Any) -> None:
     status, text = refused("plain/m", told(user(), called(arguments=arguments), result()))
     assert (status, plain_error(text)["code"]) == (400, "arguments")
@@ -132,7 +130,7 @@ def test_an_empty_list_of_calls() -> None:
     assert plain_error(refused("plain/m", body)[1])["code"] == "empty_tools"
 
 
-@pytest.mark.parametrize("content", [None, "absent"])
+@each("content", [None, "absent"])
 def test_content_that_is_null(content: str | None) -> None:
     message = {"role": "user", "content": None} if content is None else {"role": "user"}
     status, text = refused("plain/m", told(message))
@@ -253,7 +251,7 @@ def test_mode_is_read_out_of_the_body() -> None:
     assert "thoughts" not in choice("strict/m", ask(strain="none"))["message"]
 
 
-@pytest.mark.parametrize("budget", [9, 101, "many", True])
+@each("budget", [9, 101, "many", True])
 def test_budget_out_of_range(budget: Any) -> None:
     said = budget if isinstance(budget, str) else json.dumps(budget)
     assert refused("strict/m", ask(mind={"budget": budget})) == param(said, "mind.budget")
@@ -269,7 +267,7 @@ def test_budget_stays_under_max_tokens() -> None:
 NAMED = {"type": "function", "function": {"name": "search"}}
 
 
-@pytest.mark.parametrize(("sent", "word"), [("required", "required"), (NAMED, "named"), ("any", "any")])
+@each("sent, word", [("required", "required"), (NAMED, "named"), ("any", "any")])
 def test_tool_choice_that_is_not_allowed(sent: Any, word: str) -> None:
     body = ask(tools=[tool()], tool_choice=sent)
     assert refused("strict/m", body) == (400, f'{{"error":{{"message":"no {word} while awake"}}}}')
@@ -303,8 +301,8 @@ def test_a_name_that_is_too_long() -> None:
 
 
 # ── parameters ───────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each(
+    "name, value",
     [
         ("temperature", 0),
         ("temperature", 1.5),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from cases import each
 
 from cnllm.simulator.server import Server, running
 
@@ -163,7 +164,7 @@ def test_hosts_that_are_loopback(server: Server, client: httpx.Client, host: str
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.com", ""])
+@each("host", ["0.0.0.0", "::", "192.168.0.1", "example.com", ""])
 def test_it_listens_on_loopback_only(host: str) -> None:
     with pytest.raises(ValueError, match="loopback"):
         Server(REGISTRY, host)

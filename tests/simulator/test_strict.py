@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, ToolCall, ToolResult, engine
@@ -415,7 +416,7 @@ use = "own/m"
 """
 
 
-@pytest.mark.parametrize("wire", SHAPES)
+@each("wire", SHAPES)
 def test_headers_names_of_results_and_retired_models_are_minded_by_a_strict_endpoint(wire: str, tmp_path: Path) -> None:
     overlay = tmp_path / "own.toml"
     for named in ("true", "false"):
@@ -466,7 +467,7 @@ def test_headers_names_of_results_and_retired_models_are_minded_by_a_strict_endp
         assert "retired" in refused.body
 
 
-@pytest.mark.parametrize("wire", SHAPES)
+@each("wire", SHAPES)
 def test_a_prompt_longer_than_the_window_is_an_overflow_that_the_client_knows(wire: str, tmp_path: Path) -> None:
     overlay = tmp_path / "own.toml"
     overlay.write_text(

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-import pytest
+from cases import each
 
 from cnllm.simulator import AsyncSimTransport, SimTransport
 
@@ -30,7 +30,7 @@ def test_a_stream_comes_one_event_a_piece() -> None:
     assert received[-1] == b"data: [DONE]\n\n"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b'"x"', b"\xef\xbb\xbf{}"])
+@each("content", [b"", b"{", b"\xff", b"[]", b'"x"', b"\xef\xbb\xbf{}"])
 def test_bytes_that_are_no_json_object(content: bytes) -> None:
     status, headers, pieces = SimTransport(REGISTRY).send(plan(content=content))
     assert (status, headers["content-type"]) == (400, "application/json")

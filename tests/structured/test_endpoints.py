@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-import pytest
+from cases import each
 
 from cnllm import Client, Model
 from cnllm.registry.documents import builtin_path, read
@@ -29,7 +29,7 @@ def distinct(provider: str) -> list[Model]:
     return list({signature(m): m for m in found if m.protocol == "openai-chat" and m.flags.base_url}.values())
 
 
-@pytest.mark.parametrize("provider", BUILTIN.providers)
+@each("provider", BUILTIN.providers)
 def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
     with Client(BUILTIN, simulate=True) as client:
         for model in distinct(provider):
@@ -44,7 +44,7 @@ def test_the_first_method_is_taken_and_gives_an_answer(provider: str) -> None:
                 assert streamed.parsed == whole.parsed
 
 
-@pytest.mark.parametrize("provider", BUILTIN.providers)
+@each("provider", BUILTIN.providers)
 def test_it_is_taken_beside_the_callers_tools(provider: str) -> None:
     with Client(BUILTIN, simulate=True) as client:
         for model in distinct(provider):

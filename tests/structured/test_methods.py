@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import DONE, Peer, call_delta, delta, reply, stream
 from client.support import SEARCH, Driver, ask, counted, drained, folds
 
@@ -67,8 +68,8 @@ def test_the_events_tell_the_same(client: Driver, tmp_path: Path, method: str) -
 
 
 # ── which method ─────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("allowed", "wire"),
+@each(
+    "allowed, wire",
     [
         (["auto", "none", "required", "named"], FORCED),
         (["auto", "required"], "required"),
@@ -97,7 +98,7 @@ when.reasoning.tool_choice = { allowed = ["auto"], otherwise = "reasoning-off" }
 """
 
 
-@pytest.mark.parametrize(("reasoning", "wire"), [("off", FORCED), ("on", "auto"), (None, "auto")])
+@each("reasoning, wire", [("off", FORCED), ("on", "auto"), (None, "auto")])
 def test_reasoning_is_never_given_up_to_force_a_tool(tmp_path: Path, reasoning: str | None, wire: Any) -> None:
     with Peer() as peer:
         flags = 'tool_choice.allowed = ["auto", "named"]' + THINKER
@@ -107,7 +108,7 @@ def test_reasoning_is_never_given_up_to_force_a_tool(tmp_path: Path, reasoning: 
     assert plan.body.get("thinking") is (None if reasoning is None else reasoning == "on")
 
 
-@pytest.mark.parametrize("more", ["tools.supported = false", ""])
+@each("more", ["tools.supported = false", ""])
 def test_where_the_tool_cannot_be_the_next_method_is(tmp_path: Path, more: str) -> None:
     with Peer() as peer:
         model = endpoint(tmp_path, peer, 'tool", "json_object', more)

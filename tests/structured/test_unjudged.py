@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import Peer
 from client.support import Driver, ask
 from loop.support import Loops, at, ran, results, turns
@@ -65,8 +66,8 @@ def test_the_engine_alone_tells_the_same(tmp_path: Path) -> None:
         assert code in codes(got)
 
 
-@pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
-@pytest.mark.parametrize("verb", ["run", "run_stream"])
+@each("backend", ["sync", "asyncio", "trio"])
+@each("verb", ["run", "run_stream"])
 def test_a_call_is_checked_but_for_such_a_pattern_and_the_step_tells(backend: Any, verb: str) -> None:
     given: list[str] = []
 
@@ -86,7 +87,7 @@ def test_a_call_is_checked_but_for_such_a_pattern_and_the_step_tells(backend: An
     assert one.did == "the call is checked without this"
 
 
-@pytest.mark.parametrize("backend", ["sync", "asyncio"])
+@each("backend", ["sync", "asyncio"])
 def test_a_call_that_is_not_judged_is_not_executed_and_the_model_hears_why(backend: Any) -> None:
     def look(**given: Any) -> str:
         raise AssertionError("nobody checked these arguments")

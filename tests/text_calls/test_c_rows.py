@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import engine
@@ -39,7 +39,7 @@ def deltas_hold_no_markup(events: list[cnllm.Event], *markers: str) -> None:
 
 
 # ── C1 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
+@each(
     "model",
     ["deepseek/deepseek-flash", "siliconflow/deepseek-ai/DeepSeek-V4-Flash", "sglang/deepseek-ai/DeepSeek-V3.2"],
 )
@@ -64,8 +64,8 @@ def test_C1_a_whole_reply_is_read_the_same() -> None:
 
 
 # ── C2 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("bar", ["｜", "｜｜", "‖", "|", "||", " ｜ ", "｜ ", " | "])
-@pytest.mark.parametrize("word", ["tool_calls", "function_calls", "calls"])
+@each("bar", ["｜", "｜｜", "‖", "|", "||", " ｜ ", "｜ ", " | "])
+@each("word", ["tool_calls", "function_calls", "calls"])
 def test_C2_every_bar_and_space_is_one_grammar(bar: str, word: str) -> None:
     text = DSML.replace("tool_calls", word).replace("｜", bar)
     events, reply = stream("deepseek/deepseek-flash", text)
@@ -80,8 +80,8 @@ def test_C2_tags_that_are_broken_over_lines_are_still_tags() -> None:
 
 
 # ── C3 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(("model", "text"), [("deepseek/deepseek-flash", DSML), ("zai/glm-4.7", PAIRS)])
-@pytest.mark.parametrize("first", ["text", "call"])
+@each("model, text", [("deepseek/deepseek-flash", DSML), ("zai/glm-4.7", PAIRS)])
+@each("first", ["text", "call"])
 def test_C3_markup_beside_the_real_call_is_taken_out_and_the_call_runs_once(model: str, text: str, first: str) -> None:
     call = [{"index": 0, "id": "c9", "type": "function", "function": {"name": "search", "arguments": '{"q":"tea"}'}}]
     said = wire([f"Looking.{text}"])
@@ -101,7 +101,7 @@ def test_C4_values_take_their_types_from_the_schema() -> None:
     assert called(reply) == [("read", {"filePath": "007", "limit": 10})]
 
 
-@pytest.mark.parametrize("model", ["zai/glm-4.7", "vllm/zai-org/GLM-4.7", "openrouter/z-ai/glm-5"])
+@each("model", ["zai/glm-4.7", "vllm/zai-org/GLM-4.7", "openrouter/z-ai/glm-5"])
 def test_C4_a_call_at_the_end_of_the_reasoning_counts_when_nothing_else_was_said(model: str) -> None:
     field = (REGISTRY.resolve(model).flags.reasoning.fields or [])[0]  # type: ignore[union-attr]
     events, reply = stream(model, f"I should look it up.\n{PAIRS}\n", field=field)
@@ -110,8 +110,8 @@ def test_C4_a_call_at_the_end_of_the_reasoning_counts_when_nothing_else_was_said
     deltas_hold_no_markup(events, "tool_call", "arg_key")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
+@each(
+    "name, arguments",
     [
         ("read<arg_key>filePath</arg_key><arg_value>/a", "{}"),
         ("read", '{"filePath</arg_key><arg_value>": "/a"}'),
@@ -130,9 +130,7 @@ HERMES = '<tool_call>\n{"name": "search", "arguments": {"q": "tea"}}\n</tool_cal
 FUNCTION = "<tool_call>\n<function=search>\n<parameter=q>\ntea\n</parameter>\n</function>\n</tool_call>"
 
 
-@pytest.mark.parametrize(
-    "text", [HERMES, FUNCTION, FUNCTION.replace("<tool_call>\n", "").replace("\n</tool_call>", "")]
-)
+@each("text", lambda: [HERMES, FUNCTION, FUNCTION.replace("<tool_call>\n", "").replace("\n</tool_call>", "")])
 def test_C5_both_ways_of_one_family_are_read(text: str) -> None:
     _, reply = stream("alibaba/qwen3-coder-plus", f"Sure.{text}")
     assert (called(reply), reply.text) == (ASKED, "Sure.")
@@ -159,7 +157,7 @@ def test_C6_it_is_converted_not_stripped() -> None:
 
 
 # ── C7 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("field", ["content", "reasoning_content"])
+@each("field", ["content", "reasoning_content"])
 def test_C7_section_tokens_in_either_channel(field: str) -> None:
     events, reply = stream("moonshotai/kimi-k2.5", f"Hm. {SECTION}", field=field)
     assert called(reply) == ASKED
@@ -186,8 +184,8 @@ def test_C8_reasoning_that_is_followed_by_an_answer_makes_no_call() -> None:
 
 
 # ── C9 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("model", "text", "field"),
+@each(
+    "model, text, field",
     [
         ("deepseek/deepseek-flash", DSML, "content"),
         ("zai/glm-4.7", PAIRS, "content"),
@@ -205,9 +203,9 @@ def test_C9_history_keeps_the_call_and_not_its_markup(model: str, text: str, fie
 
 
 # ── C10 ──────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
+@each(
     "text",
-    [
+    lambda: [
         '<｜DSML｜parameter name="q" string="true">tea</｜DSML｜parameter>',
         DSML[:-20],
         DSML.partition("</｜DSML｜invoke>")[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -10,7 +11,7 @@ from .support import answers, plan, read, told, wire
 
 
 # ── D1 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
+@each(
     "model",
     ["minimax/MiniMax-M2.5", "minimax/MiniMax-M3", "openrouter/minimax/minimax-m2.5", "vllm/MiniMaxAI/MiniMax-M2"],
 )
@@ -25,8 +26,8 @@ def test_D1_the_switch_that_keeps_it_apart_is_sent() -> None:
     assert plan("minimax/MiniMax-M2.5", reasoning="on").body["reasoning_split"] is True
 
 
-@pytest.mark.parametrize(
-    ("model", "opening", "closing"),
+@each(
+    "model, opening, closing",
     [
         ("vllm/MiniMaxAI/MiniMax-M3", "<mm:think>", "</mm:think>"),
         ("vllm/ByteDance-Seed/Seed-OSS-36B-Instruct", "<seed:think>", "</seed:think>"),
@@ -71,8 +72,8 @@ def test_D2_neither_tag_comes_because_the_budget_ran_out(opened: str) -> None:
 
 
 # ── D3 ───────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("model", ["openai/gpt-4.1", "deepseek/deepseek-flash", "zai/glm-4.7"])
-@pytest.mark.parametrize(
+@each("model", ["openai/gpt-4.1", "deepseek/deepseek-flash", "zai/glm-4.7"])
+@each(
     "text",
     [
         "The tag <think> opens a block and </think> closes it.",

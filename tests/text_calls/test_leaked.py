@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Registry, engine
@@ -195,8 +196,8 @@ def test_the_sentence_says_what_was_wanted_in_the_language_of_the_prompt() -> No
     assert cnllm.sanitize(model, date).text == said["What time is it?"]
 
 
-@pytest.mark.parametrize(
-    ("block", "call"),
+@each(
+    "block, call",
     [
         ('<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>', "get_weather"),
         ('<tool_call>{"name": "sh", "arguments": {"command": "LANG=C  /bin/ls -l"}}</tool_call>', "/bin/ls"),
@@ -235,8 +236,8 @@ def test_a_broken_call_of_a_tool_that_is_offered_is_not_said_to_be_missing() -> 
 
 
 # ── markers alone ────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("model", "text", "stands"),
+@each(
+    "model, text, stands",
     [
         ("minimax/MiniMax-M2.1", "Well.\n<minimax:tool_call>", "Well.\n"),
         ("minimax/MiniMax-M2.1", "Well. <minimax:tool_call>\n", "Well. "),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import Reply, engine
@@ -223,7 +223,7 @@ def work(run: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f'He said "{RM}" and ',

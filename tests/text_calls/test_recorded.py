@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 from .support import answers, called, read, told, tool, wire
 
@@ -93,12 +94,12 @@ def agree(case: dict[str, Any], found: Any) -> None:
     assert not [m for m in markers if m in found.text]
 
 
-@pytest.mark.parametrize("case", cases())
+@each("case", lambda: cases())
 def test_it_is_read_whole(case: dict[str, Any]) -> None:
     agree(case, read(MODELS[case["family"]], case["raw"], offered(case)))
 
 
-@pytest.mark.parametrize("case", cases())
+@each("case", lambda: cases())
 def test_it_is_read_as_it_was_streamed_and_cut_anywhere(case: dict[str, Any]) -> None:
     model, raw, tools = MODELS[case["family"]], case["raw"], offered(case)
     whole = read(model, raw, tools)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+import program
+from cases import each
 
 from .support import called, read, tool
 
@@ -37,13 +37,13 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+@each("model, text, calls", SEEN)
 def test_it_is_a_call(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", TOOLS)
     assert (called(found), found.text) == (calls, "So.\n")
 
 
-@pytest.mark.parametrize(("model", "text", "calls"), SEEN)
+@each("model, text, calls", SEEN)
 def test_it_is_none_for_a_tool_that_was_not_offered(model: str, text: str, calls: list[Any]) -> None:
     found = read(model, f"So.\n{text}\n", [tool("other", x="string")])
     assert (called(found), found.text) == ([], "So.\n")
@@ -55,8 +55,7 @@ def sanitize(tmp_path: Path, text: str, *args: str) -> subprocess.CompletedProce
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(TOOLS))
     words = [arg if arg != "TOOLS" else str(file) for arg in args]
-    command = [sys.executable, "-m", "cnllm", "sanitize", "--model", "zai/glm-4.7", *words]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return program.completed(["sanitize", "--model", "zai/glm-4.7", *words], stdin=text)
 
 
 CALL = "<tool_call>get<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>"

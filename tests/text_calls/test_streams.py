@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +76,7 @@ def without(text: str, blocks: list[str]) -> set[str]:
     return left
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 @example("alibaba/qwen3-coder-plus", [("</tool_call>", "tea")], "", [], 1, "content")
 @given(
     model=st.sampled_from(sorted(WRITERS)),
@@ -110,7 +112,7 @@ def test_any_cut_of_any_text_gives_the_same_reply(
         assert all(re.sub(r"<[^<>]*>?|\s|[\[\]]", "", block) == "" for block in stripped)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(
     model=st.sampled_from(sorted(WRITERS)), before=st.sampled_from(["", "Sure. ", "天气：\n"]), at=st.integers(1, 400)
 )
@@ -142,7 +144,7 @@ def test_a_stream_that_is_cut_says_nothing_that_the_model_did_not_say() -> None:
     assert caught.value.reply.text == ""
 
 
-@pytest.mark.parametrize("model", sorted(WRITERS))
+@each("model", lambda: sorted(WRITERS))
 def test_text_before_a_block_is_delivered_at_once_and_the_call_as_any_other(model: str) -> None:
     found = REGISTRY.resolve(model)
     parser = engine.StreamParser(found, plan=plan(found, stream=True, tools=SEARCH))
@@ -154,7 +156,7 @@ def test_text_before_a_block_is_delivered_at_once_and_the_call_as_any_other(mode
     assert kinds.index("ToolCallStart") < kinds.index("ToolCallDelta") < kinds.index("ToolCallEnd")
 
 
-@pytest.mark.parametrize("model", sorted(WRITERS))
+@each("model", lambda: sorted(WRITERS))
 def test_two_calls_in_a_row_have_ids_of_their_own(model: str) -> None:
     text = WRITERS[model].format("tea") + "\n" + WRITERS[model].format("milk")
     found = read(model, f"Both: {text}", SEARCH)
@@ -183,8 +185,8 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("model", sorted(WRITERS))
-@pytest.mark.parametrize("text", PROSE)
+@each("model", lambda: sorted(WRITERS))
+@each("text", PROSE)
 def test_prose_code_and_templates_stay_as_they_are(model: str, text: str) -> None:
     text = text.format(block=WRITERS[model].format("tea"))
     if "“" in text and '"q"' in text:
@@ -216,7 +218,7 @@ def test_a_text_that_is_about_markers_is_given_up_and_told() -> None:
 
 
 # ── no tools were offered ────────────────────────────────────────────────────
-@pytest.mark.parametrize("model", sorted(WRITERS))
+@each("model", lambda: sorted(WRITERS))
 def test_without_tools_the_markup_goes_and_a_note_carries_it(model: str) -> None:
     block = WRITERS[model].format("tea")
     events, reply = answers(model, wire(["Well. ", block, "\nBye."]))
@@ -225,8 +227,8 @@ def test_without_tools_the_markup_goes_and_a_note_carries_it(model: str) -> None
     assert [(n.code, n.said) for n in reply.notes if n.flag == "leaks"] == [("text-call-stripped", block)]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "begins"),
+@each(
+    "prompt, begins",
     [
         ("为什么天空是蓝色的？", "我理解你想执行「search」"),
         ("なぜ空は青いの？", "「search」を"),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import engine
@@ -34,12 +35,12 @@ SHAPES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+@each("shape", lambda: SHAPES.values(), ids=list(SHAPES))
 def test_each_shape_is_the_same_tool(shape: Any) -> None:
     assert as_tools([shape]) == [FULL]
 
 
-@pytest.mark.parametrize("shape", [*SHAPES.values(), tool(find), find], ids=[*SHAPES, "tool(f)", "a function"])
+@each("shape", lambda: [*SHAPES.values(), tool(find), find], ids=[*SHAPES, "tool(f)", "a function"])
 def test_each_shape_may_be_offered_and_its_calls_are_known(shape: Any) -> None:
     plan = engine.build_request(MODEL, "hi", tools=[shape])
     (sent,) = plan.body["tools"]
@@ -103,7 +104,7 @@ def test_the_callers_definition_is_not_changed() -> None:
     assert given == {"name": "find", "parameters": {"type": "object", "properties": {}}}
 
 
-@pytest.mark.parametrize("heavy", ["pydantic", "jsonschema"])
+@each("heavy", ["pydantic", "jsonschema"])
 def test_nothing_heavy_is_imported_before_a_function_is_read(heavy: str) -> None:
     code = f"import sys, cnllm; cnllm.Tool, cnllm.tool; assert {heavy!r} not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

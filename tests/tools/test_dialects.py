@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,7 +72,7 @@ def test_in_whatever_subset_what_fits_the_function_fits_the_schema(function: Any
     assert repr(parameters(function)) == before
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@each("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_every_declared_subset_takes_every_function(function: Any) -> None:
     registry = Registry.load()
     seen = set()

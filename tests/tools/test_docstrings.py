@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
+from cases import each
 
 from cnllm.tools.docstring import parse_docstring
 
@@ -56,15 +56,15 @@ SPHINX = """
     """
 
 
-@pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+@each("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_each_style_says_the_same(doc: str) -> None:
     found = parse_docstring(inspect.cleandoc(doc))
     assert found.text == "Look a thing up.\n\nIt takes a while: be patient."
     assert found.parameters == {"city": "The city, or a town.", "days": "How many: at most 7.", "rest": "Whatever."}
 
 
-@pytest.mark.parametrize(
-    ("doc", "text", "parameters"),
+@each(
+    "doc, text, parameters",
     [
         ("", "", {}),
         ("One line.", "One line.", {}),

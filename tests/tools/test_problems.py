@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 from cnllm import ToolCall
 from cnllm.tools import Tool, bound, decode_encoded_arguments, problem_with, tool
@@ -26,8 +27,8 @@ def test_a_call_that_fits_has_no_problem() -> None:
     assert told(kinds.tree, {"root": {"value": 1, "children": [{"value": 2}]}}) is None
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "line"),
+@each(
+    "function, arguments, line",
     [
         (
             kinds.defaults,
@@ -127,7 +128,7 @@ def test_several_faults_come_in_the_order_of_their_places_each_time() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "schema",
     [
         {"type": "object", "properties": {"a": {"type": "nonsense"}}},

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
+from examples import share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -329,7 +331,7 @@ def test_markup_that_is_stripped_elsewhere_is_a_call_where_it_was_asked_for(regi
     assert whole(model, f"Hi. {CALL}").text.strip() == "Hi."
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 @given(
     places=st.lists(st.integers(0, 400), max_size=10), value=st.text(max_size=12), before=st.sampled_from(["", "So: "])
 )
@@ -382,7 +384,7 @@ def test_a_simulated_model_plays_along(model: cnllm.Model, stream: bool) -> None
     assert 'The tool weather returned: "fine"' in second.text
 
 
-@pytest.mark.parametrize("name", ["openai/gpt-6.1-sol", "baichuan/Baichuan-M3-Plus"])
+@each("name", ["openai/gpt-6.1-sol", "baichuan/Baichuan-M3-Plus"])
 def test_models_of_the_registry_have_it(name: str) -> None:
     plan = engine.build_request(Registry.load().resolve(name, protocol="openai-chat"), "hi", tools=TOOLS)
     assert "tools" not in plan.body

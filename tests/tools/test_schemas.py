@@ -7,6 +7,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from cases import each
+from examples import share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -186,8 +188,8 @@ def test_a_tool_without_a_function_cannot_be_called() -> None:
         Tool("far")()
 
 
-@pytest.mark.parametrize(
-    ("function", "words"),
+@each(
+    "function, words",
     [
         (kinds.hidden, ["hidden: the parameter 'connection' has no JSON Schema", "Connection"]),
         (kinds.starred, ["starred: the parameter '*more' cannot be offered"]),
@@ -237,9 +239,9 @@ def test_the_nulls_of_strict_mode_are_the_functions_own_defaults() -> None:
     assert made["place"] == kinds.Place("Bern", "CH")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "made"),
-    [
+@each(
+    "arguments, made",
+    lambda: [
         ({"shape": {"side": 1, "unit": None}}, kinds.Square(1)),
         ({"shape": {"radius": 2, "unit": None}}, kinds.Circle(2)),
         ({"shape": [{"radius": 2, "unit": None}, {"side": 1, "unit": "cm"}]}, [kinds.Circle(2), kinds.Square(1, "cm")]),
@@ -271,7 +273,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=share(50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), st.lists(st.sampled_from(sorted(FIELDS)), unique=True, max_size=5), st.integers(0, 5))
 def test_whatever_the_signature_what_fits_it_is_given_to_it_and_the_schema_is_one(
     data: st.DataObject, names: list[str], optional: int

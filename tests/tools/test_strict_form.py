@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 from client.peer import Peer, reply
 
 import cnllm
@@ -78,7 +79,7 @@ def is_strict(node: Any) -> bool:
 WIRES = ["openai-chat", "openai-responses", "anthropic-messages"]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each("wire", WIRES)
 def test_a_strict_definition_goes_out_in_the_required_form(wire: str) -> None:
     model = home(wire=wire)
     before = json.dumps(PERSON)

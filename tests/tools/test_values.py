@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
+from cases import each
 
 from cnllm.tools import Tool, bound, shown, tool
 
@@ -82,9 +82,9 @@ class Odd:
     inner: Any
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+@each(
+    "value, text",
+    lambda: [
         ("as it is\n", "as it is\n"),
         ("", ""),
         (None, "null"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from examples import share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ from cnllm import (
 
 from .made import SPOKEN, TOOLS, bare, conversations, essence, replies
 
-UNHURRIED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+UNHURRIED = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=share(150))
 pytestmark = pytest.mark.parametrize("protocol", SPOKEN)
 
 

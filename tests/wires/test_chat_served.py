@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
 
 from cnllm import Client, Registry, engine
 from cnllm.simulator.server import Server, running
+
+if TYPE_CHECKING:
+    import openai  # it takes seconds: the tests that need it import it
 
 WIRE = "openai-chat"
 TOOLS: list[Any] = [
@@ -52,6 +54,8 @@ def gateway(request: httpx.Request) -> httpx.Response:
 
 @pytest.fixture(params=["simulator", "gateway", "gateway to another wire"])
 def sdk(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[openai.OpenAI, str]]:
+    import openai
+
     if request.param == "simulator":
         with openai.OpenAI(api_key="k", base_url=f"{server.url}/zai", max_retries=0) as client:
             yield client, "glm-4.7"
@@ -130,6 +134,8 @@ def test_parallel_tools_and_their_results(sdk: tuple[openai.OpenAI, str], stream
 
 
 def test_a_model_that_is_not_there_is_refused(sdk: tuple[openai.OpenAI, str]) -> None:
+    import openai
+
     client, model = sdk
     if model == "glm-4.7":
         with pytest.raises(openai.BadRequestError):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,7 +167,7 @@ ODD: list[list[Any]] = [
 ]
 
 
-@pytest.mark.parametrize("odd", ODD)
+@each("odd", ODD)
 def test_fragments_that_make_no_sense_make_no_arguments(odd: list[Any]) -> None:
     start = {"functionCall": {"name": "f", "willContinue": True}}
     [made] = streamed(pieces(start, *(partial(value) for value in odd)))[0].tool_calls
@@ -198,7 +199,7 @@ def test_a_call_that_was_cut_is_never_executable() -> None:
 # ── finishes, counts, errors ─────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("word", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY"])
+@each("word", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY"])
 def test_what_was_filtered_says_so(word: str) -> None:
     reply = whole({"candidates": [{"finishReason": word, "index": 0}]})
     assert (reply.text, reply.finish, reply.raw_finish) == ("", "content_filter", word)
@@ -211,7 +212,7 @@ def test_a_blocked_prompt_is_filtered_and_tells_why() -> None:
         assert [(note.code, note.said) for note in reply.notes] == [("prompt-blocked", "Not this.")]
 
 
-@pytest.mark.parametrize("word", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "MALFORMED_RESPONSE"])
+@each("word", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "MALFORMED_RESPONSE"])
 def test_an_answer_that_failed_is_an_error_that_may_be_tried_again(word: str) -> None:
     error = failed(dumps({"candidates": [{"finishReason": word, "finishMessage": "Malformed: print(", "index": 0}]}))
     assert (error.message, error.code, error.retryable) == ("Malformed: print(", word, True)
@@ -261,8 +262,8 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "said", "word", "kind", "again"), ERRORS)
-@pytest.mark.parametrize("listed", [False, True])
+@each("status, said, word, kind, again", ERRORS)
+@each("listed", [False, True])
 def test_errors(status: int, said: str, word: str, kind: type[Exception], again: bool, listed: bool) -> None:
     body: Any = {"error": {"code": status, "message": said, "status": word}}
     error = failed(dumps([body] if listed else body), status)
@@ -305,7 +306,7 @@ def told(reply: Reply) -> Any:
     return reply.to_dict()
 
 
-@pytest.mark.parametrize("array", [False, True])
+@each("array", [False, True])
 def test_a_stream_is_read_the_same_however_its_bytes_arrive(array: bool) -> None:
     content = json.dumps(LONG, indent=2, ensure_ascii=False).encode() if array else sse(*LONG)
     at_once, events = streamed(content)
@@ -318,7 +319,7 @@ def test_a_stream_is_read_the_same_however_its_bytes_arrive(array: bool) -> None
         assert others == events
 
 
-@pytest.mark.parametrize("array", [False, True])
+@each("array", [False, True])
 def test_a_stream_that_was_cut_is_never_whole(array: bool) -> None:
     content = json.dumps(LONG, ensure_ascii=False).encode() if array else sse(*LONG)
     end = content.rindex(b'"finishReason"')

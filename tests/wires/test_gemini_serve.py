@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ LOSSLESS: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("body", LOSSLESS)
+@each("body", LOSSLESS)
 def test_a_request_survives_the_way_through_neutral_types(body: Json) -> None:
     assert again(body) == body
 
@@ -182,9 +183,9 @@ def test_options_are_those_of_the_clients() -> None:
     assert dynamic.options == {"reasoning": "on"}
 
 
-@pytest.mark.parametrize(
-    ("body", "where"),
-    [
+@each(
+    "body, where",
+    lambda: [
         ({}, "contents"),
         ({"contents": "Hi"}, "contents"),
         (said({"role": "assistant", "parts": []}), "contents[0].role"),
@@ -233,7 +234,7 @@ REPLIES: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("body", REPLIES)
+@each("body", REPLIES)
 def test_a_reply_survives_the_way_through_neutral_types(body: Json) -> None:
     assert engine.encode_reply("gemini", whole(body)) == body
 
@@ -242,7 +243,7 @@ def piece(part: Json) -> Json:
     return answer(part, finish=None, modelVersion="m", responseId="r")
 
 
-@pytest.mark.parametrize("body", REPLIES)
+@each("body", REPLIES)
 def test_a_stream_that_is_written_is_read_as_what_it_was(body: Json) -> None:
     reply = whole(body)
     parser = engine.StreamParser(model())

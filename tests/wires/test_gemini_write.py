@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from cases import each
 
 import cnllm
 from cnllm import Media, Message, Opaque, Reasoning, Seal, Text, ToolCall, ToolResult, engine
@@ -65,8 +65,8 @@ def test_parameters_have_their_places() -> None:
     assert plan("Hi", stop=["a", "b"]).body["generationConfig"] == {"stopSequences": ["a", "b"]}
 
 
-@pytest.mark.parametrize(
-    ("of", "asked", "wanted"),
+@each(
+    "of, asked, wanted",
     [
         ("gemini-3.8-flash", "high", {"includeThoughts": True, "thinkingLevel": "HIGH"}),
         ("gemini-3.8-flash", "on", {"includeThoughts": True}),
@@ -111,8 +111,8 @@ def test_tools_are_one_table_beside_the_endpoints_own() -> None:
     assert "toolConfig" not in made.body
 
 
-@pytest.mark.parametrize(
-    ("choice", "wanted"),
+@each(
+    "choice, wanted",
     [
         ("auto", {"mode": "AUTO"}),
         ("none", {"mode": "NONE"}),
@@ -200,9 +200,9 @@ def test_results_are_one_turn_in_the_order_of_the_calls() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("result", "wanted"),
-    [
+@each(
+    "result, wanted",
+    lambda: [
         (ToolResult("id1", "plain"), {"output": "plain"}),
         (ToolResult("id1", "[1]"), {"output": "[1]"}),
         (ToolResult("id1", ""), {"output": ""}),

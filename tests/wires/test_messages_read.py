@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,8 +131,8 @@ def test_a_block_is_told_of_as_soon_as_it_is_over() -> None:
 
 
 # ── the end ──────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("word", "finish"),
+@each(
+    "word, finish",
     [
         ("end_turn", "stop"),
         ("stop_sequence", "stop"),
@@ -176,8 +177,8 @@ def test_an_error_in_the_middle_keeps_what_came() -> None:
     assert (caught.value.reply.text, caught.value.reply.finish) == ("Yes, ", "error")
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "said", "expected"),
+@each(
+    "status, kind, said, expected",
     [
         (401, "authentication_error", "invalid x-api-key", cnllm.BadKey),
         (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", cnllm.ContextTooLong),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Message, Reply, engine
@@ -54,8 +55,8 @@ def test_options() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("thinking", "expected"),
+@each(
+    "thinking, expected",
     [
         ({"type": "enabled", "budget_tokens": 2000}, 2000),
         ({"type": "enabled"}, "on"),
@@ -74,8 +75,8 @@ def test_an_effort_alone_asks_for_no_thinking() -> None:
     assert found["extra_body"] == {"output_config": {"effort": "low"}}
 
 
-@pytest.mark.parametrize(
-    ("more", "place"),
+@each(
+    "more, place",
     [
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 
 import cnllm
@@ -13,6 +12,9 @@ from cnllm import Client, Message, Model, Reply, Text, ToolResult
 from cnllm.simulator.server import Server, running
 
 from .messages_support import MESSAGES, registry
+
+if TYPE_CHECKING:
+    import anthropic  # it takes seconds: the tests that need it import it
 
 KEY = "sk-0123456789"
 WEATHER = {
@@ -145,6 +147,8 @@ THINKING: Any = {"type": "enabled", "budget_tokens": 1024}
 
 @pytest.fixture(scope="module")
 def sdk(server: Server) -> Iterator[anthropic.Anthropic]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=f"{server.url}/anthropic", api_key=KEY, max_retries=0) as client:
         yield client
 
@@ -193,6 +197,8 @@ def test_sdk_text_streamed(sdk: anthropic.Anthropic) -> None:
 
 
 def test_sdk_errors(sdk: anthropic.Anthropic) -> None:
+    import anthropic
+
     asked: Any = {"model": MODEL, "max_tokens": 2000, "messages": ASKED}
     with pytest.raises(anthropic.BadRequestError, match="forces tool use"):
         sdk.messages.create(**asked, tools=SDK_TOOLS, tool_choice={"type": "any"}, thinking=THINKING)

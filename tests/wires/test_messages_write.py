@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,8 +158,8 @@ def test_what_a_user_brought_back_sealed_goes_to_its_origin_alone() -> None:
 
 
 # ── tools ────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    ("choice", "expected"),
+@each(
+    "choice, expected",
     [
         ("auto", {"type": "auto"}),
         ("none", {"type": "none"}),
@@ -261,7 +261,7 @@ def test_where_and_with_what_it_is_sent() -> None:
     assert plan("Hi", of="minimax-cn/MiniMax-M3").url == "https://api.minimax.cn/anthropic/v1/messages"
 
 
-@pytest.mark.parametrize("provider", ["deepseek", "zai", "zhipuai", "moonshotai", "minimax", "alibaba", "openrouter"])
+@each("provider", ["deepseek", "zai", "zhipuai", "moonshotai", "minimax", "alibaba", "openrouter"])
 def test_the_other_wire_of_an_endpoint_has_an_address_of_its_own(provider: str) -> None:
     over = model(f"{provider}/any").flags
     assert over.base_url != model(f"{provider}/any", "openai-chat").flags.base_url

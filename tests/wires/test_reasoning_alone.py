@@ -4,7 +4,7 @@ import functools
 import json
 from typing import Any
 
-import pytest
+from cases import each
 
 from cnllm import Model, Reply, engine
 from cnllm.types import Finished, NoteAdded
@@ -68,7 +68,7 @@ def codes(reply: Reply) -> list[str]:
     return [note.code for note in reply.notes if note.code == "answer-missing"]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each("wire", WIRES)
 def test_reasoning_without_an_answer_gets_a_note(wire: str) -> None:
     for text in (None, "", "\n\n"):
         reply = engine.parse_response(model(wire), 200, {}, json.dumps(whole(wire, "Hm.", text)).encode())
@@ -77,7 +77,7 @@ def test_reasoning_without_an_answer_gets_a_note(wire: str) -> None:
     assert codes(reply) == []
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each("wire", WIRES)
 def test_so_does_a_stream_before_it_ends(wire: str) -> None:
     parser = engine.StreamParser(model(wire))
     events = [*parser.feed(streamed(wire, "Hm.")), *parser.end()]

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from cases import each
 
 from cnllm import Reasoning, Registry, Reply, Text, TextDelta, Usage, engine
 from cnllm.simulator.server import Server, running
@@ -277,8 +278,8 @@ def test_a_request_of_wrong_types_never_breaks_what_is_required() -> None:
         engine.encode_reply(WIRE, reply, request="x")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("finish", "raw", "status"),
+@each(
+    "finish, raw, status",
     [("stop", None, "completed"), ("length", None, "incomplete"), ("content_filter", "completed", "completed")],
 )
 def test_a_stream_that_a_server_writes_has_every_field(finish: Any, raw: str | None, status: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+from examples import share
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ EVENTS = st.dictionaries(st.sampled_from(WORDS), ANY, max_size=6).flatmap(
 
 
 @given(st.lists(EVENTS | st.dictionaries(st.sampled_from(WORDS), ANY), max_size=12), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share(300), deadline=None)
 def test_no_json_raises(events: list[dict[str, Any]], whole: bool) -> None:
     fold = ReplyBuilder(MODEL, MODEL.flags, {}, None, True)
     for event in events:
@@ -91,7 +92,7 @@ def test_no_json_raises(events: list[dict[str, Any]], whole: bool) -> None:
 
 
 @given(st.lists(EVENTS, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share(100), deadline=None)
 def test_no_stream_raises(events: list[dict[str, Any]]) -> None:
     parser = engine.StreamParser(MODEL)
     for event in events:
@@ -107,7 +108,7 @@ ODD_ITEMS = st.dictionaries(st.sampled_from([*WORDS, "role", "output", "image_ur
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), ANY), st.lists(ODD_ITEMS | ANY, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share(200), deadline=None)
 def test_no_request_raises_anything_but_what_is_wrong_with_it(body: dict[str, Any], items: list[Any]) -> None:
     with contextlib.suppress(ValueError):
         engine.decode_request(WIRE, {**body, "input": items}, origin=MODEL)
@@ -189,7 +190,7 @@ CALL = {"type": "function_call", "name": "f", "arguments": "{}"}
 @example([message_of("<"), message_of("0")], [])  # what may begin a marker stays in the message that it came in
 @example([message_of("x <tool_"), CALL, message_of("call> y")], [])
 @example([message_of("``"), message_of("`")], [])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=share(120), deadline=None)
 def test_a_stream_says_what_the_whole_says_and_is_written_as_it_was(
     given_items: list[dict[str, Any]], cuts: list[int]
 ) -> None:
@@ -265,7 +266,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 @given(conversations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 def test_what_is_written_is_read_as_it_was(messages: list[Message]) -> None:
     plan = engine.build_request(MODEL, messages)
     read = engine.decode_request(WIRE, plan.body, origin=MODEL)

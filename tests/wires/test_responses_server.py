@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 import cnllm
 from cnllm import Client, Model, Registry
 from cnllm.simulator.server import Server, running
 from cnllm.types import Reasoning, ToolCallStart
+
+if TYPE_CHECKING:
+    import openai  # it takes seconds: the tests that need it import it
 
 WIRE = "openai-responses"
 WEATHER: dict[str, Any] = {
@@ -177,6 +179,8 @@ def replaced(seal: Any, data: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def sdk(server: Server) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(api_key="k", base_url=f"{server.url}/openai", max_retries=0) as made:
         yield made
 
@@ -240,6 +244,8 @@ def test_the_vendors_client_reads_a_stream_of_calls(sdk: openai.OpenAI) -> None:
 
 
 def test_the_vendors_client_is_told_of_errors(sdk: openai.OpenAI) -> None:
+    import openai
+
     with pytest.raises(openai.BadRequestError, match="temperature"):
         ask(sdk, "Hello", temperature=1.5)
     with pytest.raises(openai.BadRequestError):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Message, Model, Registry, engine
@@ -135,8 +136,8 @@ def test_instructions_stay_apart_at_home_only() -> None:
     assert body(*elsewhere)["input"][0] == {"role": "system", "content": "be brief"}
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "sent"),
+@each(
+    "name, level, sent",
     [
         ("openai/gpt-6.1-sol", "max", {"effort": "max"}),
         ("openai/gpt-5.5", "max", {"effort": "xhigh"}),
@@ -192,9 +193,7 @@ def test_a_key_goes_where_the_endpoint_wants_it() -> None:
 # ── the wire that takes it ───────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    "name", ["openai/gpt-6.1-sol", "openai/gpt-6-astra", "openai/gpt-5.6-luna", "openai/gpt-6-luna"]
-)
+@each("name", ["openai/gpt-6.1-sol", "openai/gpt-6-astra", "openai/gpt-5.6-luna", "openai/gpt-6-luna"])
 def test_tools_with_reasoning_are_routed_and_the_note_says_so(name: str) -> None:
     plan = engine.build_request(REGISTRY.resolve(name), "hi", tools=[TOOL])
     assert plan.url.endswith("/responses")
@@ -352,16 +351,16 @@ def test_an_items_own_tools_stay_as_they_are() -> None:
     assert next(event.part for event in events if type(event) is BlockEnd) == Opaque(item, seal(None))
 
 
-@pytest.mark.parametrize(("why", "finish"), [("max_output_tokens", "length"), ("content_filter", "content_filter")])
+@each("why, finish", [("max_output_tokens", "length"), ("content_filter", "content_filter")])
 def test_incomplete(why: str, finish: str) -> None:
     last = done(message("so f"), status="incomplete", incomplete_details={"reason": why})
     _, reply = read(delta("so f"), last)
     assert (reply.text, reply.finish, reply.raw_finish) == ("so f", finish, "incomplete")
 
 
-@pytest.mark.parametrize(
-    ("event", "kind"),
-    [
+@each(
+    "event, kind",
+    lambda: [
         ({"type": "error", "code": "server_error", "message": "oh", "param": None}, cnllm.EndpointError),
         ({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "oh"}}, cnllm.RateLimited),
         (done(status="failed", error={"code": "context_length_exceeded", "message": "oh"}), cnllm.ContextTooLong),

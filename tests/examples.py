@@ -1,0 +1,43 @@
+"""How many examples or cases a property is tried on: a share of them in each run, all of them in `.ci/long`.
+
+A test that takes `SHARE` or `share` by itself has the marker `sampled`; those of hypothesis get it from conftest.py.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+__all__ = ["PROFILE", "SHARE", "examples", "load", "share"]
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+_USUAL = 100
+SHARE = 1 if PROFILE == "full" else 4
+"""One example of so many is tried in this run."""
+_FEWEST = 15
+
+# No test measures time: how long an example takes says how busy the machine is.
+_UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def share(count: int) -> int:
+    """So many of that many examples are tried in this run."""
+    return min(count, max(_FEWEST, count // SHARE))
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Settings for a property that is worth that many examples, however long each takes."""
+    return settings(_UNHURRIED, max_examples=share(count), **more)
+
+
+def load() -> None:
+    """Load the profile that HYPOTHESIS_PROFILE names: "same" (a share of the examples), "full", or "explore"."""
+    settings.register_profile("same", _UNHURRIED, max_examples=share(_USUAL), derandomize=True, database=None)
+    settings.register_profile("full", _UNHURRIED, max_examples=_USUAL, derandomize=True, database=None)
+    settings.register_profile("explore", _UNHURRIED, max_examples=5_000)
+    settings.load_profile(PROFILE)
+
+
+load()  # before a module of tests makes settings of its own
