@@ -127,7 +127,11 @@ def dialect_words() -> set[str]:
 
 def grammar_words() -> set[str]:
     """The words of a grammar that rules name: no grammar has them of its own."""
-    tables = [DATA["defaults"], *DATA["families"].values(), *DATA["providers"].values(), *DATA["models"].values()]
+    data = providers()
+    tables = [
+        data["defaults"],
+        *(table for kind in ("families", "providers", "models") for table in data[kind].values()),
+    ]
     said = [rule["parts"] for table in tables for rule in table.get("leaks", ()) if "parts" in rule]
     words = {word for parts in said for word in leaves(parts)} - {"arg-pairs"}
     return {word for word in words if re.fullmatch(r"\w+", word)}
