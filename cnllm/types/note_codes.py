@@ -17,6 +17,7 @@ NOTE_CODES: dict[str, dict[str, str]] = {
     },
     "Parameters": {
         "param-dropped": "a parameter was left out: the endpoint does not take it, or not this value",
+        "param-ignored": "a parameter was sent although the endpoint ignores it",
         "param-clamped": "a value out of range became the nearest one in range",
         "param-fixed": "a parameter was left out: the endpoint takes one value only, and uses it anyway",
         "param-range": "a value is out of range, and nothing near it would mean the same",
