@@ -158,15 +158,15 @@ def parse(text: bytes, shown: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         line = _line_of(error, source)
         said = str(error).split(" (at ")[0]
-        raise RegistryError(f"not TOML: {said}", file=shown, line=line, hint="mend the line") from error
+        raise RegistryError(f"not TOML: {said}", file=shown, line=line, hint="fix this line") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand brackets
-        raise RegistryError(f"cannot be read: {error}", file=shown, hint="mend the file") from error
+        raise RegistryError(f"cannot be read: {error}", file=shown, hint="fix the file") from error
     try:
         plain: dict[str, Any] = msgspec.to_builtins(data)
         msgspec.msgpack.encode(plain)
     except (OverflowError, RecursionError) as error:
         place = _line_of_value(data, source)
-        raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="mend the file") from error
+        raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="fix the file") from error
     return plain
 
 

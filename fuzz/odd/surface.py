@@ -178,9 +178,9 @@ GOOD: dict[str, Callable[[], Any]] = {
     "cap": lambda: 60.0,
 }
 OWN: dict[str, Callable[[], Any]] = {
-    "keys.set(name)": lambda: "ODD_TOKEN",
-    "keys.set(value)": lambda: "sk-odd-0123456789",
-    "keys.where(name)": lambda: "ODD_TOKEN",
+    "keys.set_key(name)": lambda: "ODD_TOKEN",
+    "keys.set_key(value)": lambda: "sk-odd-0123456789",
+    "keys.key_source(name)": lambda: "ODD_TOKEN",
     "Store.open(path)": lambda: folder() / "store.db",
     "ReplyTooLarge(limit)": lambda: "max_reply_bytes",
     "Client(retry)": lambda: policy.Retry(attempts=1),
@@ -190,8 +190,8 @@ OWN: dict[str, Callable[[], Any]] = {
 }
 _WORDS = {
     "tool(function)": ("parameter",),
-    "Limits.of(given)": ("limits",),
-    "Timeouts.of(given)": ("timeout",),
+    "Limits.of(limits)": ("limits",),
+    "Timeouts.of(timeouts)": ("timeout",),
     "tools.as_tools(items)": ("tools[0]",),
     "Registry.load(overlays)": ("path",),
     "decode_request(body)": ("messages",),

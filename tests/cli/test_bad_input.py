@@ -64,7 +64,7 @@ def test_bad_tools_name_file_line_and_column(machine: Machine, content: str | by
         (["-p", "on_unsupported=cry"], ["adjust"]),
         (["-p", "a=1", "-p", "a.b=2"], ["a already has a value"]),
         (["--replay", "none.jsonl"], ["none.jsonl", "--record"]),
-        (["--record", "/nowhere/tape.jsonl"], ["/nowhere/tape.jsonl", "can be written"]),
+        (["--record", "/nowhere/tape.jsonl"], ["/nowhere/tape.jsonl", "writable"]),
         (["--raw-log", "/nowhere/tape.jsonl"], ["/nowhere/tape.jsonl"]),
         (
             ["--key-env", "NOT_SET_ANYWHERE"],

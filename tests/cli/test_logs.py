@@ -148,6 +148,6 @@ def test_a_setting_that_cannot_be_read_costs_no_answer_and_keeps_nothing(machine
     (machine.home / "data" / "logging").write_text("maybe")
     done = machine.run("call", "--model", "glm-4.7", "--simulate", "hi")
     assert (done.status, bool(done.out)) == (0, True)
-    assert "this call is not kept" in done.err
+    assert "this call is not logged" in done.err
     assert "run cnllm logs on, or cnllm logs off, to rewrite it" in done.err
     assert not (machine.home / "data" / "conversations.db").exists()

@@ -11,6 +11,7 @@ from examples import SHARE
 import cnllm
 from cnllm import Message, Text
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form, place
 
 from .support import PROVIDERS, answered, conversation, distinct, exchange, of, plan, takes_tools, walk
 
@@ -95,8 +96,8 @@ def test_a_conversation_comes_back_to_who_began_it_with_its_own_reasoning_as_it_
         request = plan(model, goes_on(model, other))
         exchange(request)
         rules = request.flags.reasoning
-        if own and rules is not None and rules.replay == "always" and rules.replay_as in (None, "field"):
-            field = rules.replay_field or (rules.fields or ["reasoning"])[0]
+        if own and rules is not None and rules.replay == "always" and form(rules) == "field":
+            field = place(rules) or "reasoning"
             assert [m[field] for m in request.body["messages"] if (m.get(field) or "").strip()] == [
                 m.reasoning for m in own
             ], model

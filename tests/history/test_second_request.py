@@ -8,6 +8,7 @@ from cases import each
 
 import cnllm
 from cnllm import Message, Reasoning, Text
+from cnllm.registry.reasoning_form import form, place
 
 from .support import PROVIDERS, USER, Json, exchange, of, plan, results
 
@@ -16,9 +17,9 @@ def replayed(request: cnllm.Plan, message: Json) -> str | None:
     """The reasoning that a wire message carries, read by the declared form; None: none."""
     rules = request.flags.reasoning
     assert rules is not None
-    field = rules.replay_field or (rules.fields or ["reasoning"])[0]
+    field = place(rules) or "reasoning"
     content: Any = message.get("content")
-    match rules.replay_as:
+    match form(rules):
         case "details":
             listed = message.get(field)
             return None if listed is None else "".join(d.get("text", "") for d in listed)
@@ -51,8 +52,8 @@ def carried(request: cnllm.Plan, turns: list[tuple[Message, bool, bool]]) -> Non
             assert found is None or not found.strip(), (request.model, sent)
         keys = list(sent)
         for later in ("content", "tool_calls"):
-            if found is not None and later in keys and rules.replay_as in (None, "field", "details"):
-                field = rules.replay_field or (rules.fields or ["reasoning"])[0]
+            if found is not None and later in keys and form(rules) in ("field", "details"):
+                field = place(rules) or "reasoning"
                 assert keys.index(field) < keys.index(later), (request.model, keys)
         if "tool_calls" in keys:
             assert keys[-1] == "tool_calls", request.model

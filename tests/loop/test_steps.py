@@ -152,7 +152,7 @@ def test_a_last_reply_that_is_not_whole_is_no_done(client: Loops, verb: str, fin
     script = (says_whole if verb == "run" else says)("The sky", finish=finish)
     with Peer(script) as peer:
         if verb == "run":
-            with pytest.raises(cnllm.LoopStopped, match="the last reply was"):
+            with pytest.raises(cnllm.LoopStopped, match="the last reply"):
                 client.run(at(peer), tools=[now])
         run = ran(client, verb, at(peer), tools=[now])[1]
     assert (run.stopped, run.reply.text, run.reply.finish) == (finish, "The sky", finish)
@@ -176,7 +176,7 @@ def test_without_tools_it_is_a_call(client: Loops, verb: str) -> None:
 def test_what_cannot_run_is_said_before_anything_is_sent(client: Loops, verb: str) -> None:
     declared = {"name": "look", "parameters": {"type": "object"}}
     with Peer(asks()) as peer:
-        for tools, words in (([declared], "look"), ([now, now], "another"), ("now", "list")):
+        for tools, words in (([declared], "look"), ([now, now], "two tools"), ("now", "list")):
             with pytest.raises((ValueError, TypeError), match=words):
                 ran(client, verb, at(peer), tools=tools)
         for name in ("max_steps", "max_parallel", "max_repeats"):

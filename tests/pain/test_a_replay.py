@@ -9,6 +9,7 @@ from cases import each
 
 import cnllm
 from cnllm import engine
+from cnllm.registry.reasoning_form import place
 
 from .support import (
     JSON_HEADERS,
@@ -135,7 +136,7 @@ def test_A8_what_was_read_is_written_byte_for_byte(name: str, stream: bool) -> N
     if flags.replay == "never":
         assert THOUGHT not in json.dumps(request.body, ensure_ascii=False)
     else:
-        assert request.body["messages"][1][str(flags.replay_field)] == THOUGHT
+        assert request.body["messages"][1][str(place(flags))] == THOUGHT
         assert json.dumps(THOUGHT, ensure_ascii=False).encode() in request.content
 
 

@@ -271,7 +271,7 @@ def test_J6_an_effort_that_cannot_be_spelled_is_told_and_sent_once_it_is_learned
     assert wire.body().keys() == {"model", "messages"}
     [note] = before.notes
     assert (note.flag, note.said) == ("reasoning.effort", "max")
-    assert "unknown" in note.did
+    assert "no way to request it is known" in note.did
     with client_of(overlay(tmp_path, more=LEARNED), wire) as client:
         after = client.call("home/m", "hi", reasoning="max")
     assert wire.body()["thinking"] == {"depth": "bottomless"}

@@ -118,7 +118,7 @@ def test_a_window_may_be_larger_than_the_input_by_the_output(
 
 @each(
     "text, words",
-    [("{}", "is no list"), ("[1]", "is no list"), ('{"a": {"b": 1}}', "is no list"), ("{", "is not JSON")],
+    [("{}", "is not a list"), ("[1]", "is not a list"), ('{"a": {"b": 1}}', "is not a list"), ("{", "is not JSON")],
 )
 def test_another_file_is_refused_with_what_is_understood(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "x.json"

@@ -228,7 +228,7 @@ def test_a_base_with_and_without_the_version(servers: Servers, registry: Registr
                     case = (provider, wire, tail, str(error), error.hint)
                     assert (error.status, error.retryable) == (404, False), case
                     asked = servers.parsed + tail.rstrip("/") + PATHS[wire]
-                    assert f"asked: {asked})" in str(error), case
+                    assert f"the request went to {asked})" in str(error), case
                     assert asked in (error.hint or ""), case
                 base = re.search("base_url='([^']+)'", error.hint or "")
                 if tail == "/api":  # the shape of an address cannot tell that nothing answers there

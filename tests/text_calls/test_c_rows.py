@@ -122,7 +122,7 @@ def test_C4_a_call_with_leftover_markup_is_never_executable(name: str, arguments
     body = {"choices": [{"message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
     reply = engine.parse_response(REGISTRY.resolve("zai/glm-4.7"), 200, {}, json.dumps(body).encode())
     assert reply.tool_calls[0].arguments is None
-    assert "markup is left" in str(reply.tool_calls[0].problem)
+    assert "contains markup" in str(reply.tool_calls[0].problem)
 
 
 # ── C5 ───────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from cnllm.protocols import Wire
 from cnllm.protocols.responses.client_decode import decode_chunk
 from cnllm.protocols.responses.client_encode import encode_body, takes_medium
-from cnllm.protocols.responses.fast_decode import fast_decoder
+from cnllm.protocols.responses.client_fast_decode import fast_decoder
 
 __all__ = ["WIRE"]
 

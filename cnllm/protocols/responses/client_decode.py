@@ -12,7 +12,7 @@ from typing import Any
 from cnllm.jsonpath import get, get_first
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.reported import find_error
-from cnllm.protocols.responses.items import (
+from cnllm.protocols.responses.client_items import (
     add_call,
     add_call_piece,
     begin_part,
@@ -20,7 +20,7 @@ from cnllm.protocols.responses.items import (
     write_reasoning,
     write_text,
 )
-from cnllm.protocols.responses.records import (
+from cnllm.protocols.responses.client_records import (
     RecordMatcher,
     add_record,
     find_record,

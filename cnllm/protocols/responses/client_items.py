@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from cnllm.protocols.decode_sink import EventSink
-from cnllm.protocols.responses.records import ItemRecord, output_records
+from cnllm.protocols.responses.client_records import ItemRecord, output_records
 from cnllm.registry.flags import Flags
 from cnllm.types import Event
 
