@@ -23,7 +23,7 @@ from cnllm.registry.toml_lines import Lines, key_lines, line_of
 __all__ = ["Document", "builtin_path", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-17"  # a change of what is cached, or of what the checks accept, changes this
+_FORMAT = b"cnllm-registry-18"  # a change of what is cached, or of what the checks accept, changes this
 _FEW = 8  # so many lines are looked for one by one; for more, all are found at once
 
 
