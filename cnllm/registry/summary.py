@@ -23,19 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
 _FORMAT = "cnllm-summary-1"
-_FLAGS = ("__init__", "describe", "endpoint", "reasoning", "tools", "request", "reply", "simulator", "call")
-_CODE_FILES = (
-    *(f"registry/flags/{name}.py" for name in _FLAGS),
-    "registry/model.py",
-    "registry/registry.py",
-    "registry/routing.py",
-    "registry/merge.py",
-    "registry/documents.py",
-    "registry/check.py",
-    "registry/capabilities.py",
-    "registry/summary.py",
-    "types/__init__.py",
-)
+_CODE = ("registry", "registry/flags", "types/__init__.py")  # the modules that a listing is computed by, or folders
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
@@ -237,10 +225,18 @@ def _code_stamp() -> bytes | None:
     """Return a stamp that differs between versions and local edits; None where the code has no file times."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        stats = [os.stat(os.path.join(package, name)) for name in _CODE_FILES]
+        stats = [os.stat(path) for name in _CODE for path in _modules(os.path.join(package, name))]
     except OSError:
         return None
     return " ".join([cnllm.__version__, *(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats)]).encode()
+
+
+def _modules(path: str) -> list[str]:
+    """Return a module itself, or the modules of a folder in order."""
+    if path.endswith(".py"):
+        return [path]
+    with os.scandir(path) as entries:
+        return sorted(entry.path for entry in entries if entry.name.endswith(".py"))
 
 
 def _write_cache(kind: str, registry: Registry, data: list[Any]) -> None:

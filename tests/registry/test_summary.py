@@ -128,10 +128,10 @@ def test_another_version_reads_none_of_it(monkeypatch: pytest.MonkeyPatch, loade
     monkeypatch.setattr(cnllm, "__version__", "9.9.9")
     summary.names()
     assert len(loaded) == 2
-    monkeypatch.setattr(summary, "_CODE_FILES", summary._CODE_FILES[1:])  # as if a module had been edited
+    monkeypatch.setattr(summary, "_CODE", summary._CODE[1:])  # as if a module had been edited
     summary.names()
     assert len(loaded) == 3
-    monkeypatch.setattr(summary, "_CODE_FILES", ("no-such-file.py",))  # code that has no time is never kept
+    monkeypatch.setattr(summary, "_CODE", ("no-such-file.py",))  # code that has no time is never kept
     summary.names()
     summary.names()
     assert len(loaded) == 5

@@ -16,7 +16,7 @@ def apply_params(body: dict[str, Any], asked: dict[str, Any], flags: Flags, ledg
     """Write each parameter at its path. One that the endpoint is not known to refuse keeps its own name."""
     rules = flags.params or {}
     for name, value in asked.items():
-        _one(body, name, value, rules.get(name, name), flags, ledger.for_option(name))
+        _one(body, name, value, rules.get(name), flags, ledger.for_option(name))
     for name, rule in rules.items():
         if type(rule) is Param and name not in asked and (default := _default(rule.default, flags)) is not None:
             set_value(body, rule.as_ or name, default)
