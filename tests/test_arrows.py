@@ -1,4 +1,4 @@
-"""Arrows point one way between the folders of the package, those of `engine/` and `cli/` too."""
+"""Arrows point one way between the folders of the package, those of `engine/`, `cli/` and `gateway/` too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "cnllm"
 TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
 """The only modules at the top level."""
 
-SPLIT = {"engine", "cli"}  # folders whose folders are rooms of their own; what lies beside these in engine/ is, too
+SPLIT = {"engine", "cli", "gateway"}  # folders whose folders are rooms of their own; what lies beside these in engine/ is, too
 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
 VALUES = {"errors", "types", "jsonpath"}
@@ -44,6 +44,8 @@ MAY: dict[str, set[str]] = {
     "client": FLAGS
     | {"cassette", "config", "leaks", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/run"},
+    "gateway/store": {"config", "errors", "store", "types"},
+    "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
@@ -65,7 +67,7 @@ def room(module: str) -> str:
         return "/".join(parts[:2]) if f"protocols/{parts[-1]}" in WIRES or len(parts) > 2 else "protocols"
     if parts[0] in SPLIT and len(parts) > 1:
         lone = len(parts) == 2 and (PACKAGE / f"{module}.py").exists()
-        return parts[0] if lone and parts[0] == "cli" else "/".join(parts[:2])
+        return parts[0] if lone and parts[0] != "engine" else "/".join(parts[:2])
     return parts[0]
 
 

@@ -1,0 +1,1 @@
+"""Serve any model of the registry to clients of any protocol."""

@@ -1,0 +1,176 @@
+"""What a store keeps: turns and responses, the keys that find them, and the bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.store.text import as_json, from_json
+from cnllm.types import Part, checks
+
+__all__ = [
+    "Ambiguous",
+    "Bounds",
+    "Store",
+    "Turn",
+    "Turns",
+    "call_key",
+    "decode_turn",
+    "digest_of",
+    "encode_turn",
+    "identity_hash",
+    "item_size",
+    "prefix_key",
+    "response_key",
+]
+
+
+class Turn(Struct, frozen=True):
+    """What a client may lose of one assistant turn: its author, reasoning, and the seals of its calls by call id."""
+
+    provider: str
+    model: str
+    protocol: str
+    parts: tuple[Part, ...] = ()
+
+
+class Ambiguous(Struct, frozen=True):
+    """Two turns that differ were kept under one prefix: nothing says which one a client means."""
+
+
+class Turns(Struct, frozen=True):
+    """The turns of one search. `failure` says why a store could not search; None where it could."""
+
+    by_call: dict[str, Turn] = {}
+    by_prefix: dict[bytes, Turn | Ambiguous] = {}
+    failure: str | None = None
+
+
+class Bounds(Struct, frozen=True):
+    """The bounds of a store: items, bytes, seconds to live, and the share of count and bytes that one identity gets.
+
+    The oldest items go first. An item is a turn or a response, with all its keys.
+    """
+
+    count: int = 200_000
+    bytes: int = 256 << 20
+    seconds: float = 30 * 86_400
+    share: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("count", "bytes", "seconds", "share"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+                raise checks.wrong_value(name, value, "a number above 0")
+        if self.share > 1:
+            raise checks.wrong_value("share", self.share, "a number above 0, and 1 at most")
+
+    @property
+    def identity_count(self) -> int:
+        """Return the number of items that one identity may keep."""
+        return max(1, int(self.count * self.share))
+
+    @property
+    def identity_bytes(self) -> int:
+        """Return the number of bytes that one identity may keep."""
+        return max(1, int(self.bytes * self.share))
+
+
+class Store(Protocol):
+    """State of the gateway. All methods may be called from any thread; none raises because the store fails."""
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the last operation failed; None if it did not."""
+
+    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+        """Keep a turn under the ids of its calls and the conversation that ends with it. Return whether it is kept.
+
+        `prefix` is the whole conversation as sent, or a hash of it. Another turn that was kept under the same key makes
+        that key ambiguous; the same content does not.
+        """
+
+    def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
+        """Return the turn that made a call. None where there is none, or where two turns claim the id."""
+
+    def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
+
+    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
+        """Return the turns under many keys in one search."""
+
+    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
+        """Keep a response under its id; it replaces an earlier one. Return whether it is kept."""
+
+    def response(self, identity: str, id: str) -> bytes | None:
+        """Return a response; None where there is none."""
+
+    def delete_response(self, identity: str, id: str) -> bool:
+        """Delete a response. Return whether there was one."""
+
+    def close(self) -> None:
+        """Close files and connections. Without this call no data is lost."""
+
+
+# ── keys ─────────────────────────────────────────────────────────────────────
+def identity_hash(identity: str) -> bytes:
+    """Return the hash that stands for an identity in a store: 16 bytes."""
+    return _hash(b"identity", identity.encode("utf-8", "surrogatepass"))
+
+
+def call_key(owner: bytes, call_id: str) -> bytes:
+    """Return the key of a call's turn: 16 bytes."""
+    return _hash(b"call", owner + call_id.encode("utf-8", "surrogatepass"))
+
+
+def prefix_key(owner: bytes, prefix: bytes) -> bytes:
+    """Return the key of the turn at the end of a conversation: 16 bytes."""
+    return _hash(b"prefix", owner + prefix)
+
+
+def response_key(owner: bytes, id_: str) -> bytes:
+    """Return the key of a response: 16 bytes."""
+    return _hash(b"response", owner + id_.encode("utf-8", "surrogatepass"))
+
+
+def digest_of(blob: bytes) -> bytes:
+    """Return the hash by which the contents of two turns are compared: 16 bytes."""
+    return _hash(b"content", blob)
+
+
+def _hash(kind: bytes, data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16, person=kind).digest()
+
+
+def item_size(blob: bytes, keys: int) -> int:
+    """Return the bytes that an item counts for: its content, and about what its rows and keys take."""
+    return len(blob) + 128 + 64 * keys
+
+
+# ── contents ─────────────────────────────────────────────────────────────────
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Turn).decode
+
+
+def encode_turn(turn: Turn) -> bytes:
+    """Return a turn as bytes. MessagePack, or JSON for halves of surrogate pairs and numbers over 64 bits."""
+    try:
+        return b"m" + _encode(turn)
+    except (UnicodeEncodeError, OverflowError):
+        return b"j" + as_json(turn).encode()
+
+
+def decode_turn(blob: bytes) -> Turn | None:
+    """Return the turn of `encode_turn`; None for bytes that are none (of another version, or damaged)."""
+    try:
+        if blob[:1] == b"m":
+            return _decode(memoryview(blob)[1:])
+        turn: Turn = from_json(blob[1:], Turn)
+        return turn
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,136 @@
+"""Sealed tokens: bytes that a client carries for the gateway and can neither read nor change.
+
+A token is `cnllm1.` and base64url of: the id of the key (6 bytes), a random nonce (12 bytes), and the payload under
+ChaCha20-Poly1305. The identity of the client's key is associated data: another client's token does not open.
+
+ChaCha20-Poly1305 is in every build of OpenSSL that `cryptography` supports (AES-GCM-SIV is not), takes the same time on
+machines without AES instructions, and a repeated nonce would give away two payloads and the forging of that one nonce,
+where AES-GCM would give away the key of all tags. With random nonces of 96 bits, 2^32 tokens of one key hold a repeated
+one with a probability of 2^-33; 100 tokens a second take 16 months for so many. Rotate the key before that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cnllm.errors import CnllmError
+from cnllm.gateway.key_file import KEY_BYTES, VARIABLE, key_file_path, keys_in_file, keys_in_variable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+__all__ = ["MAX_PAYLOAD", "PREFIX", "Keyring"]
+
+PREFIX = "cnllm1."
+"""The beginning of every token."""
+MAX_PAYLOAD = 8 << 20
+"""The most bytes of a payload, before compression."""
+
+_MAX_TOKEN = len(PREFIX) + 4 * (MAX_PAYLOAD + 1024) // 3
+_COMPRESSED_FROM = 1024  # bytes
+_ID, _NONCE, _TAG = 6, 12, 16
+_PLAIN, _ZLIB = b"\0", b"\1"
+
+
+class Keyring:
+    """Keys that seal and open tokens. The first one seals, all open. Nothing shows the keys."""
+
+    __slots__ = ("_ciphers", "_sealing")
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """Take keys of 32 bytes. Raise `ValueError` for others, `CnllmError` where `cryptography` is missing."""
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"keys: one or more keys of {KEY_BYTES} random bytes are expected")
+        cipher = _cipher_class()
+        self._ciphers: dict[bytes, ChaCha20Poly1305] = {_key_id(key): cipher(key) for key in keys}
+        self._sealing = _key_id(keys[0])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None, env: Mapping[str, str] | None = None) -> Keyring:
+        """Return the keys of `CNLLM_GATEWAY_KEY` in `env` (the environment), or else those of the key file.
+
+        The file is `serve.keys` in the configuration folder unless `path` names another. It is created, with one new
+        key, where there is none. Raise `CnllmError` for keys or a file that cannot be used, and for a file that other
+        users can read.
+        """
+        text = (os.environ if env is None else env).get(VARIABLE, "").strip()
+        if text:
+            return cls(keys_in_variable(text))
+        _cipher_class()  # before a file is created
+        return cls(keys_in_file(Path(path) if path is not None else key_file_path()))
+
+    def seal(self, identity: str, payload: bytes) -> str:
+        """Return a token that holds the payload. Raise `ValueError` for more than `MAX_PAYLOAD` bytes."""
+        if len(payload) > MAX_PAYLOAD:
+            raise ValueError(f"payload: {len(payload):,} bytes; {MAX_PAYLOAD:,} at most are expected")
+        content = _PLAIN + payload
+        if len(payload) > _COMPRESSED_FROM:
+            content = min(content, _ZLIB + zlib.compress(payload, 1), key=len)
+        key_id, nonce = self._sealing, os.urandom(_NONCE)
+        sealed = self._ciphers[key_id].encrypt(nonce, content, _associated(key_id, identity))
+        return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).rstrip(b"=").decode()
+
+    def open(self, identity: str, token: str) -> bytes | None:
+        """Return the payload of a token. None for a forged, cut or foreign one, and for one of an unknown key."""
+        if not isinstance(token, str) or not isinstance(identity, str) or not token.startswith(PREFIX):
+            return None
+        if len(token) > _MAX_TOKEN or (data := _decode(token[len(PREFIX) :])) is None:
+            return None
+        key_id = data[:_ID]
+        cipher = self._ciphers.get(key_id)
+        if cipher is None or len(data) < _ID + _NONCE + _TAG + 1:
+            return None
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            content = cipher.decrypt(data[_ID : _ID + _NONCE], data[_ID + _NONCE :], _associated(key_id, identity))
+        except InvalidTag:
+            return None
+        return content[1:] if content[:1] == _PLAIN else _decompress(content) if content[:1] == _ZLIB else None
+
+    def __repr__(self) -> str:
+        return f"<Keyring of {len(self._ciphers)} keys>"
+
+
+def _cipher_class() -> type[ChaCha20Poly1305]:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    except ImportError as error:
+        raise CnllmError("sealed tokens need the package cryptography", hint="pip install 'cnllm[serve]'") from error
+    return ChaCha20Poly1305
+
+
+def _key_id(key: bytes) -> bytes:
+    """Return the public id of a key: a hash, which says nothing about a random key."""
+    return hashlib.blake2b(key, digest_size=_ID, person=b"cnllm key id").digest()
+
+
+def _associated(key_id: bytes, identity: str) -> bytes:
+    return PREFIX.encode() + key_id + identity.encode("utf-8", "surrogatepass")
+
+
+def _decode(text: str) -> bytes | None:
+    """Return the bytes of base64url. None for any other text, and for a second spelling of the same bytes."""
+    try:
+        raw = text.encode("ascii")
+        data = base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return data if base64.urlsafe_b64encode(data).rstrip(b"=") == raw else None
+
+
+def _decompress(content: bytes) -> bytes | None:
+    """Return at most `MAX_PAYLOAD` bytes. None where there are more, or where the data are damaged."""
+    stream = zlib.decompressobj()
+    try:
+        payload = stream.decompress(memoryview(content)[1:], MAX_PAYLOAD + 1)
+    except zlib.error:
+        return None
+    return payload if stream.eof and not stream.unused_data and len(payload) <= MAX_PAYLOAD else None
