@@ -1,1 +1,40 @@
-"""Serve any model of the registry to clients of any protocol."""
+"""Serve any model of the registry to clients of any protocol.
+
+    import cnllm
+
+    app = cnllm.gateway.app(keys=["a-key-of-your-choice"])     # an ASGI application
+
+`cnllm serve` runs it. `exchange` is the part without a server; the HTTP clients for vendors' SDKs use it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnllm.gateway.asgi import Gateway
+    from cnllm.registry import Registry
+
+__all__ = ["app"]
+
+
+def app(
+    registry: Registry | None = None,
+    *,
+    simulate: bool = False,
+    models: Mapping[str, str] | None = None,
+    keys: Iterable[str] | None = None,
+    store: Any = None,
+    **options: Any,
+) -> Gateway:
+    """Return an ASGI application that serves chat completions, Responses, Messages and Gemini.
+
+    `models` maps names and patterns of clients (`claude-*`) to models. `keys` are the keys that clients may send;
+    None takes CNLLM_SERVE_KEY, and `()` means that no key is needed. `store` keeps state between requests: None is
+    the memory of this process, a text is a URL as for `cnllm serve --store`. Further options are those of
+    `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set.
+    """
+    from cnllm.gateway.asgi import Gateway
+
+    return Gateway(registry, simulate=simulate, models=models, keys=keys, store=store, **options)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from cnllm.errors import RegistryError
 from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
+from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
 from cnllm.types import Event, Media, Reply, Request, Seal
 
@@ -29,6 +30,7 @@ __all__ = [
     "ServerStream",
     "Stamp",
     "Wire",
+    "server_api",
     "server_codec",
     "sse_frame",
     "wire",
@@ -95,6 +97,16 @@ def server_codec(protocol: str) -> ServerCodec:
         raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
     codec: ServerCodec = import_module(f"cnllm.protocols.{name}.server").CODEC
     return codec
+
+
+@cache
+def server_api(protocol: str) -> ServerApi:
+    """Return the rest of a protocol's API. Raises `RegistryError` for an unknown protocol."""
+    name = _MODULES.get(protocol)
+    if name is None:
+        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
+    api: ServerApi = import_module(f"cnllm.protocols.{name}.server_api").API
+    return api
 
 
 FastDecoder = Callable[[bytes], tuple[str, str | None] | None]

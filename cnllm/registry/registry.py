@@ -126,6 +126,15 @@ class Registry:
         self._refresh()
         return self._section("tiers")
 
+    @property
+    def gateway_models(self) -> dict[str, str]:
+        """Return the names and patterns of a gateway's clients, with the model that each stands for."""
+        self._refresh()
+        models: dict[str, str] = {}
+        for document in self._documents:
+            models.update(document.data.get("gateway", {}).get("models", {}))
+        return models
+
     def complete(self, prefix: str) -> list[str]:
         """List the names and aliases that begin with `prefix`."""
         checks.require_text("prefix", prefix)

@@ -1,0 +1,75 @@
+"""Decide who may use a gateway: keys of clients, and names under which browsers reach it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, urlsplit
+
+__all__ = ["LOOPBACK", "OPEN", "Access", "digest"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""The names of this machine."""
+
+OPEN = "open"
+"""The identity of every client where no key is needed."""
+
+_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+
+
+def digest(key: str) -> str:
+    """Return the identity of a key, from which the key cannot be found again."""
+    return hashlib.sha256(b"cnllm gateway\0" + key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Access:
+    """The keys of clients, and the names of the host.
+
+    `keys` may be empty: then every client is let in. `hosts` are the names without a port under which the gateway may
+    be reached, None for any: a web page that resolves its own name to this machine (DNS rebinding) uses another.
+    Keys are compared by their digests, so that the time of a comparison says nothing about a key.
+    """
+
+    def __init__(self, keys: Iterable[str], hosts: Iterable[str] | None = LOOPBACK) -> None:
+        self._identities = frozenset(map(digest, keys))
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+
+    def identity(self, headers: Mapping[str, str], query: str) -> str | None:
+        """Return the identity of the client's key, or None where it has no valid one."""
+        if not self._identities:
+            return OPEN
+        for key in _sent_keys(headers, query):
+            if (identity := digest(key)) in self._identities:
+                return identity
+        return None
+
+    def allows_host(self, headers: Mapping[str, str]) -> bool:
+        """Whether the host that the client asked for is this one."""
+        if self._hosts is None:
+            return True
+        return _host_name("//" + headers.get("host", "")) in self._hosts
+
+    def allows_origin(self, headers: Mapping[str, str]) -> bool:
+        """Whether a browser's page, if one sent this, comes from this host."""
+        origin = headers.get("origin")
+        if origin is None or self._hosts is None:
+            return True
+        return _host_name(origin) in self._hosts
+
+
+def _sent_keys(headers: Mapping[str, str], query: str) -> list[str]:
+    """Return the keys that a client sent, wherever its protocol puts them."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    keys = [token.strip()] if scheme.lower() == "bearer" else []
+    keys += [headers[name] for name in _HEADERS if name in headers]
+    if "key=" in query:
+        keys += [value for name, value in parse_qsl(query) if name == "key"]
+    return [key for key in keys if key]
+
+
+def _host_name(url: str) -> str:
+    """Return the host of a URL in lower case, empty where it has none."""
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,463 @@
+"""The ASGI application of the gateway: HTTP requests in any protocol, answered by any model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+
+from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.errors import CnllmError
+from cnllm.gateway.access import LOOPBACK, Access
+from cnllm.gateway.access_log import AccessLog, Entry
+from cnllm.gateway.endpoints import Endpoint, find_endpoint
+from cnllm.gateway.exchange import Diverged, Exchange, error_body, read_body, reply_events
+from cnllm.gateway.failures import Failure, RequestFailed, failure_of
+from cnllm.gateway.listing import model_body, models_body
+from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.responses import ResponseState
+from cnllm.gateway.state import State
+from cnllm.registry import Registry
+from cnllm.types import Reply
+
+__all__ = ["KEY_VARIABLE", "Gateway"]
+
+KEY_VARIABLE = "CNLLM_SERVE_KEY"
+"""The environment variable with the key that clients must send."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+_MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
+_PING_SECONDS = 15.0
+_BODY_SECONDS = 60.0  # between two pieces of a request's body
+_WRITE_SECONDS = 120.0  # for a client that reads nothing of its reply
+_JSON = (b"content-type", b"application/json")
+_EVENT_STREAM = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Gateway:
+    """An ASGI application.
+
+    `models` maps names and patterns of clients to models, over `[gateway.models]` of the registry. `keys` are the keys
+    of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `hosts` are the names under which it may be
+    reached, None for any. `store` is a store, or its URL; `token_keys` seal reasoning into tokens. `client` makes the
+    calls; without one a client of the registry does. `ping` is the number of seconds of silence after which a stream
+    gets a sign of life.
+    """
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        *,
+        simulate: bool = False,
+        models: Mapping[str, str] | None = None,
+        keys: Iterable[str] | None = None,
+        store: Any = None,
+        hosts: Iterable[str] | None = LOOPBACK,
+        token_keys: Any = None,
+        identity: str | None = None,
+        client: AsyncClient | None = None,
+        ping: float = _PING_SECONDS,
+        max_body: int = _MAX_BODY,
+        access_log: AccessLog | None = None,
+    ) -> None:
+        if keys is None:
+            key = os.environ.get(KEY_VARIABLE)
+            if not key:
+                raise ValueError(f"no key for clients is set: set {KEY_VARIABLE}, or pass keys=[…]; keys=() needs none")
+            keys = [key]
+        elif isinstance(keys, str):
+            raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
+        self.registry = registry if registry is not None else Registry.load()
+        self.names = ModelNames(self.registry, {**self.registry.gateway_models, **(models or {})})
+        self._access = Access(keys, hosts)
+        self._identity = identity
+        self._simulate = simulate
+        self._client = client
+        self._state = State(store, token_keys)
+        self._responses = ResponseState(self._state)
+        self._ping = ping
+        self._max_body = max_body
+        self._log = access_log if access_log is not None else AccessLog()
+
+    # ── ASGI ─────────────────────────────────────────────────────────────────
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the start and the end of the application."""
+        if scope["type"] == "http":
+            await _HttpRequest(self, scope, receive, send).serve()
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Follow the start and the end of the server."""
+        while (message := await receive())["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        await self.aclose()
+        await send({"type": f"{message['type']}.complete"})
+
+    async def aclose(self) -> None:
+        """Close the connections to endpoints and to the store."""
+        if self._client is not None:
+            await self._client.aclose()
+        await self._state.close()
+
+    @property
+    def client(self) -> AsyncClient:
+        """Return the client that calls the endpoints, made at its first use: after a fork of the server."""
+        if self._client is None:
+            self._client = AsyncClient(self.registry, simulate=self._simulate)
+        return self._client
+
+
+class _HttpRequest:
+    """One HTTP request and its response."""
+
+    def __init__(self, gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gateway = gateway
+        self._scope = scope
+        self._receive = receive
+        self._asgi_send = send
+        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        root: str = scope.get("root_path", "")
+        path: str = scope["path"]
+        self._path = path[len(root) :] or "/" if root and path.startswith(root) else path
+        self._query = scope.get("query_string", b"").decode("latin-1")
+        self._method: str = scope["method"]
+        self._protocol = "openai-chat"
+        self._id = f"req_{secrets.token_hex(12)}"
+        self._loop = asyncio.get_running_loop()
+        self._started = False  # the status is sent
+        self._begun = False  # a stream is begun
+        self._gone = False
+        self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
+        self._active = self._loop.time()  # when the last event was sent
+        self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
+        self._retried = False
+        self._entry = Entry(self._id, self._method, self._path)
+        self._clock = time.monotonic()
+
+    async def serve(self) -> None:
+        """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
+        gateway = self._gateway
+        try:
+            await self._answer()
+        except RequestFailed as error:
+            await self._fail(error.failure)
+        except CnllmError as error:
+            await self._fail(failure_of(error, self._protocol))
+        except (asyncio.CancelledError, _ClientGone):
+            self._entry.status = self._entry.status or 499
+            self._entry.outcome = "client gone"
+            raise
+        except Exception as error:
+            gateway._log.crash(self._id, error)
+            if self._started:
+                raise
+            await self._fail(Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal"))
+        finally:
+            self._entry.seconds = time.monotonic() - self._clock
+            gateway._log.write(self._entry)
+
+    async def _answer(self) -> None:
+        """Answer the request. Raises `RequestFailed`."""
+        endpoint = find_endpoint(self._method, self._path, self._headers)
+        if endpoint is not None:
+            self._protocol = endpoint.protocol
+            if endpoint.verb in ("alive", "ready"):
+                return await self._send_json({"status": "ok"})
+        access = self._gateway._access
+        if not access.allows_host(self._headers):
+            raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
+        if not access.allows_origin(self._headers):
+            raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
+        identity = access.identity(self._headers, self._query)
+        if identity is None:
+            raise RequestFailed(
+                Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
+            )
+        if endpoint is None:
+            raise RequestFailed(Failure(404, f"there is nothing at {self._path}", "not_found"))
+        await self._answer_endpoint(endpoint, self._gateway._identity or identity)
+
+    async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
+        """Answer a request of a known client. Raises `RequestFailed`."""
+        gateway = self._gateway
+        match endpoint.verb:
+            case "generate":
+                self._require("POST")
+                await self._generate(endpoint, identity)
+            case "count":
+                self._require("POST")
+                exchange = self._exchange(await self._body(), identity)
+                await self._send_json(exchange.count_body())
+            case "models":
+                self._require("GET", "HEAD")
+                await self._send_json(models_body(endpoint.protocol, gateway.names, self._query))
+            case "model":
+                self._require("GET", "HEAD")
+                await self._send_json(model_body(endpoint.protocol, gateway.names, endpoint.name))
+            case "response":
+                self._require("GET")
+                await self._send_json(await gateway._responses.body(identity, endpoint.name))
+            case "response-items":
+                self._require("GET")
+                await self._send_json(await gateway._responses.items(identity, endpoint.name))
+            case "delete-response":
+                await self._send_json(await gateway._responses.delete(identity, endpoint.name))
+            case "cancel-response":
+                self._require("POST")
+                raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
+            case "request":
+                self._require("GET")
+                await self._send_json(gateway._log.request(endpoint.name))
+
+    def _require(self, *methods: str) -> None:
+        """Raise `RequestFailed` for another method."""
+        if self._method not in methods:
+            allow = ", ".join(methods)
+            raise RequestFailed(Failure(405, f"{self._method} is not supported, {allow} is", "method", allow=allow))
+
+    # ── reading ──────────────────────────────────────────────────────────────
+
+    async def _body(self) -> dict[str, Any]:
+        """Return the body of the request. Raises `RequestFailed`."""
+        limit = self._gateway._max_body
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            try:
+                async with asyncio.timeout(_BODY_SECONDS):
+                    message = await self._receive()
+            except TimeoutError as error:
+                raise RequestFailed(Failure(408, "the body of the request stopped", "timeout")) from error
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > limit:
+                raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return read_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _exchange(self, body: dict[str, Any], identity: str) -> Exchange:
+        """Return the exchange of a body. Raises `RequestFailed`."""
+        gateway = self._gateway
+        return Exchange(
+            self._protocol,
+            body,
+            path=self._path,
+            headers=self._headers,
+            names=gateway.names,
+            keys=gateway._state.keys,
+            identity=identity,
+            offline=gateway._simulate,
+        )
+
+    # ── generating ───────────────────────────────────────────────────────────
+
+    async def _generate(self, endpoint: Endpoint, identity: str) -> None:
+        """Answer with a reply of a model."""
+        body = await self._body()
+        gateway = self._gateway
+        if self._protocol == "openai-responses":
+            body = await gateway._responses.continued(identity, body)
+        exchange = self._exchange(body, identity)
+        self._entry.model = exchange.model.name
+        request = await gateway._state.restore(exchange, identity)
+        task = asyncio.current_task()
+        assert task is not None
+        watch = asyncio.ensure_future(self._watch(task))
+        try:
+            await self._reply(exchange, request.messages, request.options, identity)
+        except asyncio.CancelledError:
+            if not self._gone:
+                raise  # the server stops
+            task.uncancel()
+            raise _ClientGone from None
+        finally:
+            watch.cancel()
+
+    async def _watch(self, task: asyncio.Task[Any]) -> None:
+        """Cancel the request when the client has gone, and with it the call of the model."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        task.cancel()
+
+    async def _reply(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
+        """Call the model and send its reply."""
+        if exchange.stream:
+            return await self._stream(exchange, messages, options, identity)
+        try:
+            reply = await self._gateway.client.call(exchange.model, messages, **options)
+        except CnllmError as error:
+            return await self._fail(self._failure(exchange, error))
+        self._note(exchange, reply)
+        await self._keep(exchange, reply, identity)
+        await self._send_content(200, exchange.whole(reply), [_JSON])
+
+    async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
+        """Call the model and send its reply as it arrives."""
+        client = self._gateway.client
+        source: AsyncIterator[Any]
+        reply: Reply | None = None
+        self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
+        try:
+            if exchange.held:
+                source = _whole(client, exchange, messages, options)
+            else:
+                stream = client.stream(exchange.model, messages, **options)
+                exchange.notes += [note for note in stream.plan.notes if note not in exchange.notes]
+                source = _events(stream)
+            async with contextlib.aclosing(source) as items:  # type: ignore[type-var]
+                async for item in items:
+                    if type(item) is Reply:
+                        reply = item
+                    elif data := exchange.event(item):
+                        await self._write(exchange, data)
+                        self._active = self._loop.time()
+        except CnllmError as error:
+            return await self._fail_stream(exchange, self._failure(exchange, error))
+        except Diverged:
+            message = "the model began its reply again with another text; what was sent is not the answer"
+            return await self._fail_stream(exchange, Failure(502, message, "reply_restarted"))
+        finally:
+            self._alarm.cancel()
+        assert reply is not None
+        self._note(exchange, reply)
+        await self._keep(exchange, reply, identity)
+        await self._write(exchange, exchange.end(reply), more=False)
+
+    def _on_silence(self, exchange: Exchange) -> None:
+        """Send a sign of life where nothing was sent for a while, and look again later."""
+        left = self._active + self._gateway._ping - self._loop.time()
+        if left <= 0:
+            self._ping = asyncio.ensure_future(self._write(exchange, exchange.ping))
+            left = self._gateway._ping
+        self._alarm = self._loop.call_later(left, self._on_silence, exchange)
+
+    async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
+        """Keep what the client may lose, before the reply is complete for it."""
+        await self._gateway._state.keep(exchange, reply, identity)
+        if self._protocol == "openai-responses":
+            await self._gateway._responses.keep(identity, exchange, reply)
+
+    def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
+        """Return the answer to an error of a call."""
+        self._retried = getattr(error, "retryable", False)
+        self._entry.error = type(error).__name__
+        return failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
+
+    def _note(self, exchange: Exchange, reply: Reply) -> None:
+        """Write down the notes and the usage of a reply."""
+        exchange.notes += [note for note in reply.notes if note not in exchange.notes]
+        self._entry.notes = exchange.notes
+        self._entry.finish = reply.finish
+        self._entry.usage = reply.usage
+        self._entry.cost = reply.cost
+
+    # ── writing ──────────────────────────────────────────────────────────────
+
+    async def _write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
+        """Send a piece of a stream, and its head before the first."""
+        async with self._writing:
+            if not self._begun:
+                self._begun = True
+                self._entry.notes = exchange.notes
+                data = exchange.begin() + data
+                await self._send_head(200, _EVENT_STREAM)
+            await self._send_piece(data)
+            if not more:
+                await self._send_piece(b"", more=False)
+
+    async def _fail_stream(self, exchange: Exchange, failure: Failure) -> None:
+        """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
+        if not self._begun:
+            return await self._fail(failure)
+        self._entry.outcome = failure.message
+        await self._write(exchange, exchange.failed(failure), more=False)
+
+    async def _fail(self, failure: Failure) -> None:
+        """Answer with a failure."""
+        headers: Headers = [_JSON]
+        if failure.retry_after is not None:
+            headers.append((b"retry-after", str(max(0, round(failure.retry_after))).encode()))
+        if failure.allow is not None:
+            headers.append((b"allow", failure.allow.encode()))
+        if self._retried:
+            headers.append((b"x-should-retry", b"false"))
+        if failure.status == 413:
+            headers.append((b"connection", b"close"))
+        self._entry.outcome = failure.message
+        await self._send_content(failure.status, error_body(self._protocol, failure), headers)
+
+    async def _send_json(self, data: Any) -> None:
+        """Send a value as JSON."""
+        await self._send_content(200, msgspec.json.encode(data), [_JSON])
+
+    async def _send_content(self, status: int, content: bytes, headers: Headers) -> None:
+        """Send a whole response."""
+        await self._send_head(status, [*headers, (b"content-length", str(len(content)).encode())])
+        await self._send_piece(b"" if self._method == "HEAD" else content, more=False)
+
+    async def _send_head(self, status: int, headers: Headers) -> None:
+        """Send the status and the headers."""
+        self._started = True
+        self._entry.status = status
+        id = self._id.encode()
+        own: Headers = [(b"x-request-id", id), (b"request-id", id)]
+        if self._entry.model:
+            own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
+            own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
+
+    async def _send_piece(self, data: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body."""
+        if data or not more:
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        """Send a message to the server. Raises `_ClientGone` for a client that does not read."""
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._asgi_send(message)
+        except TimeoutError as error:
+            raise _ClientGone from error
+
+
+class _ClientGone(BaseException):
+    """The client has closed its connection, or does not read."""
+
+
+async def _events(stream: AsyncStream) -> AsyncIterator[Any]:
+    """Yield the events of a call, and then its reply."""
+    async with stream:
+        async for event in stream:
+            yield event
+        yield stream.reply
+
+
+async def _whole(client: AsyncClient, exchange: Exchange, messages: Any, options: dict[str, Any]) -> AsyncIterator[Any]:
+    """Yield the events of a call whose reply is needed whole, and then its reply."""
+    reply = await client.call(exchange.model, messages, **options)
+    for event in reply_events(reply):
+        yield event
+    yield reply

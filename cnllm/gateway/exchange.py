@@ -1,0 +1,302 @@
+"""One request of a client, without a server: from its body to the arguments of a call, and from events to its bytes.
+
+    exchange = Exchange(protocol, body, path=…, headers=…, names=…)
+    request = exchange.restore(…)                       # with what the store has
+    … client.stream(exchange.model, request.messages, **exchange.options(request)) …
+    exchange.begin(), exchange.event(event), exchange.end(reply)      # or exchange.whole(reply)
+
+Everything here is pure. The ASGI application and the HTTP clients for SDKs drive it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from cnllm.errors import UnknownModel
+from cnllm.gateway.failures import Failure, RequestFailed, failure_of
+from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.store import Turn
+from cnllm.gateway.thoughts import Authors, Sealer, TokenKeys, conversation_key, kept_turn
+from cnllm.gateway.token_estimate import estimate_tokens
+from cnllm.protocols import server_api, server_codec
+from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
+from cnllm.registry import tiers
+from cnllm.registry.model import Model
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    Note,
+    Opaque,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Restarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UsageSeen,
+)
+
+__all__ = ["Diverged", "Exchange", "error_body", "read_body", "reply_events"]
+
+_WORD = re.compile("[A-Za-z0-9]")
+_UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
+
+
+class Diverged(Exception):
+    """The reply began again with another text than the one that the client has."""
+
+
+def read_body(content: bytes) -> dict[str, Any]:
+    """Return the body of a request. Raises `RequestFailed` for anything but a JSON object."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestFailed(Failure(400, f"the body is not JSON: {error}", "invalid_json")) from error
+    except RecursionError as error:
+        raise RequestFailed(Failure(400, "the body is nested too deeply", "invalid_json")) from error
+    if type(body) is not dict:
+        raise RequestFailed(Failure(400, "the body is not a JSON object", "invalid_json"))
+    return body
+
+
+def error_body(protocol: str, failure: Failure) -> bytes:
+    """Return the body of a failure."""
+    return msgspec.json.encode(encode_error(protocol, failure.status, failure.message, failure.code))
+
+
+class Exchange:
+    """One request and its reply, in the protocol of the client.
+
+    `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
+    `RequestFailed`, whose failure is the answer.
+    """
+
+    def __init__(
+        self,
+        protocol: str,
+        body: dict[str, Any],
+        *,
+        path: str,
+        headers: Mapping[str, str],
+        names: ModelNames,
+        keys: TokenKeys | None = None,
+        identity: str = "",
+        offline: bool = False,
+    ) -> None:
+        self.protocol = protocol
+        self.body = body
+        codec = server_codec(protocol)
+        self._api = server_api(protocol)
+        try:
+            self.request = decode_request(protocol, body, path=path, headers=dict(headers))
+        except (ValueError, TypeError) as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        if not self.request.model:
+            raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
+        self.notes: list[Note] = list(self.request.notes)
+        self.model = self._resolve(names, offline)
+        self.id = self._api.id_prefix + secrets.token_hex(12)
+        self.authors = Authors(self.request, codec, keys, identity, self.model)
+        self._sealer = Sealer(protocol, keys, identity, self.model)
+        self._tokens: int | None = None
+        self._ids: dict[str, str] = {}
+        self._delivered = _Delivered()
+        self._writer = StreamWriter(
+            protocol,
+            id=self.id,
+            model=self.request.model,
+            request=body,
+            input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
+        )
+
+    def _resolve(self, names: ModelNames, offline: bool) -> Model:
+        """Return the model of the request. Raises `RequestFailed`."""
+        assert self.request.model is not None
+        try:
+            model = names.resolve(self.request.model)
+            if isinstance(model, Model):
+                return model
+            model, note = tiers.choose_model(
+                model, self.request.messages, self.request.options, names.registry, offline=offline
+            )
+        except UnknownModel as error:
+            raise RequestFailed(failure_of(error, self.protocol)) from error
+        self.notes.append(note)
+        return model
+
+    @property
+    def stream(self) -> bool:
+        """Return whether the client wants a stream."""
+        return self.request.stream
+
+    @property
+    def tokens(self) -> int:
+        """Return the estimated length of the request in tokens."""
+        if self._tokens is None:
+            self._tokens = estimate_tokens(self.request.messages, self.request.options)
+        return self._tokens
+
+    def count_body(self) -> dict[str, Any]:
+        """Return the answer to a request that only asks how long it is."""
+        write_count = self._api.write_count
+        assert write_count is not None
+        return write_count(self.tokens)
+
+    @property
+    def held(self) -> bool:
+        """Return whether the whole reply is needed before a word of it goes out: an answer by a schema is checked."""
+        return "schema" in self.request.options
+
+    # ── the reply ────────────────────────────────────────────────────────────
+
+    def whole(self, reply: Reply) -> bytes:
+        """Return the body of a whole reply."""
+        return msgspec.json.encode(self.reply_body(reply))
+
+    def reply_body(self, reply: Reply) -> dict[str, Any]:
+        """Return the body of a whole reply, decoded."""
+        return encode_reply(self.protocol, self._for_client(reply), request=self.body)
+
+    def _for_client(self, reply: Reply) -> Reply:
+        """Return a reply with the client's ids, and with tokens."""
+        parts: tuple[Part, ...] = tuple(self._with_id(self._sealer.part(part)) for part in reply.message.parts)
+        calls = {part.id: part for part in parts if type(part) is ToolCall}
+        return replace(
+            reply,
+            id=self.id,
+            model=self.request.model,
+            message=replace(reply.message, parts=parts),
+            tool_calls=[calls.get(self._id(call.id), self._with_id(call)) for call in reply.tool_calls],
+            incomplete=[self._with_id(call) for call in reply.incomplete],
+        )
+
+    def begin(self) -> bytes:
+        """Return the bytes before the first event of a stream."""
+        return self._writer.begin()
+
+    def event(self, event: Event) -> bytes:
+        """Return the bytes of an event, but for `Finished`, which waits for `end`. Raises `Diverged`."""
+        kind = type(event)
+        if kind is Finished:
+            return b""
+        if kind is Restarted:
+            self._delivered.restart()
+            return b""
+        event_left = self._delivered.rest(event)
+        if event_left is None:
+            return b""
+        match event_left:
+            case ToolCallStart():
+                event_left = replace(event_left, id=self._id(event_left.id))
+            case ToolCallEnd():
+                call = self._with_id(self._sealer.part(event_left.call))
+                event_left = replace(event_left, call=call)
+            case BlockEnd(part=Reasoning() as part):
+                event_left = replace(event_left, part=self._sealer.part(part))
+        return self._writer.feed(event_left)
+
+    def end(self, reply: Reply) -> bytes:
+        """Return the last bytes of a stream whose reply is whole, or ended at a limit."""
+        return self._writer.feed(Finished(reply.finish, reply.raw_finish))
+
+    def failed(self, failure: Failure) -> bytes:
+        """Return the bytes of a failure after the stream began."""
+        return self._writer.error(failure.status, failure.message, failure.code)
+
+    @property
+    def ping(self) -> bytes:
+        """Return bytes that keep a stream alive and say nothing."""
+        return self._api.ping
+
+    # ── state ────────────────────────────────────────────────────────────────
+
+    def turn(self, reply: Reply) -> tuple[Turn | None, list[str], bytes]:
+        """Return what the store keeps of a reply: the turn, the ids of its calls, and the key of the conversation."""
+        parts = tuple(self._with_id(part) for part in reply.message.parts)
+        message = replace(reply.message, parts=parts)
+        turn = kept_turn(message, self.model)
+        if turn is None:
+            return None, [], b""
+        call_ids = [part.id for part in parts if type(part) is ToolCall and not part.excluded]
+        return turn, call_ids, b"" if call_ids else conversation_key([*self.request.messages, message])
+
+    def _with_id(self, part: Any) -> Any:
+        """Return a part; a call has the id that the client sees."""
+        return replace(part, id=self._id(part.id)) if type(part) is ToolCall else part
+
+    def _id(self, id: str) -> str:
+        """Return the id of a call that the client sees: the endpoint's, or a new one if it may stand for others, too."""
+        if (new := self._ids.get(id)) is None:
+            unique = len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
+            new = self._ids[id] = id if unique else f"call_{secrets.token_hex(12)}"
+            self._ids[new] = new
+        return new
+
+
+class _Delivered:
+    """What the client has of a reply, for replies that begin again."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[object, list[str]] = {}
+        self._skip: dict[object, str] = {}
+
+    def restart(self) -> None:
+        """Take note that the reply begins again: what the client has does not go out a second time."""
+        self._skip = {key: "".join(pieces) for key, pieces in self._pieces.items()}
+
+    def rest(self, event: Event) -> Event | None:
+        """Return the part of an event that the client does not have; None if it has all. Raises `Diverged`."""
+        key: object
+        match event:
+            case TextDelta() | ReasoningDelta():
+                key, text = type(event), event.text
+            case ToolCallDelta():
+                key, text = event.index, event.text
+            case ToolCallStart():
+                key, text = ("name", event.index), f"{event.name} "
+            case Finished() if any(self._skip.values()):
+                raise Diverged
+            case _:
+                return event
+        if self._skip and (skip := self._skip.get(key)):
+            length = min(len(skip), len(text))
+            if skip[:length] != text[:length]:
+                raise Diverged
+            self._skip[key] = skip[length:]
+            text = text[length:]
+            if not text:
+                return None
+            event = replace(event, text=text)
+        self._pieces.setdefault(key, []).append(text)
+        return event
+
+
+def reply_events(reply: Reply) -> Iterator[Event]:
+    """Yield the events of a whole reply, without `Finished`."""
+    calls = 0
+    for index, part in enumerate(reply.message.parts):
+        match part:
+            case Text() | Reasoning():
+                if part.text:
+                    yield TextDelta(part.text) if type(part) is Text else ReasoningDelta(part.text)
+                yield BlockEnd(index, part)
+            case ToolCall():
+                yield ToolCallStart(calls, part.id, part.name, part.excluded)
+                yield ToolCallDelta(calls, part.raw or msgspec.json.encode(part.arguments or {}).decode())
+                yield ToolCallEnd(calls, part)
+                calls += 1
+            case Opaque():
+                yield BlockEnd(index, part)
+    yield UsageSeen(reply.usage)

@@ -1,0 +1,94 @@
+"""Turn errors into answers that a client understands: status, code and words of the client's own protocol."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from cnllm import errors
+from cnllm.protocols import server_api
+from cnllm.registry.model import Model
+
+__all__ = ["Failure", "RequestFailed", "failure_of"]
+
+_NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.])")
+
+
+class Failure(Struct, frozen=True):
+    """An answer to a request that failed. `retry_after` is in seconds."""
+
+    status: int
+    message: str
+    code: str | None = None
+    retry_after: float | None = None
+    allow: str | None = None
+
+
+class RequestFailed(Exception):
+    """A request cannot be served; `failure` is the answer."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+_CLASSES: tuple[tuple[type[errors.CnllmError], int, str], ...] = (
+    (errors.UnknownModel, 404, "model_not_found"),
+    (errors.KeyMissing, 502, "provider_key_missing"),
+    (errors.Untrusted, 502, "provider_untrusted"),
+    (errors.CannotSend, 400, "unsupported_request"),
+    (errors.RegistryError, 500, "registry_error"),
+    (errors.BadKey, 502, "provider_key_refused"),
+    (errors.QuotaExceeded, 429, "insufficient_quota"),
+    (errors.RateLimited, 429, "rate_limit_exceeded"),
+    (errors.Overloaded, 503, "overloaded"),
+    (errors.ContentFiltered, 400, "content_filter"),
+    (errors.ReplayMissing, 400, "reasoning_missing"),
+    (errors.BadRequest, 400, "invalid_request"),
+    (errors.EmptyReply, 502, "empty_reply"),
+    (errors.EndpointError, 502, "provider_error"),
+    (errors.Timeout, 504, "provider_timeout"),
+    (errors.TransportError, 502, "provider_unreachable"),
+    (errors.StreamCut, 502, "reply_cut"),
+)
+"""Status and code by the class of an error; the first class that fits counts.
+
+A key of ours that an endpoint refuses is no fault of the client's key, so it is not a 401: clients would ask their
+user to log in.
+"""
+
+
+def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None = None, tokens: int = 0) -> Failure:
+    """Return the answer to an error. `tokens` is the estimated length of the request, for the words of an overflow."""
+    if isinstance(error, errors.ContextTooLong):
+        return _overflow(error, protocol, model, tokens)
+    status, code = next(
+        ((status, code) for kind, status, code in _CLASSES if isinstance(error, kind)), (500, "internal_error")
+    )
+    if isinstance(error, errors.Overloaded):
+        status = server_api(protocol).overloaded_status
+    message = error.message
+    if isinstance(error, errors.EndpointError) and error.code and error.code not in message:
+        message = f"{message} ({error.code})"
+    if error.hint and not isinstance(error, errors.EndpointError):
+        message = f"{message}; {error.hint}"
+    return Failure(status, message, code, getattr(error, "retry_after", None))
+
+
+def _overflow(error: errors.ContextTooLong, protocol: str, model: Model | None, tokens: int) -> Failure:
+    """Return the answer to a conversation that is too long, in the words by which clients know that they must compact.
+
+    The endpoint's own numbers count; where it gives none, the registry's limit and an estimate do.
+    """
+    numbers = sorted({int(number) for number in _NUMBER.findall(error.message.replace(",", ""))})
+    limits = model.flags.limits if model is not None else None
+    limit = (limits.context if limits is not None else None) or 0
+    if len(numbers) > 1:
+        limit, tokens = numbers[0], numbers[-1]
+    elif numbers and not limit:
+        limit = numbers[0]
+    tokens = max(tokens, limit + 1)
+    api = server_api(protocol)
+    message = api.overflow_message.format(tokens=tokens, limit=limit or tokens - 1)
+    return Failure(400, f"{message} The endpoint said: {error.message}", api.overflow_code)

@@ -1,0 +1,49 @@
+"""The list of models that a client may ask for, in the shape of its protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+from cnllm.errors import UnknownModel
+from cnllm.gateway.failures import RequestFailed, failure_of
+from cnllm.gateway.model_names import ModelNames
+from cnllm.protocols import server_api
+from cnllm.protocols.server_api import ModelCard
+from cnllm.registry.model import Model
+
+__all__ = ["model_body", "models_body"]
+
+
+def models_body(protocol: str, names: ModelNames, query: str) -> dict[str, Any]:
+    """Return the list of models, without those that are retired."""
+    cards = [card for name in names.names() if (card := _card(names, name, listed=True)) is not None]
+    return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
+
+
+def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
+    """Return one model. Raises `RequestFailed` for an unknown one."""
+    try:
+        names.resolve(name)
+    except UnknownModel as error:
+        raise RequestFailed(failure_of(error, protocol)) from error
+    card = _card(names, name, listed=False)
+    assert card is not None
+    return server_api(protocol).write_model(card)
+
+
+def _card(names: ModelNames, name: str, *, listed: bool) -> ModelCard | None:
+    """Return what a list says of a model; None for one that a list leaves out."""
+    model = names.resolve(name)
+    if not isinstance(model, Model):  # a tier: its models differ
+        return ModelCard(name, "cnllm")
+    flags = model.flags
+    if listed and flags.status is not None and flags.status.is_ == "retired":
+        return None
+    limits = flags.limits
+    return ModelCard(
+        name,
+        model.provider,
+        limits.context if limits is not None else None,
+        limits.output if limits is not None else None,
+    )

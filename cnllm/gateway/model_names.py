@@ -1,0 +1,78 @@
+"""Resolve the model that a client names: a name of the registry, a tier, or a name that a pattern maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import translate
+
+from cnllm.errors import UnknownModel
+from cnllm.registry import Registry
+from cnllm.registry.model import Model
+from cnllm.registry.tiers import PREFIX
+
+__all__ = ["ModelNames"]
+
+_MOST = 4096
+"""The number of resolved names that are kept: clients choose the names."""
+
+
+class ModelNames:
+    """The names that clients may use.
+
+    `patterns` maps names to models; `*` and `?` stand for any text and any character. A name without a wildcard
+    wins over patterns, and a pattern with more characters of its own wins over one with fewer. A pattern comes before
+    the registry, so that it can replace a model.
+    """
+
+    def __init__(self, registry: Registry, patterns: Mapping[str, str] | None = None) -> None:
+        self.registry = registry
+        patterns = patterns or {}
+        self._exact = {name: model for name, model in patterns.items() if not _is_pattern(name)}
+        wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
+        self._patterns = [(re.compile(translate(pattern)), patterns[pattern]) for pattern in wildcards]
+        self._models: dict[str, Model | str] = {}
+        for name, model in patterns.items():
+            try:
+                self._resolve(model)
+            except UnknownModel as error:
+                raise UnknownModel(f"{name}={model}: {error.message}", close=error.close, hint=error.hint) from error
+
+    def resolve(self, name: str) -> Model | str:
+        """Return the model of a name, or the name of a tier. Raises `UnknownModel`."""
+        model = self._models.get(name)
+        if model is None:
+            model = self._resolve(self.target(name) or name)
+            if len(self._models) >= _MOST:
+                self._models.clear()
+            self._models[name] = model
+        return model
+
+    def target(self, name: str) -> str | None:
+        """Return the model that a pattern maps a name to, or None."""
+        if (target := self._exact.get(name)) is not None:
+            return target
+        return next((target for pattern, target in self._patterns if pattern.fullmatch(name)), None)
+
+    def names(self) -> list[str]:
+        """Return the names that a client may list: mapped names without wildcards, then the registry's."""
+        return [*self._exact, *(name for name in self.registry.names() if name not in self._exact)]
+
+    def _resolve(self, name: str) -> Model | str:
+        """Return the model of a name of the registry, or the name of a tier that exists."""
+        if not name.startswith(PREFIX):
+            return self.registry.resolve(name)
+        tier = name.removeprefix(PREFIX)
+        if tier not in self.registry.tiers:
+            raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))
+        return name
+
+
+def _is_pattern(name: str) -> bool:
+    """Whether a name has a wildcard."""
+    return any(character in name for character in "*?[")
+
+
+def _own_characters(pattern: str) -> int:
+    """Return the number of characters that are no wildcards."""
+    return sum(character not in "*?" for character in pattern)

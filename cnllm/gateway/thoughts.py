@@ -1,0 +1,283 @@
+"""Keep the reasoning of models across clients that cannot carry it.
+
+Endpoints want reasoning back with the next request, and clients of another protocol lose it. There are two ways back:
+a sealed token in the field that clients of a protocol send back unchanged (the signature of a thinking block), and the
+store, by the id of a call or by the conversation so far. Only these prove who wrote a turn: reasoning without a proof
+is another model's. Everything here is pure; the driver reads and writes the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.gateway.store import Ambiguous, Turn
+from cnllm.protocols import ServerCodec, server_api, server_codec
+from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
+from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Text, ToolCall, ToolResult
+
+__all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
+
+_TOKEN = "cnllm1."
+
+
+class TokenKeys(Protocol):
+    """The keys of tokens; see `cnllm.gateway.tokens.Keyring`."""
+
+    def seal(self, identity: str, payload: bytes) -> str:
+        """Return a token."""
+
+    def open(self, identity: str, token: str) -> bytes | None:
+        """Return the payload of a token; None for one that this keyring and identity did not seal."""
+
+
+class _Payload(Struct, frozen=True, array_like=True):
+    """The content of a token: what the client may lose, and the digest of the text that it sends back itself."""
+
+    turn: Turn
+    digest: bytes | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Payload).decode
+
+
+# ── replies ───────────────────────────────────────────────────────────────────
+
+
+class Sealer:
+    """Puts tokens on the parts of one reply."""
+
+    def __init__(self, protocol: str, keys: TokenKeys | None, identity: str, model: Model) -> None:
+        self._codec = server_codec(protocol)
+        self._api = server_api(protocol)
+        self._keys = keys
+        self._identity = identity
+        self._model = model
+        self._waiting: list[Part] = []
+
+    def part(self, part: Part) -> Part:
+        """Return a part with a token, if its protocol has a place for one there and there is something to keep."""
+        if type(part) is Reasoning:
+            self._waiting.append(part)
+        elif type(part) is ToolCall:
+            if part.seal is not None:
+                self._waiting.append(ToolCall(part.id, part.name, seal=part.seal))
+        else:
+            return part
+        if self._keys is None or not self._waiting or type(part) not in self._api.token_parts:
+            return part
+        parts, self._waiting = tuple(self._waiting), []
+        text_digest = None
+        if self._api.token_beside_text and type(part) is Reasoning:
+            text_digest = _digest(part.text)
+            parts = (replace(part, text=""),)
+        turn = Turn(self._model.provider, self._model.id, self._model.protocol, parts)
+        token = self._keys.seal(self._identity, _encode(_Payload(turn, text_digest)))
+        return self._codec.write_token(part, token)
+
+
+def kept_turn(message: Message, model: Model) -> Turn | None:
+    """Return what a client may lose of a reply; None where there is nothing."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if type(part) is Reasoning:
+            parts.append(part)
+        elif type(part) is ToolCall and part.seal is not None:
+            parts.append(ToolCall(part.id, part.name, seal=part.seal))
+    return Turn(model.provider, model.id, model.protocol, tuple(parts)) if parts else None
+
+
+# ── requests ──────────────────────────────────────────────────────────────────
+
+
+class Authors:
+    """Finds the authors of a request's assistant turns, and gives the turns back what their client lost.
+
+    `call_ids` and `prefixes` are the keys to look up in the store for turns without a valid token; `restore` takes
+    what the store has.
+    """
+
+    def __init__(
+        self, request: Request, codec: ServerCodec, keys: TokenKeys | None, identity: str, model: Model
+    ) -> None:
+        self._request = request
+        self._messages = list(request.messages)
+        self.notes: list[Note] = []
+        self._by_call: dict[int, list[str]] = {}
+        self._by_prefix: dict[int, bytes] = {}
+        wanted = _wanted_turns(self._messages, model)
+        chain = _Chain()
+        for index, message in enumerate(self._messages):
+            chain.add(message)
+            if message.role != "assistant":
+                continue
+            opened = _open_tokens(message, codec, keys, identity)
+            self._messages[index] = opened
+            if opened.by is None and index in wanted:
+                if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
+                    self._by_call[index] = call_ids
+                else:
+                    self._by_prefix[index] = chain.key()
+
+    @property
+    def call_ids(self) -> list[str]:
+        """Return the first call id of each turn to look up."""
+        return [ids[0] for ids in self._by_call.values()]
+
+    @property
+    def prefixes(self) -> list[bytes]:
+        """Return the keys of conversations to look up."""
+        return list(self._by_prefix.values())
+
+    def restore(
+        self, by_call: Mapping[str, Turn] | None = None, by_prefix: Mapping[bytes, Turn | Ambiguous] | None = None
+    ) -> Request:
+        """Return the request with the authors, reasoning and seals of its turns."""
+        for index, ids in self._by_call.items():
+            if (turn := (by_call or {}).get(ids[0])) is not None:
+                self._messages[index] = _with_turn(self._messages[index], turn)
+        for index, prefix in self._by_prefix.items():
+            match (by_prefix or {}).get(prefix):
+                case Turn() as turn:
+                    self._messages[index] = _with_turn(self._messages[index], turn)
+                case Ambiguous():
+                    self.notes.append(
+                        Note(
+                            "reasoning-ambiguous",
+                            "gateway",
+                            f"messages[{index}]: two replies with different reasoning fit this turn",
+                            "left out: the client does not say which one it means",
+                        )
+                    )
+        return replace(self._request, messages=self._messages)
+
+
+def _wanted_turns(messages: Sequence[Message], model: Model) -> range:
+    """Return the indexes of the turns whose reasoning the model may want back."""
+    rules = model.flags.reasoning
+    if rules is None or rules.replay in (None, "never"):
+        return range(0)
+    if rules.replay == "since-user" and form(rules) != "seal":
+        last_user = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)
+        return range(last_user + 1, len(messages))
+    return range(len(messages))
+
+
+def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, identity: str) -> Message:
+    """Return an assistant's message with the parts of its valid tokens. No token stays in it."""
+    parts: list[Part] = []
+    origins: set[str] = set()
+    changed = unproven = False
+    for part in message.parts:
+        token = codec.read_token(part)
+        if token is None or not token.startswith(_TOKEN):
+            unproven = unproven or type(part) is Reasoning
+            parts.append(part)
+            continue
+        changed = True
+        payload = _payload(token, keys, identity)
+        text = part.text if type(part) is Reasoning else ""
+        if payload is None or (payload.digest is not None and payload.digest != _digest(text)):
+            unproven = True
+            if type(part) is not Reasoning or part.text:
+                parts.append(replace(part, seal=None))  # type: ignore[arg-type]
+            continue
+        turn = payload.turn
+        origins.add(f"{turn.provider}/{turn.model}")
+        call_seal = None
+        for kept in turn.parts:
+            if type(kept) is Reasoning:
+                parts.append(kept if payload.digest is None else replace(kept, text=text))
+            elif type(kept) is ToolCall:
+                call_seal = kept.seal
+        if type(part) is ToolCall:
+            parts.append(replace(part, seal=call_seal))
+    if not changed:
+        return message
+    by = origins.pop() if len(origins) == 1 and not unproven else None
+    return replace(message, parts=tuple(parts), by=by)
+
+
+def _payload(token: str, keys: TokenKeys | None, identity: str) -> _Payload | None:
+    """Return the content of a token; None for one that is forged, foreign or damaged."""
+    content = None if keys is None else keys.open(identity, token)
+    if content is None:
+        return None
+    try:
+        return _decode(content)
+    except msgspec.DecodeError:
+        return None
+
+
+def _with_turn(message: Message, turn: Turn) -> Message:
+    """Return a message with the reasoning and the seals that the store has.
+
+    Reasoning that the client changed stays the client's, without an author.
+    """
+    sent = message.reasoning
+    kept = [part for part in turn.parts if type(part) is Reasoning]
+    if sent and sent.strip() != "".join(part.text for part in kept).strip():
+        return message
+    seals = {part.id: part.seal for part in turn.parts if type(part) is ToolCall}
+    parts: list[Part] = [*kept]
+    for part in message.parts:
+        if type(part) is ToolCall:
+            parts.append(replace(part, seal=seals.get(part.id)))
+        elif type(part) is not Reasoning:
+            parts.append(part)
+    return replace(message, parts=tuple(parts), by=f"{turn.provider}/{turn.model}")
+
+
+# ── conversations ─────────────────────────────────────────────────────────────
+
+
+class _Chain:
+    """The digest of a conversation, message after message. Reasoning and ids do not count: clients drop or change them."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=24)
+
+    def add(self, message: Message) -> None:
+        """Add a message."""
+        self._hash.update(msgspec.json.encode([message.role, *_visible(message.parts)]))
+
+    def key(self) -> bytes:
+        """Return the digest so far."""
+        return self._hash.digest()
+
+
+def _visible(parts: Iterable[Part]) -> Iterable[object]:
+    """Yield what every client sends back of a message."""
+    text = ""
+    for part in parts:
+        match part:
+            case Text():
+                text += part.text
+            case ToolCall():
+                yield [part.name, part.arguments if part.arguments is not None else part.raw]
+            case ToolResult():
+                yield [part.text]
+            case Media():
+                yield [part.type, part.url or _digest(part.data or "")]
+    if text:
+        yield text
+
+
+def conversation_key(messages: Iterable[Message]) -> bytes:
+    """Return the key of a conversation that ends with an assistant's turn."""
+    chain = _Chain()
+    for message in messages:
+        chain.add(message)
+    return chain.key()
+
+
+def _digest(text: str) -> bytes:
+    """Return the digest of a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

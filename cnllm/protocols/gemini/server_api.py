@@ -1,0 +1,46 @@
+"""Lists of models, counts of tokens and set phrases of Gemini (https://ai.google.dev/api)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.types import ToolCall
+
+__all__ = ["API"]
+
+_PAGE = 50  # models in a page of which the client does not say how long it is
+_METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
+
+
+def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return a page of the list of models."""
+    size = min(max(int(query["pageSize"]), 1), 1000) if query.get("pageSize", "").isdecimal() else _PAGE
+    first = int(query["pageToken"]) if query.get("pageToken", "").isdecimal() else 0
+    page: dict[str, Any] = {"models": [_write_model(card) for card in cards[first : first + size]]}
+    if first + size < len(cards):
+        page["nextPageToken"] = str(first + size)
+    return page
+
+
+def _write_model(card: ModelCard) -> dict[str, Any]:
+    """Return a model."""
+    out: dict[str, Any] = {
+        "name": f"models/{card.name}",
+        "displayName": card.name,
+        "supportedGenerationMethods": _METHODS,
+    }
+    limits = {"inputTokenLimit": card.context, "outputTokenLimit": card.output}
+    return out | {name: value for name, value in limits.items() if value is not None}
+
+
+API = ServerApi(
+    write_models=_write_models,
+    write_model=_write_model,
+    write_count=lambda tokens: {"totalTokens": tokens},
+    id_prefix="",
+    ping=b"\n",
+    overflow_message="The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit}).",
+    token_parts=(ToolCall,),
+)

@@ -1,0 +1,51 @@
+"""Lists of models, counts of tokens and set phrases of Anthropic Messages (https://docs.claude.com/en/api)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.types import Reasoning
+
+__all__ = ["API"]
+
+_PAGE = 20  # models in a page of which the client does not say how long it is
+
+
+def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return a page of the list of models: after or before an id."""
+    names = [card.name for card in cards]
+    limit = min(max(int(query["limit"]), 1), 1000) if query.get("limit", "").isdecimal() else _PAGE
+    first, last = 0, len(cards)
+    if (after := query.get("after_id")) in names:
+        first = names.index(after) + 1
+    if (before := query.get("before_id")) in names:
+        last = names.index(before)
+        first = max(first, last - limit)
+    page = cards[first : min(first + limit, last)]
+    return {
+        "data": [_write_model(card) for card in page],
+        "first_id": page[0].name if page else None,
+        "last_id": page[-1].name if page else None,
+        "has_more": first + limit < last,
+    }
+
+
+def _write_model(card: ModelCard) -> dict[str, Any]:
+    """Return a model."""
+    return {"type": "model", "id": card.name, "display_name": card.name, "created_at": "1970-01-01T00:00:00Z"}
+
+
+API = ServerApi(
+    write_models=_write_models,
+    write_model=_write_model,
+    write_count=lambda tokens: {"input_tokens": tokens},
+    id_prefix="msg_",
+    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
+    overflow_message="prompt is too long: {tokens} tokens > {limit} maximum",
+    overloaded_status=529,
+    estimates_input=True,
+    token_parts=(Reasoning,),
+    token_beside_text=True,
+)

@@ -1,0 +1,43 @@
+"""What the API of a protocol has beside replies: lists of models, counts of tokens, signs of life, and set phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = ["ModelCard", "ServerApi"]
+
+
+class ModelCard(Struct, frozen=True):
+    """A model in a list: its name, its provider, and its limits in tokens, None where they are unknown."""
+
+    name: str
+    provider: str
+    context: int | None = None
+    output: int | None = None
+
+
+class ServerApi(Struct, frozen=True):
+    """The rest of one protocol's API.
+
+    `write_models(cards, query)` returns a list of models and `write_model(card)` one; `write_count(tokens)` the answer
+    to a request that only asks for its length, where the protocol has one. `id_prefix` begins the id of a reply.
+    `ping` is a piece of a stream that says nothing. `estimates_input`: a stream begins with the length of its request.
+    `overflow_message` has the words and `overflow_code` the code by which clients know that a conversation is too long
+    (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload. `token_parts` are the kinds of parts
+    whose opaque field clients send back; `token_beside_text`: the text of the reasoning comes back beside it.
+    """
+
+    write_models: Callable[[Sequence[ModelCard], Mapping[str, str]], dict[str, Any]]
+    write_model: Callable[[ModelCard], dict[str, Any]]
+    id_prefix: str
+    ping: bytes
+    overflow_message: str
+    overflow_code: str | None = None
+    overloaded_status: int = 503
+    write_count: Callable[[int], dict[str, Any]] | None = None
+    estimates_input: bool = False
+    token_parts: tuple[type, ...] = ()
+    token_beside_text: bool = False
