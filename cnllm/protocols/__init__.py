@@ -19,7 +19,7 @@ from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Reply, Request, Seal
+from cnllm.types import Event, Media, Part, Reply, Request, Seal
 
 __all__ = [
     "PROTOCOLS",
@@ -71,7 +71,10 @@ class ServerCodec(Struct, frozen=True):
     request)` returns a whole body, `write_error(status, message, code)` the body of an error, `stream(id, model,
     request)` an encoder of a stream; `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
-    `result_names`: a tool result has a field for the tool's name.
+    `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
+    clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
+    token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
+    with which a client asks for features of the protocol.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -80,6 +83,9 @@ class ServerCodec(Struct, frozen=True):
     stream: Callable[[str, str, Mapping[str, Any] | None], ServerStream]
     bearer: bool = False
     result_names: bool = False
+    read_token: Callable[[Part], str | None] = lambda part: None
+    write_token: Callable[[Part, str], Part] = lambda part, token: part
+    feature_headers: tuple[str, ...] = ()
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 
-from cnllm.protocols import ServerCodec, server_codec, sse_frame
+from cnllm.protocols import ServerCodec, Stamp, server_codec, sse_frame
+from cnllm.protocols.client_options import client_options
 from cnllm.registry.model import Model
 from cnllm.types import (
     Event,
     Finished,
     Message,
+    Reasoning,
     Reply,
     Request,
     Seal,
@@ -29,34 +32,60 @@ _EVENTS = frozenset(get_args(Event))
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
 
-def decode_request(protocol: str, body: dict[str, Any], *, path: str = "", origin: Model | None = None) -> Request:
+def decode_request(
+    protocol: str,
+    body: dict[str, Any],
+    *,
+    path: str = "",
+    headers: Mapping[str, str] | None = None,
+    origin: Model | None = None,
+) -> Request:
     """Return the messages and options of a request body.
 
-    `path` is the URL's path, which on one protocol names the model and whether to stream. `origin` is the model that
-    wrote the assistant's messages: data that it wants back (signatures, encrypted reasoning) is sealed as its own
-    and goes back to it alone; without an origin it goes nowhere. Raises `ValueError` with the place that is wrong.
+    `path` is the URL's path, which on one protocol names the model and whether to stream. `headers` are those of the
+    request: the ones that ask for features of the protocol go on to an endpoint of the same protocol.
+
+    Data in the messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is sealed with the
+    protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets it. `origin` is
+    the model that wrote the assistant's messages, if the caller has proof of that. It counts only with the protocol of
+    the body, because no other model can have written these data. Raises `ValueError` with the place that is wrong.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
     checks.require_text("path", path)
+    if headers is not None:
+        headers = checks.as_dict("headers", headers, "the headers of a request (a dict)")
     if origin is not None:
         checks.require_type("origin", origin, Model, "a cnllm.Model or None")
-    seal_protocol, provider, id = (origin.protocol, origin.provider, origin.id) if origin else (protocol, "", "")
+    codec = _codec(protocol)
+    protocol = str.__str__(protocol)
+    author = origin if origin is not None and origin.protocol == protocol else None
+    provider, id = (author.provider, author.id) if author is not None else ("", "")
 
     def stamp(data: Any) -> Seal:
-        """Return a seal of the origin."""
-        return Seal(seal_protocol, provider, id, data)
+        """Return a seal of the author."""
+        return Seal(protocol, provider, id, data)
 
-    request = _codec(protocol).read_request(body, path.partition("?")[0], stamp)
-    if origin is None:
-        return request
+    request = codec.read_request(body, path.partition("?")[0], stamp)
+    name = None if author is None else author.name
+    messages = [_with_author(message, name, stamp) for message in request.messages]
     return msgspec.structs.replace(
-        request, messages=[_with_origin(message, origin.name) for message in request.messages]
+        request, messages=messages, options=client_options(request.options, protocol, codec.feature_headers, headers)
     )
 
 
-def _with_origin(message: Message, name: str) -> Message:
-    """Return an assistant's message with its origin."""
-    return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
+def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:
+    """Return an assistant's message with its author. Reasoning of an unknown one is sealed, so that none claims it."""
+    if message.role != "assistant":
+        return message
+    if name is not None:
+        return msgspec.structs.replace(message, by=name)
+    if any(type(part) is Reasoning and part.seal is None for part in message.parts):
+        parts = [
+            msgspec.structs.replace(part, seal=stamp(None)) if type(part) is Reasoning and part.seal is None else part
+            for part in message.parts
+        ]
+        message = msgspec.structs.replace(message, parts=tuple(parts))
+    return message if message.by is None else msgspec.structs.replace(message, by=None)
 
 
 def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -358,13 +358,14 @@ class Request(Struct, frozen=True, kw_only=True):
 
     `messages` and `options` fit `engine.build_request` and the clients: `client.call(name, request.messages,
     **request.options)` passes it on. Keys of the body without an option of their own are in `options["extra_body"]`,
-    unchanged. `model` is the name in the request.
+    unchanged. `model` is the name in the request. `notes` name what of the body no model can be given.
     """
 
     model: str | None
     messages: list[Message]
     stream: bool = False
     options: dict[str, Any] = {}
+    notes: list[Note] = []
 
 
 class Reply(Struct, frozen=True, kw_only=True):

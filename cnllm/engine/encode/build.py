@@ -15,6 +15,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import endpoint, params, prefill, structured
 from cnllm.engine.encode.call_rules import CallRules, call_rules
+from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import Draft, draft, settle
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.reasoning import plan_reasoning
@@ -55,6 +56,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if type(model) is not Model:
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
+    given = options
+    options, client_notes = resolve_client_data(options, model)
     wish = read_options(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
@@ -65,25 +68,26 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
     try:
-        return _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), options)
+        plan = _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), options, given)
+        return replace(plan, notes=[*client_notes, *plan.notes]) if client_notes and plan.model is model else plan
     except checks.FAILURES as error:
         if (fault := _fault(turns, options)) is not None:
             raise fault from error
         raise
 
 
-def _build(request: Draft, arguments: dict[str, Any]) -> Plan:
-    """Run the stages for a draft; `arguments` are the caller's options as they were given."""
+def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> Plan:
+    """Run the stages for a draft; `arguments` are the caller's options for this model, `given` those for any."""
     wish = request.options
     ledger = Ledger(request.model, wish.on_unsupported, wish.defaults)
 
     # Mode and flags.
     if (other := _other_wire(request)) is not None:
-        return _build_over(other, request, arguments)
+        return _build_over(other, request, given)
     options, prompted = drop_unsupported(wish, request.model.flags, ledger)
     request = settle(request.with_options(options), _STEPS, ledger)
     if (other := _other_wire(request)) is not None:
-        return _build_over(other, request, arguments)
+        return _build_over(other, request, given)
     request = _with_mode_defaults(request, arguments, ledger)
 
     # Tools and structured output.

@@ -7,9 +7,20 @@ mapping: `generationConfig` and `generation_config`.
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.gemini.server_decode import read_request
 from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.tokens import token_reader, token_writer
+from cnllm.types import Reasoning, Text, ToolCall
 
 __all__ = ["CODEC"]
 
+_PROTOCOL = "gemini"
+_CARRIERS = (Reasoning, Text, ToolCall)
+
 CODEC = ServerCodec(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    result_names=True,
+    read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature"),
+    write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature"),
 )

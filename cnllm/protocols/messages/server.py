@@ -5,9 +5,20 @@ from __future__ import annotations
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.messages.server_decode import read_request
 from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.tokens import token_reader, token_writer
+from cnllm.types import Reasoning
 
 __all__ = ["CODEC"]
 
+_PROTOCOL = "anthropic-messages"
+
 CODEC = ServerCodec(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, bearer=True
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    bearer=True,
+    read_token=token_reader(_PROTOCOL, [Reasoning], "signature", "data"),
+    write_token=token_writer(_PROTOCOL, [Reasoning], "signature"),
+    feature_headers=("anthropic-beta",),
 )

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.responses.server_decode import read_request
-from cnllm.protocols.responses.server_encode import StreamEncoder, write_error, write_reply
+from cnllm.protocols.responses.server_encode import StreamEncoder, token_fields, write_error, write_reply
+from cnllm.protocols.tokens import token_reader, token_writer
+from cnllm.types import Reasoning
 
 __all__ = ["CODEC"]
 
-CODEC = ServerCodec(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder)
+_PROTOCOL = "openai-responses"
+
+CODEC = ServerCodec(
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    read_token=token_reader(_PROTOCOL, [Reasoning], "encrypted_content"),
+    write_token=token_writer(_PROTOCOL, [Reasoning], "encrypted_content", token_fields),
+    feature_headers=("openai-beta",),
+)

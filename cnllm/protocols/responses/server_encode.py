@@ -28,7 +28,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["StreamEncoder", "write_error", "write_reply"]
+__all__ = ["StreamEncoder", "token_fields", "write_error", "write_reply"]
 
 NAME = "openai-responses"
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -137,9 +137,18 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
     if (sealed := _seal_data(part)).get("type") == "reasoning":
-        return sealed
-    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-    return {"type": "reasoning", "id": f"rs_{id}", "summary": summary}
+        return {"type": "reasoning", "id": f"rs_{id}", **sealed}
+    return {"type": "reasoning", "id": f"rs_{id}", "summary": _summary(part.text)}
+
+
+def _summary(text: str) -> list[dict[str, Any]]:
+    """Encode the text of reasoning."""
+    return [{"type": "summary_text", "text": text}] if text else []
+
+
+def token_fields(part: Reasoning) -> dict[str, Any]:
+    """Return the fields of a reasoning item that has a token."""
+    return {"type": "reasoning", "summary": _summary(part.text)}
 
 
 def _call(call: ToolCall, id: str, status: str) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""Mark the options of a request that mean something on the client's own protocol only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cnllm.types.client_data import ClientData
+
+__all__ = ["client_options"]
+
+
+def client_options(
+    options: Mapping[str, Any], protocol: str, feature_headers: Iterable[str], headers: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """Return the options, with the headers that ask for features of the protocol.
+
+    Other keys of the body, these headers, and tools that are no functions become `ClientData`.
+    """
+    out = dict(options)
+    if "extra_body" in out:
+        out["extra_body"] = ClientData(protocol, out["extra_body"])
+    if headers:
+        values = {str(name).lower(): value for name, value in headers.items()}
+        if features := {name: values[name] for name in feature_headers if values.get(name)}:
+            out["extra_headers"] = ClientData(protocol, features)
+    if "tools" in out:
+        out["tools"] = [tool if "function" in tool else ClientData(protocol, tool) for tool in out["tools"]]
+    return out

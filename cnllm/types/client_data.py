@@ -1,0 +1,22 @@
+"""Data of a client's request that means something on the client's own protocol only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["ClientData"]
+
+
+class ClientData(dict[str, Any]):
+    """A dict that goes to endpoints of one protocol only; the engine leaves it out anywhere else, with a note.
+
+    The options of a decoded request hold such dicts: keys of the body without an option of their own, tools that are
+    no functions, headers that ask for features of the protocol.
+    """
+
+    __slots__ = ("protocol",)
+
+    def __init__(self, protocol: str = "", data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data or {})
+        self.protocol = protocol
