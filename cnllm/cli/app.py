@@ -22,6 +22,7 @@ COMMANDS = {
     "fit": ("cnllm.cli.commands.fit:fit", "Change a conversation so that a model accepts it."),
     "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
+    "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of OpenAI, Anthropic and Gemini."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",

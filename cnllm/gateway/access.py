@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["LOOPBACK", "OPEN", "Access", "digest"]
+__all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names of this machine."""
@@ -15,6 +16,16 @@ OPEN = "open"
 """The identity of every client where no key is needed."""
 
 _HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    if host.lower() in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def digest(key: str) -> str:

@@ -181,7 +181,8 @@ class _HttpRequest:
         if endpoint is not None:
             self._protocol = endpoint.protocol
             if endpoint.verb in ("alive", "ready"):
-                return await self._send_json({"status": "ok"})
+                await self._send_json({"status": "ok"})
+                return
         access = self._gateway._access
         if not access.allows_host(self._headers):
             raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
@@ -305,11 +306,13 @@ class _HttpRequest:
     async def _reply(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply."""
         if exchange.stream:
-            return await self._stream(exchange, messages, options, identity)
+            await self._stream(exchange, messages, options, identity)
+            return
         try:
             reply = await self._gateway.client.call(exchange.model, messages, **options)
         except CnllmError as error:
-            return await self._fail(self._failure(exchange, error))
+            await self._fail(self._failure(exchange, error))
+            return
         self._note(exchange, reply)
         await self._keep(exchange, reply, identity)
         await self._send_content(200, exchange.whole(reply), [_JSON])
@@ -335,10 +338,12 @@ class _HttpRequest:
                         await self._write(exchange, data)
                         self._active = self._loop.time()
         except CnllmError as error:
-            return await self._fail_stream(exchange, self._failure(exchange, error))
+            await self._fail_stream(exchange, self._failure(exchange, error))
+            return
         except Diverged:
             message = "the model began its reply again with another text; what was sent is not the answer"
-            return await self._fail_stream(exchange, Failure(502, message, "reply_restarted"))
+            await self._fail_stream(exchange, Failure(502, message, "reply_restarted"))
+            return
         finally:
             self._alarm.cancel()
         assert reply is not None
@@ -391,7 +396,8 @@ class _HttpRequest:
     async def _fail_stream(self, exchange: Exchange, failure: Failure) -> None:
         """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
         if not self._begun:
-            return await self._fail(failure)
+            await self._fail(failure)
+            return
         self._entry.outcome = failure.message
         await self._write(exchange, exchange.failed(failure), more=False)
 

@@ -187,7 +187,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         if payload is None or (payload.digest is not None and payload.digest != _digest(text)):
             unproven = True
             if type(part) is not Reasoning or part.text:
-                parts.append(replace(part, seal=None))  # type: ignore[arg-type]
+                parts.append(replace(part, seal=None))
             continue
         turn = payload.turn
         origins.add(f"{turn.provider}/{turn.model}")
@@ -239,7 +239,10 @@ def _with_turn(message: Message, turn: Turn) -> Message:
 
 
 class _Chain:
-    """The digest of a conversation, message after message. Reasoning and ids do not count: clients drop or change them."""
+    """The digest of a conversation, message after message.
+
+    Reasoning and ids do not count: clients drop or change them.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=24)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cnllm.errors import RegistryError
+from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.check_patterns import pattern_faults
 from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
 from cnllm.registry.merge import canonical_condition, unset_path
@@ -382,6 +382,14 @@ def _references(document: Document, registry: Registry) -> Iterator[Problem]:
                 ["aliases", alias],
                 f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
             )
+    for name, target in document.data.get("gateway", {}).get("models", {}).items():
+        try:
+            if not target.startswith("tier:"):
+                registry.resolve(target)
+            elif target.removeprefix("tier:") not in registry.tiers:
+                yield problem(["gateway", "models", name], f"gateway.models.'{name}' names no tier: '{target}'")
+        except CnllmError as error:
+            yield problem(["gateway", "models", name], f"gateway.models.'{name}': {error.message}")
 
 
 def _told(error: RegistryError, shown: str) -> Problem:

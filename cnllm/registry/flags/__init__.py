@@ -278,6 +278,15 @@ class Table(Flags, frozen=True):
     )
 
 
+class Gateway(Base, frozen=True):
+    """Settings of a gateway (`cnllm serve`)."""
+
+    models: Annotated[
+        dict[str, str] | None,
+        flag('The model or tier that a client\'s name or pattern stands for, "claude-*" for example.'),
+    ] = None
+
+
 class File(Base, frozen=True):
     """A whole registry file."""
 
@@ -289,4 +298,5 @@ class File(Base, frozen=True):
     models: Annotated[dict[str, Table] | None, flag('The models, by "provider/id-on-the-wire".')] = None
     aliases: Annotated[dict[str, str] | None, flag("Short names, each of one model.")] = None
     tiers: Annotated[dict[str, list[str]] | None, flag("Models to choose from for a purpose, best first.")] = None
+    gateway: Annotated[Gateway | None, flag("Settings of a gateway.")] = None
     prefer: Annotated[list[str] | None, flag("Providers to take for a short name when they serve it too.")] = None

@@ -1,0 +1,167 @@
+"""Define `cnllm serve`: a gateway between clients of any protocol and every model."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio
+
+if TYPE_CHECKING:
+    from cnllm.gateway.asgi import Gateway
+
+__all__ = ["serve"]
+
+_VARIABLE = "CNLLM_SERVE_KEY"
+
+EXAMPLES = options.examples(
+    "cnllm serve --port 8641 --key a-key-of-your-choice",
+    "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-chat'",
+    "cnllm serve --simulate",
+)
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
+@click.option(
+    "--port", metavar="P", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
+)
+@click.option("--key", metavar="K", help=f"The key that clients must send. Default: {_VARIABLE}, else a new one.")
+@click.option("--keys-file", metavar="FILE", type=click.Path(dir_okay=False), help="A file with a key on each line.")
+@click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
+@click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
+@click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
+@click.option("--store", metavar="URL", help="Where state is kept: sqlite:, sqlite:PATH, memory:, redis://HOST.")
+@click.option("--workers", metavar="N", type=click.IntRange(1, 256), default=1, help="The number of processes.")
+@click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
+@click.option(
+    "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
+def serve(
+    host: str,
+    port: int,
+    key: str | None,
+    keys_file: str | None,
+    no_key: bool,
+    public: bool,
+    maps: tuple[str, ...],
+    store: str | None,
+    workers: int,
+    simulate: bool,
+    log: str | None,
+    as_json: bool,
+) -> None:
+    """Serve every model to clients of OpenAI, Anthropic and Gemini.
+
+    A client gets the printed address as its base URL and the key as its API key, and names any model of the registry.
+    The paths are /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent. Ctrl-C
+    ends the server after the streams that run.
+    """
+    from cnllm.gateway.access import is_loopback
+    from cnllm.gateway.server import listen, run, run_workers
+
+    models = _mapped_models(maps)
+    keys, new_key = _client_keys(key, keys_file, no_key)
+    if not is_loopback(host):
+        if not public:
+            raise errors.UsageError(
+                f"{host} can be reached by other machines",
+                "add --public if they may use this gateway, and with it the keys of your providers",
+            )
+        if no_key:
+            raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
+    _start_log(log)
+
+    def make() -> Gateway:
+        from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.tokens import Keyring
+
+        return Gateway(
+            simulate=simulate,
+            models=models,
+            keys=keys,
+            store=store or "memory:",
+            token_keys=Keyring.load(),
+            **({"hosts": None} if public else {}),
+        )
+
+    gateway = make()  # so that what is wrong with files and names is said before the address is printed
+    with listen(host, port) as listener:
+        address = listener.getsockname()
+        name = f"[{address[0]}]" if ":" in address[0] else address[0]
+        url = f"http://{name}:{address[1]}"
+
+        def ready() -> None:
+            if as_json:
+                answer.print_line(json.dumps({"url": url, "pid": os.getpid()}))
+            else:
+                answer.print_line(url)
+            if new_key is not None:
+                stdio.print_line(f"key: {new_key} (new at each start; set {_VARIABLE} to choose one)")
+            if public:
+                stdio.print_line(f"{host} is open to other machines: whoever has the key uses your providers' keys")
+
+        if workers == 1:
+            run(gateway, listener, ready)
+        else:
+            run_workers(make, listener, workers, ready)
+
+
+def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
+    """Return patterns with their models. Raise `UsageError` for one without a model."""
+    models: dict[str, str] = {}
+    for text in maps:
+        pattern, separator, model = text.partition("=")
+        if not (pattern and separator and model):
+            raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'claude-*=glm-4.7'")
+        models[pattern] = model
+    return models
+
+
+def _client_keys(key: str | None, keys_file: str | None, no_key: bool) -> tuple[list[str], str | None]:
+    """Return the keys of clients, and the one that was made for this start."""
+    if no_key:
+        if key or keys_file:
+            raise errors.UsageError("--no-key with a key", "leave one of them out")
+        return [], None
+    keys = [key] if key else []
+    if keys_file is not None:
+        try:
+            with open(keys_file, encoding="utf-8") as file:
+                lines = [line.strip() for line in file]
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.UsageError(f"{keys_file} cannot be read: {error}", "name a text file of keys") from error
+        keys += [line for line in lines if line and not line.startswith("#")]
+        if not keys:
+            raise errors.UsageError(f"{keys_file} holds no key", "write a key on each line")
+    if not keys and (variable := os.environ.get(_VARIABLE)):
+        keys = [variable]
+    if keys:
+        return keys, None
+    new_key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
+    return [new_key], new_key
+
+
+def _start_log(log: str | None) -> None:
+    """Send the log to a file or to stderr."""
+    import logging
+
+    logger = logging.getLogger("cnllm.gateway")
+    logger.propagate = False
+    warnings = logging.StreamHandler()
+    warnings.setLevel(logging.WARNING)
+    logger.addHandler(warnings)
+    if log is not None:
+        try:
+            lines = logging.StreamHandler() if log == "-" else logging.FileHandler(log, encoding="utf-8")
+        except OSError as error:
+            raise errors.UsageError(f"{log} cannot be written: {error.strerror}", "name another file") from error
+        lines.addFilter(lambda record: record.levelno == logging.INFO)
+        logger.addHandler(lines)
+        logger.setLevel(logging.INFO)

@@ -1,0 +1,189 @@
+"""Run the gateway's application over uvicorn: one process or several, on one address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cnllm.errors import CnllmError
+from cnllm.gateway.asgi import Gateway
+
+__all__ = ["listen", "run", "run_workers"]
+
+_BACKLOG = 2048
+_IDLE_SECONDS = 75  # an idle connection of a client is kept for so long
+_HEAD_SECONDS = 30.0  # a client has so long to send the head of a request
+_DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
+_HEAD_BYTES = 64 * 1024
+_SHORT_LIFE = 2.0  # seconds
+_MOST_FAILURES = 5  # workers in a row that end so soon
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises `CnllmError` where the address is in use or cannot be had."""
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = infos[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CnllmError(f"cannot listen on {host}, port {port}: {reason}", hint="choose another: --port N") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
+    """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
+    uvicorn = _import_uvicorn()
+    config = uvicorn.Config(
+        gateway,
+        loop=_loop_name(),
+        http=_protocol_class(),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+    )
+    server = uvicorn.Server(config)
+
+    async def serve() -> None:
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        if server.started and on_ready is not None:
+            on_ready()
+        await serving
+
+    # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner, contextlib.suppress(KeyboardInterrupt):
+        runner.run(serve())
+
+
+def run_workers(
+    make: Callable[[], Gateway], listener: socket.socket, count: int, on_ready: Callable[[], None] | None = None
+) -> None:
+    """Serve with several processes on one socket. A process that dies is replaced; SIGTERM and SIGINT end all."""
+    workers: dict[int, float] = {}  # the time at which each was started
+    failures = 0
+    stopping = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in list(workers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def start() -> None:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
+            status = 1
+            try:
+                run(make(), listener)
+                status = 0
+            except BaseException:
+                logging.getLogger("cnllm.gateway").exception("a worker failed")
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        workers[pid] = time.monotonic()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    for _ in range(count):
+        start()
+    if on_ready is not None:
+        on_ready()
+    while workers:
+        try:
+            pid, _ = os.wait()
+        except ChildProcessError:
+            return
+        except InterruptedError:
+            continue
+        started = workers.pop(pid, 0.0)
+        if stopping:
+            continue
+        failures = failures + 1 if time.monotonic() - started < _SHORT_LIFE else 0
+        if failures >= _MOST_FAILURES:
+            stop(signal.SIGTERM, None)
+            raise CnllmError("the workers end as soon as they start", hint="the lines above say why")
+        logging.getLogger("cnllm.gateway").warning("worker %d ended; another takes its place", pid)
+        start()
+
+
+def _import_uvicorn() -> Any:
+    """Return uvicorn. Raises `CnllmError` where it is missing."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise CnllmError(
+            "the gateway needs uvicorn, which is not installed", hint="pip install 'cnllm[serve]'"
+        ) from error
+    return uvicorn
+
+
+def _loop_name() -> str:
+    """Return the name of the event loop: uvloop where it is installed."""
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return "asyncio"
+    return "uvloop"
+
+
+def _protocol_class() -> Any:
+    """Return the HTTP protocol: one that gives clients a bounded time to send the head of a request."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Base
+    except ImportError:
+        from uvicorn.protocols.http.h11_impl import H11Protocol as Base  # type: ignore[assignment]
+
+    class BoundedProtocol(Base):  # type: ignore[misc, valid-type]
+        """A connection that is closed if its first request does not arrive in time."""
+
+        _head: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to wait for the first request."""
+            super().connection_made(transport)
+            self._head = self.loop.call_later(_HEAD_SECONDS, transport.close)
+
+        def on_headers_complete(self) -> None:
+            """End the wait."""
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """End the wait."""
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+            super().connection_lost(exc)
+
+    return BoundedProtocol
