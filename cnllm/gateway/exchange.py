@@ -236,7 +236,7 @@ class Exchange:
         return replace(part, id=self._id(part.id)) if type(part) is ToolCall else part
 
     def _id(self, id: str) -> str:
-        """Return the id of a call that the client sees: the endpoint's, or a new one where it may stand for others too."""
+        """Return the id of a call that the client sees: the endpoint's, or a new one where others may share it."""
         if (new := self._ids.get(id)) is None:
             unique = len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
             new = self._ids[id] = id if unique else f"call_{secrets.token_hex(12)}"

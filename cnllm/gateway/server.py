@@ -9,14 +9,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
 
-__all__ = ["listen", "run", "run_workers"]
+__all__ = ["address_url", "listen", "run", "run_workers", "running"]
 
 _BACKLOG = 2048
 _IDLE_SECONDS = 75  # an idle connection of a client is kept for so long
@@ -49,35 +51,77 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
+    # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with contextlib.suppress(KeyboardInterrupt):
+        _run_server(_server(gateway), listener, on_ready or (lambda: None))
+
+
+@contextlib.contextmanager
+def running(gateway: Gateway, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve in a thread of its own while the block runs. The value is the URL."""
+    listener = listen(host, port)
+    server = _server(gateway)
+    ready: Future[None] = Future()
+
+    def serve() -> None:
+        try:
+            _run_server(server, listener, lambda: ready.set_result(None))
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    with listener:
+        thread = threading.Thread(target=serve, name="cnllm-gateway", daemon=True)
+        thread.start()
+        ready.result()
+        try:
+            yield address_url(listener)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def address_url(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _server(gateway: Gateway) -> Any:
+    """Return a server of uvicorn's. Raises `CnllmError` where uvicorn is missing."""
     uvicorn = _import_uvicorn()
-    config = uvicorn.Config(
-        gateway,
-        loop=_loop_name(),
-        http=_protocol_class(),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        proxy_headers=False,
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=_DRAIN_SECONDS,
-        h11_max_incomplete_event_size=_HEAD_BYTES,
+    return uvicorn.Server(
+        uvicorn.Config(
+            gateway,
+            loop=_loop_name(),
+            http=_protocol_class(),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            h11_max_incomplete_event_size=_HEAD_BYTES,
+        )
     )
-    server = uvicorn.Server(config)
+
+
+def _run_server(server: Any, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve until the server is stopped."""
 
     async def serve() -> None:
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
-        if server.started and on_ready is not None:
+        if server.started:
             on_ready()
         await serving
 
-    # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner, contextlib.suppress(KeyboardInterrupt):
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(serve())
 
 
@@ -162,7 +206,7 @@ def _protocol_class() -> Any:
     except ImportError:
         from uvicorn.protocols.http.h11_impl import H11Protocol as Base  # type: ignore[assignment]
 
-    class BoundedProtocol(Base):  # type: ignore[misc, valid-type]
+    class BoundedProtocol(Base):
         """A connection that is closed if its first request does not arrive in time."""
 
         _head: asyncio.TimerHandle | None = None

@@ -63,8 +63,8 @@ def serve(
     The paths are /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent. Ctrl-C
     ends the server after the streams that run.
     """
-    from cnllm.gateway.access import is_loopback
-    from cnllm.gateway.server import listen, run, run_workers
+    from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.server import address_url, listen, run, run_workers
 
     models = _mapped_models(maps)
     keys, new_key = _client_keys(key, keys_file, no_key)
@@ -88,14 +88,12 @@ def serve(
             keys=keys,
             store=store or "memory:",
             token_keys=Keyring.load(),
-            **({"hosts": None} if public else {}),
+            hosts=None if public else LOOPBACK,
         )
 
     gateway = make()  # so that what is wrong with files and names is said before the address is printed
     with listen(host, port) as listener:
-        address = listener.getsockname()
-        name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        url = f"http://{name}:{address[1]}"
+        url = address_url(listener)
 
         def ready() -> None:
             if as_json:
