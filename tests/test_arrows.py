@@ -11,7 +11,11 @@ PACKAGE = Path(__file__).parent.parent / "cnllm"
 TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
 """The only modules at the top level."""
 
-SPLIT = {"engine", "cli", "gateway"}  # folders whose folders are rooms of their own; what lies beside these in engine/ is, too
+SPLIT = {
+    "engine",
+    "cli",
+    "gateway",
+}  # folders whose folders are rooms of their own; what lies beside these in engine/ is, too
 
 # What each room may import, from the ground up: a room names only rooms that stand before it.
 VALUES = {"errors", "types", "jsonpath"}

@@ -6,31 +6,47 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from cnllm.config import paths, private_files, process
 from cnllm.errors import CnllmError
-from cnllm.store.schema import MARK, STEPS, migrate, schema_version
+from cnllm.store.schema import MARK, STEPS, Step, migrate, schema_version
 
 __all__ = ["DatabaseFile"]
 
 BUSY_SECONDS = 5.0
-"""Seconds that a writer waits for other writers."""
+"""Seconds that a writer waits for other writers, unless it sets its own."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DatabaseFile:
     """An open file. Errors of SQLite are raised as `CnllmError`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        mark: int = MARK,
+        steps: Sequence[Step] | None = None,
+        threads: bool = False,
+        busy_seconds: float | None = None,
+    ) -> None:
+        """Open or create the file of these tables: those of conversations, unless `mark` and `steps` name others.
+
+        With `threads` any thread may use it, one at a time. A write waits `busy_seconds` for other processes.
+        """
         self.path = path
+        self._mark = mark
+        self._steps = STEPS if steps is None else steps
+        self._threads = threads
+        self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         self._generation = process.generation()
         with self._translate_errors():
             _make_private(path)
-            self._connection = _connect(path)
+            self._connection = self._connect()
             try:
                 self._prepare()
             except BaseException:
@@ -41,7 +57,7 @@ class DatabaseFile:
         """Return the connection of this process. SQLite forbids a child to use or close its parent's."""
         if self._generation != process.generation():
             _keep_forever(self._connection)
-            self._connection = _connect(self.path)
+            self._connection = self._connect()
             self._generation = process.generation()
             self._prepare()
         return self._connection
@@ -72,34 +88,42 @@ class DatabaseFile:
         else:
             _keep_forever(self._connection)
 
+    def _connect(self) -> sqlite3.Connection:
+        """Open a connection that replaces bad bytes in a row, so that one bad row hides no other."""
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=not self._threads
+        )
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        return connection
+
     def _prepare(self) -> None:
         # A commit survives a crash of the process. A power failure may lose the last commits, but no other data.
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        version = schema_version(self._connection)
-        if version > len(STEPS):
+        version, newest = schema_version(self._connection), len(self._steps)
+        if version > newest:
             raise CnllmError(
-                f"{self.path} was written by a newer cnllm (version {version}; this one reads up to {len(STEPS)})",
+                f"{self.path} was written by a newer cnllm (version {version}; this one reads up to {newest})",
                 hint="upgrade cnllm, or move that file away",
             )
         if not self._is_ours(version):
             raise CnllmError(f"{self.path} is a database of another program", hint="move it to another place")
-        if version < len(STEPS) or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        if version < newest or self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             self._upgrade()
         self._connection.execute("PRAGMA foreign_keys = ON")
 
     def _is_ours(self, version: int) -> bool:
         mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
         if version or mark:
-            return bool(mark == MARK)
+            return bool(mark == self._mark)
         return not self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
     def _upgrade(self) -> None:
         """Switch to WAL mode and create this version's tables. Of several processes that start at once, one does it."""
-        deadline = time.monotonic() + BUSY_SECONDS
+        deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-                migrate(self._connection, STEPS)
+                migrate(self._connection, self._steps, self._mark)
                 return
             except sqlite3.OperationalError as error:  # the switch to WAL fails at once while another process does it
                 if not _is_busy(error) or time.monotonic() > deadline:
@@ -121,13 +145,6 @@ class DatabaseFile:
             ) from error
         except OSError as error:
             raise CnllmError(f"{error.filename or self.path}: {error.strerror}") from error
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open a connection that replaces bad bytes in a row, so that one bad row hides no other."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
-    return connection
 
 
 def _keep_forever(connection: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-__all__ = ["MARK", "STEPS", "migrate", "schema_version"]
+__all__ = ["MARK", "STEPS", "Step", "migrate", "schema_version"]
 
 MARK = 0x636E6C6D
 """The file's `application_id` ("cnlm"), which distinguishes it from other SQLite files."""
@@ -68,7 +68,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return version
 
 
-def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
+def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS, mark: int = MARK) -> None:
     """Apply the steps that the file lacks: all of them, or none if one fails or leaves a broken reference.
 
     Foreign keys are off meanwhile: otherwise a step that rebuilds a table would delete the rows that refer to it.
@@ -83,7 +83,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> No
             connection.execute(f"PRAGMA user_version = {number}")
         if schema_version(connection) > version and connection.execute("PRAGMA foreign_key_check").fetchone():
             raise sqlite3.IntegrityError("the new tables do not fit together")
-        connection.execute(f"PRAGMA application_id = {MARK}")
+        connection.execute(f"PRAGMA application_id = {mark}")
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")

@@ -85,6 +85,10 @@ class Store(Protocol):
     """State of the gateway. All methods may be called from any thread; none raises because the store fails."""
 
     @property
+    def blocks(self) -> bool:
+        """Whether the methods wait for a disk or a network, so that an event loop must not call them."""
+
+    @property
     def failure(self) -> str | None:
         """Return why the last operation failed; None if it did not."""
 

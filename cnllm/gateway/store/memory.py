@@ -56,6 +56,7 @@ class _Owner:
 class MemoryStore:
     """State that ends with the process. A forked child begins with a copy and goes its own way."""
 
+    blocks = False
     failure: str | None = None
 
     def __init__(self, bounds: Bounds | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,8 +80,8 @@ class MemoryStore:
     def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
         """Return the turn that made a call."""
         with self._lock:
-            found = self._turn(call_key(identity_hash(identity), call_id), self._clock())
-        return found if type(found) is Turn else None
+            turn = self._turn(call_key(identity_hash(identity), call_id), self._clock())
+        return turn if type(turn) is Turn else None
 
     def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
         """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
@@ -147,11 +148,11 @@ class MemoryStore:
                 else:
                     clear.append(key)
             item = _Item(owner, now, digest, blob, clear)
-            kept = bool(clear) and item.size <= self._bounds.identity_bytes
-            if kept:
+            fits = bool(clear) and item.size <= self._bounds.identity_bytes
+            if fits:
                 self._add(item)
             self._evict(owner, now)
-        return kept
+        return fits
 
     def _add(self, item: _Item) -> None:
         for key in item.keys:

@@ -1,0 +1,370 @@
+"""State in a SQLite file, for all processes of one machine.
+
+A committed turn survives a kill of any process. A damaged file is renamed to `NAME.damaged`, with a log line, and a new
+one begins: what is lost is state that clients may have to do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cnllm.config import paths, process
+from cnllm.errors import CnllmError
+from cnllm.gateway.store.failure_log import FailureLog
+from cnllm.gateway.store.items import (
+    Ambiguous,
+    Bounds,
+    Turn,
+    Turns,
+    call_key,
+    decode_turn,
+    digest_of,
+    encode_turn,
+    identity_hash,
+    item_size,
+    prefix_key,
+    response_key,
+)
+from cnllm.store.file import DatabaseFile
+
+__all__ = ["MARK", "STEPS", "SqliteStore", "store_path"]
+
+MARK = 0x636E6C67
+"""The file's `application_id` ("cnlg")."""
+
+_COUNT = """INSERT INTO usage VALUES ({0}, 1, new.size)
+            ON CONFLICT (identity) DO UPDATE SET items = items + 1, bytes = bytes + new.size;"""
+
+STEPS: Sequence[Sequence[str]] = (
+    (
+        """CREATE TABLE items (
+            id INTEGER PRIMARY KEY,     -- the oldest has the lowest
+            identity BLOB NOT NULL,     -- a hash
+            at REAL NOT NULL,           -- Unix time
+            digest BLOB NOT NULL,       -- of a turn's content; empty for the mark of an ambiguous key
+            size INTEGER NOT NULL,
+            data BLOB NOT NULL
+        )""",
+        "CREATE INDEX items_of ON items (identity, id)",
+        """CREATE TABLE keys (
+            key BLOB PRIMARY KEY,       -- a hash of identity and call id, prefix or response id
+            item INTEGER NOT NULL REFERENCES items ON DELETE CASCADE
+        ) WITHOUT ROWID""",
+        "CREATE INDEX keys_of ON keys (item)",
+        # Sums of each identity, and of all under an empty one: a bound is checked without reading the items.
+        """CREATE TABLE usage (identity BLOB PRIMARY KEY, items INTEGER NOT NULL, bytes INTEGER NOT NULL)
+           WITHOUT ROWID""",
+        f"CREATE TRIGGER item_added AFTER INSERT ON items BEGIN {_COUNT.format('new.identity')} "
+        f"{_COUNT.format('zeroblob(0)')} END",
+        """CREATE TRIGGER item_deleted AFTER DELETE ON items BEGIN
+            UPDATE usage SET items = items - 1, bytes = bytes - old.size WHERE identity IN (old.identity, zeroblob(0));
+            DELETE FROM usage WHERE identity = old.identity AND items <= 0;
+        END""",
+    ),
+)
+"""The statements from each version to the next; the first from an empty file."""
+
+_RESPONSE = b"response"
+_CHUNK = 200  # keys of one query
+_OLD = 8  # expired items that one write deletes
+_BUSY_SECONDS = 1.0
+"""Seconds that a write waits for other processes."""
+_PAUSE_SECONDS = 2.0
+"""Seconds without a write after one that waited in vain, so that requests do not queue up behind a stopped process."""
+
+T = TypeVar("T")
+_log = logging.getLogger("cnllm.gateway")
+
+
+def store_path() -> Path:
+    """Return the default path of the file, whether or not it exists."""
+    return paths.data_dir() / "gateway.db"
+
+
+class SqliteStore:
+    """State in a file. Several processes may use it at once, and any thread of each."""
+
+    blocks = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        bounds: Bounds | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the file, and create it if there is none. Raise `CnllmError` for one that cannot be used."""
+        self.path = Path(path).expanduser() if path is not None else store_path()
+        self._bounds = bounds or Bounds()
+        self._clock = clock
+        self._lock = process.fork_safe(threading.Lock())
+        self._failures = FailureLog()
+        self._locked_until = 0.0
+        self._file: DatabaseFile | None = None
+        self._inode: tuple[int, int] | None = None
+        with self._lock:
+            self._open()
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the last operation failed; None if it did not."""
+        return self._failures.failure
+
+    # ── turns ────────────────────────────────────────────────────────────────
+    def keep_turn(self, identity: str, turn: Turn, call_ids: Sequence[str], prefix: bytes | None) -> bool:
+        """Keep a turn under the ids of its calls and under the conversation that ends with it."""
+        owner, blob = identity_hash(identity), encode_turn(turn)
+        keys = [call_key(owner, call_id) for call_id in call_ids]
+        if prefix is not None:
+            keys.append(prefix_key(owner, prefix))
+        return self._run(lambda file: self._keep(file, owner, digest_of(blob), blob, list(dict.fromkeys(keys))), False)
+
+    def turn_by_call(self, identity: str, call_id: str) -> Turn | None:
+        """Return the turn that made a call."""
+        return self.find_turns(identity, call_ids=(call_id,)).by_call.get(call_id)
+
+    def turns_by_prefix(self, identity: str, prefix: bytes) -> Turn | Ambiguous | None:
+        """Return the turn at the end of a conversation, `Ambiguous()` for several, None for none."""
+        return self.find_turns(identity, prefixes=(prefix,)).by_prefix.get(prefix)
+
+    def find_turns(self, identity: str, *, call_ids: Iterable[str] = (), prefixes: Iterable[bytes] = ()) -> Turns:
+        """Return the turns under many keys in one search."""
+        owner = identity_hash(identity)
+        calls = {call_key(owner, call_id): call_id for call_id in call_ids}
+        ends = {prefix_key(owner, prefix): prefix for prefix in prefixes}
+        rows = self._run(lambda file: self._rows(file, [*calls, *ends]), None, writes=False)
+        if rows is None:
+            return Turns(failure=self.failure)
+        matches = [(key, decode_turn(data) if digest else Ambiguous()) for key, digest, data in rows]
+        return Turns(
+            {calls[key]: turn for key, turn in matches if key in calls and type(turn) is Turn},
+            {ends[key]: turn for key, turn in matches if key in ends and turn is not None},
+        )
+
+    # ── responses ────────────────────────────────────────────────────────────
+    def keep_response(self, identity: str, id: str, blob: bytes) -> bool:
+        """Keep a response under its id; it replaces an earlier one."""
+        owner = identity_hash(identity)
+        return self._run(lambda file: self._keep(file, owner, _RESPONSE, blob, [response_key(owner, id)]), False)
+
+    def response(self, identity: str, id: str) -> bytes | None:
+        """Return a response; None where there is none."""
+        key = response_key(identity_hash(identity), id)
+        rows = self._run(lambda file: self._rows(file, [key]), None, writes=False)
+        return rows[0][2] if rows else None
+
+    def delete_response(self, identity: str, id: str) -> bool:
+        """Delete a response. Return whether there was one. The file keeps none of its bytes."""
+        key = response_key(identity_hash(identity), id)
+        return self._run(lambda file: self._delete(file, key), False)
+
+    def close(self) -> None:
+        """Close the file. A later call opens it again."""
+        with self._lock:
+            self._close()
+
+    # ── the file ─────────────────────────────────────────────────────────────
+    def _run(self, work: Callable[[DatabaseFile], T], otherwise: T, *, writes: bool = True) -> T:
+        """Return the result of work on the file. Where the file fails, log that and return `otherwise`."""
+        with self._lock:
+            if writes and time.monotonic() < self._locked_until:
+                return otherwise
+            try:
+                try:
+                    result = work(self._current())
+                except CnllmError as error:
+                    if not _is_damage(error):
+                        raise
+                    self._close()
+                    self._set_aside(error)
+                    result = work(self._current())
+            except CnllmError as error:
+                if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    self._locked_until = time.monotonic() + _PAUSE_SECONDS
+                self._failures.failed(error.message)
+                return otherwise
+            if writes:  # a full disk can be read
+                self._failures.worked()
+            return result
+
+    def _current(self) -> DatabaseFile:
+        """Return the open file. One that was deleted or replaced meanwhile is opened anew."""
+        if self._file is not None and self._inode != _inode(self.path):
+            self._close()
+        return self._file or self._open()
+
+    def _open(self) -> DatabaseFile:
+        self._inode = None
+        try:
+            file = self._database()
+        except CnllmError as error:
+            if not _is_damage(error) or not self._is_ours():
+                raise
+            self._set_aside(error)
+            file = self._database()
+        self._file, self._inode = file, _inode(self.path)
+        return file
+
+    def _database(self) -> DatabaseFile:
+        return DatabaseFile(self.path, mark=MARK, steps=STEPS, threads=True, busy_seconds=_BUSY_SECONDS)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._file.close()
+            self._file = None
+
+    def _is_ours(self) -> bool:
+        """Whether a damaged file is a store of the gateway: the default one, or one with its mark in the header."""
+        if self.path == store_path():
+            return True
+        with contextlib.suppress(OSError), self.path.open("rb") as stream:
+            return stream.read(72)[68:] == MARK.to_bytes(4, "big")
+        return False
+
+    def _set_aside(self, error: CnllmError) -> None:
+        """Rename a damaged file, unless another process has done so."""
+        try:
+            with _folder_lock(self.path.parent):
+                if self._inode != _inode(self.path) if self._inode is not None else not self._is_damaged():
+                    return
+                # The log first: SQLite would take it for that of the new file. It deletes one beside an empty file.
+                for suffix in ("-wal", "-shm", ""):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(f"{self.path}{suffix}", f"{self.path}.damaged{suffix}")
+        except OSError:
+            raise error from None
+        _log.warning("%s; it is now %s.damaged, and a new file begins", error.message, self.path)
+
+    def _is_damaged(self) -> bool:
+        try:
+            self._database().close()
+        except CnllmError as error:
+            return _is_damage(error)
+        return False
+
+    # ── items ────────────────────────────────────────────────────────────────
+    def _rows(self, file: DatabaseFile, keys: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        """Return key, digest and data of the items under these keys."""
+        oldest = self._clock() - self._bounds.seconds
+        rows: list[tuple[bytes, bytes, bytes]] = []
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            rows += file.rows(
+                "SELECT key, digest, data FROM keys JOIN items ON items.id = item "
+                f"WHERE key IN ({','.join('?' * len(chunk))}) AND at >= ?",
+                *chunk,
+                oldest,
+            )
+        return [row for row in rows if all(type(value) is bytes for value in row)]
+
+    def _keep(self, file: DatabaseFile, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
+        now = self._clock()
+        if item_size(blob, len(keys)) > self._bounds.identity_bytes:
+            return False
+        with file.writing() as connection:
+            clear = []
+            for key in keys:
+                query = "SELECT id, digest, at FROM keys JOIN items ON items.id = item WHERE key = ?"
+                row = connection.execute(query, (key,)).fetchone()
+                if row is None:
+                    clear.append(key)
+                    continue
+                connection.execute("DELETE FROM keys WHERE key = ?", (key,))
+                query = "DELETE FROM items WHERE id = ? AND NOT EXISTS (SELECT 1 FROM keys WHERE item = ?)"
+                connection.execute(query, (row[0], row[0]))
+                if row[1] != digest and row[2] >= now - self._bounds.seconds:
+                    _insert(connection, owner, now, b"", b"", [key])
+                else:
+                    clear.append(key)
+            if clear:
+                _insert(connection, owner, now, digest, blob, clear)
+            self._evict(connection, owner, now)
+        return bool(clear)
+
+    def _evict(self, connection: sqlite3.Connection, owner: bytes, now: float) -> None:
+        """Delete the oldest items of this identity, then of all, until the bounds hold, and a few that are too old."""
+        bounds = self._bounds
+        for identity, count, size in (
+            (owner, bounds.identity_count, bounds.identity_bytes),
+            (b"", bounds.count, bounds.bytes),
+        ):
+            query = "SELECT items, bytes FROM usage WHERE identity = ?"
+            items, used = connection.execute(query, (identity,)).fetchone() or (0, 0)
+            if items <= count and used <= size:
+                continue
+            where, values = ("identity = ?", (identity,)) if identity else ("TRUE", ())
+            newest = None
+            for id_, item_bytes in connection.execute(f"SELECT id, size FROM items WHERE {where} ORDER BY id", values):
+                if items <= count and used <= size:
+                    break
+                items, used, newest = items - 1, used - item_bytes, id_
+            connection.execute(f"DELETE FROM items WHERE {where} AND id <= ?", (*values, newest))
+        rows = connection.execute("SELECT id, at FROM items ORDER BY id LIMIT ?", (_OLD,)).fetchall()
+        for id_, at in rows:
+            if at >= now - bounds.seconds:
+                break
+            connection.execute("DELETE FROM items WHERE id = ?", (id_,))
+
+    def _delete(self, file: DatabaseFile, key: bytes) -> bool:
+        if not self._rows(file, [key]):
+            return False
+        file.rows("PRAGMA secure_delete = ON")
+        try:
+            with file.writing() as connection:
+                query = "DELETE FROM items WHERE id = (SELECT item FROM keys WHERE key = ?)"
+                return connection.execute(query, (key,)).rowcount > 0
+        finally:
+            file.rows("PRAGMA secure_delete = OFF")
+
+
+def _insert(
+    connection: sqlite3.Connection, owner: bytes, now: float, digest: bytes, blob: bytes, keys: list[bytes]
+) -> None:
+    values: Any = (owner, now, digest, item_size(blob, len(keys)), blob)
+    query = "INSERT INTO items (identity, at, digest, size, data) VALUES (?, ?, ?, ?, ?)"
+    item = connection.execute(query, values).lastrowid
+    for key in keys:
+        connection.execute("INSERT INTO keys VALUES (?, ?)", (key, item))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _code(error: CnllmError) -> int:
+    """Return SQLite's primary result code behind an error; 0 where there is none."""
+    code: int = getattr(error.__cause__, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def _is_damage(error: CnllmError) -> bool:
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+@contextlib.contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Lock the folder where possible, so that one process at a time renames the file."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
