@@ -23,6 +23,7 @@ from cnllm.gateway.listing import model_body, models_body
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.responses import ResponseState
 from cnllm.gateway.state import State
+from cnllm.protocols import server_api
 from cnllm.registry import Registry
 from cnllm.types import Reply
 
@@ -206,7 +207,8 @@ class _HttpRequest:
                 await self._generate(endpoint, identity)
             case "count":
                 self._require("POST")
-                exchange = self._exchange(await self._body(), identity)
+                body = server_api(endpoint.protocol).read_count(await self._body())
+                exchange = self._exchange(body, identity)
                 await self._send_json(exchange.count_body())
             case "models":
                 self._require("GET", "HEAD")
