@@ -14,6 +14,7 @@ from cnllm.types import (
     Event,
     Finished,
     Message,
+    Part,
     Reasoning,
     Reply,
     Request,
@@ -28,6 +29,8 @@ from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 
 _EVENTS = frozenset(get_args(Event))
+_ITEM_KEYS = frozenset(["item", "instructions"])
+"""Keys of a seal about the whole item that a part stood in."""
 
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
@@ -45,9 +48,10 @@ def decode_request(
     `path` is the URL's path, which on one protocol names the model and whether to stream. `headers` are those of the
     request: the ones that ask for features of the protocol go on to an endpoint of the same protocol.
 
-    Data in the messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is sealed with the
-    protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets it. `origin` is
-    the model that wrote the assistant's messages, if the caller has proof of that. It counts only with the protocol of
+    Data in the assistant's messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is
+    sealed with the protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets
+    it. The client's own data in other messages (cache marks) is sealed in the same way, and goes to endpoints of that
+    protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts only with the protocol of
     the body, because no other model can have written these data. Raises `ValueError` with the place that is wrong.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
@@ -74,18 +78,30 @@ def decode_request(
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:
-    """Return an assistant's message with its author. Reasoning of an unknown one is sealed, so that none claims it."""
-    if message.role != "assistant":
-        return message
+    """Return a message with its author. Reasoning of an unknown one is sealed, so that no model claims it."""
     if name is not None:
-        return msgspec.structs.replace(message, by=name)
-    if any(type(part) is Reasoning and part.seal is None for part in message.parts):
-        parts = [
-            msgspec.structs.replace(part, seal=stamp(None)) if type(part) is Reasoning and part.seal is None else part
-            for part in message.parts
-        ]
-        message = msgspec.structs.replace(message, parts=tuple(parts))
-    return message if message.by is None else msgspec.structs.replace(message, by=None)
+        return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
+    is_answer = message.role == "assistant"
+    parts = tuple([_with_seal(part, stamp) if is_answer else _without_ids(part) for part in message.parts])
+    if all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def _with_seal(part: Part, stamp: Stamp) -> Part:
+    """Return reasoning without a seal with one of an unknown author; any other part as it is."""
+    if type(part) is Reasoning and part.seal is None:
+        return msgspec.structs.replace(part, seal=stamp(None))
+    return part
+
+
+def _without_ids(part: Part) -> Part:
+    """Return a part of another turn without the ids that an endpoint gave to its item."""
+    seal = part.seal
+    if seal is None or not isinstance(seal.data, dict) or _ITEM_KEYS.isdisjoint(seal.data):
+        return part
+    data = {key: value for key, value in seal.data.items() if key not in _ITEM_KEYS}
+    return msgspec.structs.replace(part, seal=Seal(seal.protocol, "", "", data) if data else None)
 
 
 def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cnllm.protocols import Stamp
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
+from cnllm.types.media import is_file_part
 
 __all__ = ["read_request"]
 
@@ -18,6 +20,9 @@ _OWN = ("model", "messages", "system", "stream", "tools", "tool_choice", "thinki
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
+
+_BILLING = "x-anthropic-billing-header"
+"""The beginning of a text in which a client puts a header for its vendor's gateway."""
 
 Block = dict[str, Any]
 
@@ -30,8 +35,9 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     if type(body.get("max_tokens")) is not int:
         raise ValueError("max_tokens: an integer is required")
     messages: list[Message] = []
+    notes: list[Note] = []
     if body.get("system") is not None:
-        blocks = _content_blocks(body["system"], "system")
+        blocks = _without_billing(_content_blocks(body["system"], "system"), notes)
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
     for index, turn in enumerate(turns):
@@ -48,7 +54,19 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         messages=messages,
         stream=body.get("stream") is True,
         options=options,
+        notes=notes,
     )
+
+
+def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
+    """Return the blocks of the system without the client's billing data, which differ in each request.
+
+    They are not for the model, and they would end each prefix in a cache.
+    """
+    out = [block for block in blocks if not str(block.get("text", "")).startswith(_BILLING)]
+    if len(out) < len(blocks):
+        notes.append(Note("key-foreign", "system", f"the text {_BILLING}", "left out: it is not for the model"))
+    return out
 
 
 def _content_blocks(content: Any, path: str) -> list[Block]:
@@ -93,10 +111,11 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
             del other_keys["text"]
-            if role == "assistant":
-                return Text(block["text"], stamp(other_keys) if other_keys else None, marks)
-            return Text(block["text"], None, {**other_keys, **(marks or {})} or None)
-        case "image", "user" if (media := _media(block, marks)) is not None:
+            keys = {**other_keys, **(marks or {})}
+            return Text(block["text"], stamp(keys) if keys else None)
+        case "image", "user" if (media := _media(block, stamp(marks) if marks else None)) is not None:
+            return media
+        case "document", "user" if (media := _document(block)) is not None:
             return media
         case "thinking", "assistant" if isinstance(block.get("thinking"), str):
             del other_keys["thinking"]
@@ -109,16 +128,26 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
             return _result(block, path, stamp)
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
             raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
-    return Opaque(block, stamp(None) if role == "assistant" else None)
+    return Opaque(block, None if role == "user" and is_file_part(block) else stamp(None))
 
 
-def _media(block: Block, marks: Block | None) -> Media | None:
+def _media(block: Block, seal: Seal | None) -> Media | None:
     """Decode a picture; None if its source is unknown."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            return Media(kind, data, None, None, marks)
+            return Media(kind, data, None, seal)
         case {"type": "url", "url": str(url)}:
-            return Media("image", None, url, None, marks)
+            return Media("image", None, url, seal)
+    return None
+
+
+def _document(block: Block) -> Media | None:
+    """Decode a document of plain text; None for another one, which the engine decodes."""
+    match block.get("source"):
+        case {"type": "text", "data": str(text)}:
+            extra = {k: v for k, v in block.items() if k not in ("type", "source", "cache_control") and v is not None}
+            data = base64.b64encode(text.encode("utf-8", "replace")).decode()
+            return Media("text/plain", data, None, None, extra or None)
     return None
 
 
