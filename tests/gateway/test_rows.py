@@ -121,7 +121,7 @@ def test_clip_proxy_api_3451_codex_replays_reasoning_to_deepseek(tmp_path: Path)
 
 def test_clip_proxy_api_3184_5692_ids_of_items_reach_no_other_wire(tmp_path: Path) -> None:
     upstream = Upstream(say("Sunny."))
-    items = [
+    items: list[dict[str, Any]] = [
         {"type": "message", "role": "user", "content": "Weather?", "id": "msg_client1"},
         {"type": "reasoning", "id": "rs_client2", "summary": [], "encrypted_content": "gAAAAfromsomebodyelse"},
         {"type": "function_call", "id": "fc_client3", "call_id": "call_9", "name": "weather", "arguments": "{}", "status": "completed"},
@@ -268,7 +268,9 @@ def test_litellm_13252_count_tokens_counts_system_and_tools(tmp_path: Path) -> N
             return tokens
 
         tool = {"name": "weather", "description": "The weather.", "input_schema": TOOL["schema"]}
-        assert 0 < count() < count(system="Be short and precise, always.") < count(system="Be short. " * 9, tools=[tool])
+        assert (
+            0 < count() < count(system="Be short and precise, always.") < count(system="Be short. " * 9, tools=[tool])
+        )
         gemini = http.post("/v1beta/models/zai/glm-4.7:countTokens", json={"contents": [{"parts": [{"text": "Hi"}]}]})
         assert gemini.json()["totalTokens"] > 0
 
