@@ -305,7 +305,8 @@ class MessagesClient(ChatClient):
                     assert open_block == len(blocks)
                     blocks.append(dict(event["content_block"]))
                 case "content_block_delta":
-                    assert open_block is not None and event["index"] == open_block
+                    assert open_block is not None
+                    assert event["index"] == open_block
                     block, delta = blocks[event["index"]], event["delta"]
                     match delta["type"]:
                         case "text_delta":
@@ -317,7 +318,8 @@ class MessagesClient(ChatClient):
                         case "input_json_delta":
                             inputs[open_block] = inputs.get(open_block, "") + delta["partial_json"]
                 case "content_block_stop":
-                    assert open_block is not None and event["index"] == open_block
+                    assert open_block is not None
+                    assert event["index"] == open_block
                     if inputs.get(open_block):
                         blocks[open_block]["input"] = json.loads(inputs[open_block])
                     open_block = None
@@ -350,15 +352,8 @@ class ResponsesClient(ChatClient):
         body["include"] = ["reasoning.encrypted_content"]
         body["reasoning"] = {"effort": "medium", "summary": "auto"}
         if self.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": TOOL["name"],
-                    "description": TOOL["description"],
-                    "parameters": TOOL["schema"],
-                    "strict": False,
-                }
-            ]
+            function = {"name": TOOL["name"], "description": TOOL["description"], "parameters": TOOL["schema"]}
+            body["tools"] = [{"type": "function", **function, "strict": False}]
         return body
 
     def path(self) -> str:
