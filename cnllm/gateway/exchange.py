@@ -48,10 +48,17 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["Diverged", "Exchange", "error_body", "read_body", "reply_events"]
+__all__ = ["DIVERGED", "Diverged", "Exchange", "error_body", "read_body", "reply_events"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
+
+
+DIVERGED = Failure(
+    502, "the model began its reply again with another text; what was sent is not the answer", "reply_restarted"
+)
+"""The answer to `Diverged`."""
+_BROKEN = Failure(502, "the reply broke off", "reply_cut")
 
 
 class Diverged(Exception):
@@ -207,7 +214,9 @@ class Exchange:
         return self._writer.feed(event_left)
 
     def end(self, reply: Reply) -> bytes:
-        """Return the last bytes of a stream whose reply is whole, or ended at a limit."""
+        """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
+        if reply.finish in ("cut", "error"):
+            return self.failed(_BROKEN)
         return self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
     def failed(self, failure: Failure) -> bytes:
