@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
+from cnllm.types.totals import total_cost, total_usage
 
 __all__ = ["apply_prefill", "join_replies", "prefill_rules", "prefill_turn"]
 
