@@ -12,9 +12,9 @@ from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
 from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
+from cnllm.leaks.fallback_text import FallbackText, call_name
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import unite_rules
-from cnllm.leaks.wanted import FallbackText, wanted_name
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
 from cnllm.types.arguments import decode_arguments
@@ -326,9 +326,9 @@ class TextCalls:
     def _missing(self, block: BlockResult) -> str:
         """Return the tool that a block calls and that is not offered; empty where only the call is broken."""
         offered = self._tools or ()
-        if any(call.name in offered for call in block.wanted):
+        if any(call.name in offered for call in block.stripped_calls):
             return ""
-        name = wanted_name(block.wanted, block.raw)
+        name = call_name(block.stripped_calls, block.raw)
         return "" if name in offered else name
 
     def _note(self, code: str, subject: str, did: str, flag: str = "") -> None:
