@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from cnllm.config import private_files
 from cnllm.errors import RegistryError
-from cnllm.registry.check import Problem, check
+from cnllm.registry.check import check
+from cnllm.registry.problem import Problem
 from cnllm.registry.toml_lines import key_lines
 
 __all__ = ["Addition", "EditedFile", "add_model", "replace_file"]

@@ -400,12 +400,12 @@ class Registry:
         """Return the error for a path, with the file and line that hold it."""
         for document in reversed(self._documents):
             if merge.find_path(document.data, path) is not None:
-                return RegistryError(message, file=document.shown, line=document.line(path), hint="fix this line")
+                return RegistryError(message, file=document.label, line=document.line(path), hint="fix this line")
         return RegistryError(message)
 
     def _unknown_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
         """Return the error for an unknown protocol."""
-        from cnllm.registry.check import did_you_mean, dotted_path
+        from cnllm.registry.problem import did_you_mean, dotted_path
 
         layer = next(la for la in reversed(layers) if "protocol" in la.table)
         suggestion = did_you_mean(name, self._names("protocols"))
@@ -496,7 +496,7 @@ class Registry:
                 return layer.name
             if not self._is_trusted(layer.document, own=origins is None):
                 line = layer.document.line([*layer.path, *(routing_entry(layer.table) or ())])
-                return f"{layer.document.shown}:{line}" if line else layer.document.shown
+                return f"{layer.document.label}:{line}" if line else layer.document.label
         return None
 
     @staticmethod

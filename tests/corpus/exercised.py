@@ -204,7 +204,7 @@ def _others(value: Value) -> list[Any]:
 
 def altered(document: Document, keys: Iterable[str], new: Any) -> Document:
     """The file with `new` under these keys. It knows no lines: to look them up takes longer than all the rest."""
-    return Document(document.path, document.shown, b"", _with(document.data, [*keys], new), builtin=True)
+    return Document(document.path, document.label, b"", _with(document.data, [*keys], new), builtin=True)
 
 
 def _with(table: Mapping[str, Any], keys: list[str], new: Any) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class Exercise:
     def __init__(self, document: Document) -> None:
         parts = document.data.items()
         data = {key: dict(part) if isinstance(part, Mapping) else part for key, part in parts}  # all tables at hand
-        self._document = Document(document.path, document.shown, b"", data, builtin=True)
+        self._document = Document(document.path, document.label, b"", data, builtin=True)
         self._registry = Registry([self._document])
         self._outcomes: dict[Replay, Any] = {}
 

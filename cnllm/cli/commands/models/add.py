@@ -226,7 +226,7 @@ def _check_new(registry: Registry, documents: list[Document], addition: Addition
 def _places(documents: list[Document], name: str) -> str:
     """Return the file and line of each table of a model, such as "providers.toml:97"."""
     owners = [document for document in documents if name in document.data.get("models", {})]
-    return ", ".join(f"{document.shown}:{document.line(['models', name])}" for document in owners)
+    return ", ".join(f"{document.label}:{document.line(['models', name])}" for document in owners)
 
 
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:
