@@ -173,21 +173,21 @@ class Registry:
         model_layers = self._model_layers(lineage, None)
         layers = [*self._provider_layers(provider, family, None), *model_layers]
         own_protocol = _declared_protocol(layers)
-        chosen_protocol = protocol or own_protocol
-        if not isinstance(chosen_protocol, str):
+        wire = protocol or own_protocol
+        if not isinstance(wire, str):
             raise self._error(["providers", provider], f"providers.{provider} names no protocol")
-        if chosen_protocol == own_protocol and chosen_protocol not in self._names("protocols"):
-            raise self._unknown_protocol(chosen_protocol, layers)
-        self._require_protocol(provider, chosen_protocol, own_protocol)
-        foreign = chosen_protocol != own_protocol
+        if wire == own_protocol and wire not in self._names("protocols"):
+            raise self._unknown_protocol(wire, layers)
+        self._require_protocol(provider, wire, own_protocol)
+        foreign = wire != own_protocol
         if foreign or any("on" in layer.table for layer in model_layers):
-            model_layers = self._model_layers(lineage, chosen_protocol, foreign)
-        layers = [*self._provider_layers(provider, family, chosen_protocol, foreign), *model_layers]
+            model_layers = self._model_layers(lineage, wire, foreign)
+        layers = [*self._provider_layers(provider, family, wire, foreign), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:
             model_layers = [*model_layers, Layer("the call", self._documents[0], (), overrides)]
             layers.append(model_layers[-1])
-        table = merge.merge_layers(model_layers, self._merged_table(provider, family, chosen_protocol, foreign))
+        table = merge.merge_layers(model_layers, self._merged_table(provider, family, wire, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
@@ -203,9 +203,9 @@ class Registry:
             merged = table
             for key in active:
                 merged = merge.stack_layers(merged, when[key])
-            changed = {top: merged[top] for key in active for top in when[key] if top not in overrides}
-            part = msgspec.convert(changed, Flags)
-            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in changed})
+            values = {top: merged[top] for key in active for top in when[key] if top not in overrides}
+            part = msgspec.convert(values, Flags)
+            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in values})
 
         def path(flag: str, mode: frozenset[str]) -> list[str]:
             keys = flag.split(".")
@@ -217,7 +217,7 @@ class Registry:
         return Model(
             id=id,
             provider=provider,
-            protocol=chosen_protocol,
+            protocol=wire,
             flags=flags,
             notes=lambda: self._resolution_notes(provider, id, is_listed, flags, layers),
             distrusts=lambda env, origin: self._distrust_origin(layers, env, origin),
@@ -227,7 +227,7 @@ class Registry:
             explain=lambda: list(provenance.facts(layers, table, when)),
             family=self._family,
             # where the caller chose the wire, there is no other
-            over=None if protocol else lambda wire: self.resolve(name, protocol=wire, base_url=base_url),
+            over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
 
     def _provider_and_id(self, name: str) -> tuple[str, str]:

@@ -106,7 +106,7 @@ class StreamParser:
             model,
             flags,
             plan.renamed if plan is not None else {},
-            _call_filters(flags, tools, plan, known=plan is not None or tools is not None),
+            _call_filters(flags, tools, plan, is_offer_known=plan is not None or tools is not None),
             codec.ordered,
             _reply_ids(flags, plan),
             _reply_rules(plan),
@@ -488,14 +488,20 @@ def _call_filters(
     plan: Plan | None,
     then: Then | None = None,
     script: str | None = None,
-    known: bool = True,
+    is_offer_known: bool = True,
 ) -> TextCalls | None:
     """Return the filters for calls in text: those of the request, or as if `tools` had been offered."""
     if plan is None:
         offered = read_options({"tools": tools}).tools
         then = then or (flags.call or {}).get("recover_text_calls")
         return text_call_filters(
-            flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script, known=known
+            flags,
+            offered,
+            {},
+            then,
+            prompted=is_prompted(flags, "adjust"),
+            script=script,
+            is_offer_known=is_offer_known,
         )
     filters = text_call_filters(
         flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages

@@ -39,19 +39,19 @@ def text_call_filters(
     prompted: bool = False,
     messages: Sequence[Message] = (),
     script: str | None = None,
-    known: bool = True,
+    is_offer_known: bool = True,
 ) -> TextCalls | None:
     """Return the filters of one reply, or None where no rule applies.
 
     `tools` are those the model may call, `renamed` maps their names on the wire to the caller's. `then` is the caller's
     option and replaces the action of each rule. `prompted` means that the request asked for calls as text. Blocks that
     repeat what the user or the results of tools say in `messages` are quotations. A fallback sentence is in the
-    language of the `prompt`, or in `script`. Where it is not `known` which tools were offered, a broken block stays
+    language of the `prompt`, or in `script`. Where it is not known which tools were offered, a broken block stays
     text: it may be no call.
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not known)
+    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not is_offer_known)
     if rules is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)

@@ -106,11 +106,11 @@ def _build(request: Draft, arguments: dict[str, Any]) -> Plan:
             messages=history,
             tools=adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
             choice=options.choice if tools else None,
-            tool_name=None if options.chosen is None else names.get(options.chosen, options.chosen),
+            tool_name=None if options.tool_name is None else names.get(options.tool_name, options.tool_name),
             parallel=parallel,
             names=names,
             method=None if output is None else output.method,
-            schema=None if output is None else output.sent,
+            schema=None if output is None else output.wire_schema,
             schema_name="answer" if output is None else output.name,
             stream=streams,
         ),
@@ -171,9 +171,9 @@ def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
     index = reasoning_gap(request.messages, request.model)
     if index is None:
         return request
-    said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
+    subject, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
     ledger = ledger.for_option("reasoning")
-    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", said, did):
+    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", subject, did):
         return request
     return request.with_options(replace(request.options, reasoning="off"))
 
@@ -206,8 +206,8 @@ def _other_wire(request: Draft) -> Model | None:
 def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:
     """Build the request over another wire of the endpoint, with a note."""
     model, mode = request.model, request.mode
-    said = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
-    note = Note("wire-routed", "protocol", said, f"sent over {other.protocol}", model.where("protocol", mode))
+    subject = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
+    note = Note("wire-routed", "protocol", subject, f"sent over {other.protocol}", model.where("protocol", mode))
     plan = build_request(other, request.messages, stream=request.stream, **arguments)
     return replace(plan, notes=[*plan.notes, note])
 
@@ -276,7 +276,7 @@ def _call_rules(
     patch = request.flags.body.set if request.flags.body is not None else None
     tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
     if prompted is not None:
-        forced, single = prompted.must is not None, prompted.one
+        forced, single = prompted.must is not None, prompted.single
     return call_rules(wish, tools, patch or {}, forced=forced, single=single)
 
 

@@ -52,7 +52,7 @@ def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
 
     Endpoints without ids of their own lead to the same few ids in every reply.
     """
-    changed: dict[int, ToolCall] = {}
+    new_calls: dict[int, ToolCall] = {}
     numbers: dict[str, int] = {}  # the last number that was tried for an id
     for call in reply.tool_calls:
         id, number = call.id, numbers.get(call.id, 1)
@@ -62,11 +62,11 @@ def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
         numbers[call.id] = number
         used.add(id)
         if id != call.id:
-            changed[id_of(call)] = replace(call, id=id)
-    if not changed:
+            new_calls[id_of(call)] = replace(call, id=id)
+    if not new_calls:
         return reply
-    parts: list[Part] = [changed.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
-    calls = [changed.get(id_of(call), call) for call in reply.tool_calls]
+    parts: list[Part] = [new_calls.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
+    calls = [new_calls.get(id_of(call), call) for call in reply.tool_calls]
     return replace(reply, tool_calls=calls, message=replace(reply.message, parts=tuple(parts)))
 
 
