@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cnllm.client.telemetry import report_loop_end
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.effects import CallModel, Step, Stopped
+from cnllm.engine.run.loop_effects import CallModel, Step, Stopped
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
