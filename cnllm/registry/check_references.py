@@ -21,8 +21,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
     """Yield the faults of references: unknown names, sources of absent flags, a toggle without its switch."""
     models = set(registry.names())
     providers = set(registry.providers)
-    protocols = registry._names("protocols")
-    families = registry._names("families")
+    protocols = registry._layers.names("protocols")
+    families = registry._layers.names("families")
 
     def problem(path: list[str], message: str) -> Problem:
         return Problem(document.label, document.line(path), message)
@@ -75,7 +75,7 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem(["prefer"], f"prefer: no provider is called '{name}'{did_you_mean(name, providers)}")
     for name in document.data.get("providers", {}):
         try:
-            registry._extends_chain("providers", name)
+            registry._layers.extends_chain("providers", name)
         except RegistryError as error:
             yield problem_from_error(error, document.label)
     for name in document.data.get("models", {}):

@@ -237,8 +237,11 @@ class Replay:
         """The tables that its model's entry is made of."""
         provider, _, id = self.name.partition("/")
         wire = self.exchange.protocol
-        own = registry._model_layers(registry._extends_chain("models", f"{provider}/{id}"), wire)
-        paths = [layer.path for layer in (*registry._provider_layers(provider, registry._family(id), wire), *own)]
+        own = registry._layers.model_layers(registry._layers.extends_chain("models", f"{provider}/{id}"), wire)
+        paths = [
+            layer.path
+            for layer in (*registry._layers.provider_layers(provider, registry._layers.family(id), wire), *own)
+        ]
         return {path[:-2] if path[-2:-1] == ("on",) else path for path in paths}
 
     def outcome(self, registry: Registry) -> Any:
