@@ -64,7 +64,7 @@ class Driver:
 
 
 class Streamed:
-    """`Stream` or `AsyncStream` with the face of `Stream`."""
+    """`WatchedStream` or `WatchedAsyncStream` with the face of `WatchedStream`."""
 
     def __init__(self, stream: Any, run: Callable[..., Any], a: str) -> None:
         self._stream, self._run, self._a = stream, run, a
