@@ -64,7 +64,7 @@ class Driver:
 
 
 class Streamed:
-    """`WatchedStream` or `WatchedAsyncStream` with the face of `WatchedStream`."""
+    """`Stream` or `AsyncStream` with the face of `Stream`."""
 
     def __init__(self, stream: Any, run: Callable[..., Any], a: str) -> None:
         self._stream, self._run, self._a = stream, run, a

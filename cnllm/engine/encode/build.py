@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
-from cnllm.engine.encode import endpoint, params, prefill, structured
+from cnllm.engine.encode import params, prefill, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.mode import Draft, draft, settle
 from cnllm.engine.encode.plan import Plan
@@ -125,8 +125,8 @@ def _build(request: Draft, arguments: dict[str, Any]) -> Plan:
 
     # The plan.
     rules = _call_rules(wish, request, prompted, forced, single)
-    url, userinfo = endpoint.endpoint_url(request.model, flags, streams, ledger)
-    headers = endpoint.request_headers(flags, options, streams, endpoint.basic_auth(userinfo, flags, ledger))
+    url, userinfo = url_headers.endpoint_url(request.model, flags, streams, ledger)
+    headers = url_headers.request_headers(flags, options, streams, url_headers.basic_auth(userinfo, flags, ledger))
     continues = output is None and prompted is None and "reasoning" not in request.mode
     return Plan(
         method="POST",

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.arguments import repair_arguments
+from cnllm.engine.history.argument_repair import repair_arguments
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = [
