@@ -65,8 +65,8 @@ def url_hint(url: str, path: str, protocol: str) -> str:
 
 def better_base_url(url: str, path: str, protocol: str) -> str | None:
     """Return a base URL that may work better than that of this URL; None where its form shows no fault."""
-    shown = without_query(url)
-    scheme, _, rest = shown.partition("://")
+    address = without_query(url)
+    scheme, _, rest = address.partition("://")
     host, _, tail = rest.partition("/")
     before = _without_path(f"/{tail}" if tail else "", path)
     after = re.sub(r"/{2,}", "/", before).rstrip("/")
