@@ -70,6 +70,14 @@ class ServerCodec(Struct, frozen=True):
     request)` an encoder of a stream; `request` is the body that is answered, of which some protocols repeat a part.
     `bearer`: clients of this protocol may send the key as a bearer token, too, whatever header an endpoint names.
     `result_names`: a tool result has a field for the tool's name.
+
+    The rest is for a server without a provider's prefix and for the simulator. `paths`: where clients of the protocol
+    send requests below a base URL, the usual one first; `{model}` stands for the model's name. `json_mode`: the dotted
+    path and the value with which a body asks for JSON without a schema. `seal_example(token, text)`: the data with
+    which an endpoint would seal reasoning, with a token that only this endpoint accepts. `late_seals`: a seal comes
+    after the reasoning, with the first call or with the text. `dialects`: the form of messages and replies (fields
+    for reasoning, finish words, places of usage) differs by endpoint, so that the simulator reads and writes chat
+    completions by the flags instead of through this codec.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -78,6 +86,11 @@ class ServerCodec(Struct, frozen=True):
     stream: Callable[[str, str, Mapping[str, Any] | None], ServerStream]
     bearer: bool = False
     result_names: bool = False
+    paths: tuple[str, ...] = ()
+    json_mode: tuple[str, Any] | None = None
+    seal_example: Callable[[str, str], Any] | None = None
+    late_seals: bool = False
+    dialects: bool = False
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -210,5 +210,11 @@ class StreamEncoder:
 
 
 CODEC = ServerCodec(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    result_names=True,
+    paths=("/v1/chat/completions", "/chat/completions"),
+    dialects=True,
 )

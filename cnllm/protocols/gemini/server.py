@@ -11,5 +11,17 @@ from cnllm.protocols.gemini.server_encode import StreamEncoder, write_error, wri
 __all__ = ["CODEC"]
 
 CODEC = ServerCodec(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, result_names=True
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    result_names=True,
+    paths=tuple(
+        f"/{version}/models/{{model}}:{method}"
+        for version in ("v1beta", "v1")
+        for method in ("generateContent", "streamGenerateContent")
+    ),
+    json_mode=("generationConfig.responseMimeType", "application/json"),
+    seal_example=lambda token, text: {"thoughtSignature": token},
+    late_seals=True,
 )

@@ -9,5 +9,11 @@ from cnllm.protocols.messages.server_encode import StreamEncoder, write_error, w
 __all__ = ["CODEC"]
 
 CODEC = ServerCodec(
-    read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder, bearer=True
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    bearer=True,
+    paths=("/v1/messages",),
+    seal_example=lambda token, text: {"signature": token},
 )

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.responses.server_decode import read_request
 from cnllm.protocols.responses.server_encode import StreamEncoder, write_error, write_reply
 
 __all__ = ["CODEC"]
 
-CODEC = ServerCodec(read_request=read_request, write_reply=write_reply, write_error=write_error, stream=StreamEncoder)
+
+def _seal_example(token: str, text: str) -> dict[str, Any]:
+    """Return an item of reasoning."""
+    return {
+        "type": "reasoning",
+        "id": f"rs_{token[:24]}",
+        "summary": [{"type": "summary_text", "text": text}],
+        "encrypted_content": token,
+    }
+
+
+CODEC = ServerCodec(
+    read_request=read_request,
+    write_reply=write_reply,
+    write_error=write_error,
+    stream=StreamEncoder,
+    paths=("/v1/responses", "/responses"),
+    json_mode=("text.format.type", "json_object"),
+    seal_example=_seal_example,
+)
