@@ -78,4 +78,4 @@ if __name__ == "__main__":
     loaded = Registry.load(sys.argv[1])
     for name in sys.argv[2:]:
         compare(loaded, name)
-        print(name)
+        sys.stdout.write(f"{name}\n")
