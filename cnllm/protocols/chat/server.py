@@ -1,4 +1,8 @@
-"""Decode requests and encode replies of OpenAI chat completions."""
+"""Decode requests and encode replies of OpenAI chat completions.
+
+The simulator has a reader and an encoder of its own for this wire, because its endpoints differ by their flags
+(`cnllm.simulator.chat_request`, `cnllm.simulator.chat`). They share no code with this module on purpose.
+"""
 
 from __future__ import annotations
 
