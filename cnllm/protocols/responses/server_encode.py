@@ -158,7 +158,13 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
     if (sealed := _seal_data(part)).get("type") == "reasoning":
-        return {"type": "reasoning", "id": f"rs_{id}", **sealed}
+        is_token = part.seal is not None and not part.seal.provider
+        return {
+            "type": "reasoning",
+            "id": f"rs_{id}",
+            **sealed,
+            **({"summary": _summary(part.text)} if is_token else {}),
+        }
     return {"type": "reasoning", "id": f"rs_{id}", "summary": _summary(part.text)}
 
 
