@@ -112,6 +112,13 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+def _error_code(status: int) -> str:
+    """Return the code of a failed response."""
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if 400 <= status < 500 else "server_error"
+
+
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
@@ -151,7 +158,13 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
     if (sealed := _seal_data(part)).get("type") == "reasoning":
-        return {"type": "reasoning", "id": f"rs_{id}", **sealed}
+        is_token = part.seal is not None and not part.seal.provider
+        return {
+            "type": "reasoning",
+            "id": f"rs_{id}",
+            **sealed,
+            **({"summary": _summary(part.text)} if is_token else {}),
+        }
     return {"type": "reasoning", "id": f"rs_{id}", "summary": _summary(part.text)}
 
 
@@ -229,7 +242,7 @@ class StreamEncoder:
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """Return the frames of a failure in the middle."""
-        error = {"code": code or "server_error", "message": message}
+        error = {"code": code or _error_code(status), "message": message}
         output = [item_state.item for item_state in self._items if item_state.done]
         failed = {**self._resource, "status": "failed", "error": error, "output": output}
         fields = {"code": code, "message": message, "param": None}
