@@ -15,7 +15,7 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.endpoints import Endpoint, find_endpoint
+from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange, error_body, read_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
@@ -140,7 +140,7 @@ class _HttpRequest:
         self._path = path[len(root) :] or "/" if root and path.startswith(root) else path
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method: str = scope["method"]
-        self._protocol = "openai-chat"
+        self._protocol = NO_WIRE
         self._id = f"req_{secrets.token_hex(12)}"
         self._loop = asyncio.get_running_loop()
         self._started = False  # the status is sent
@@ -261,7 +261,7 @@ class _HttpRequest:
         """Answer with a reply of a model."""
         body = await self._body()
         gateway = self._gateway
-        if self._protocol == "openai-responses":
+        if server_api(self._protocol).kept_replies is not None:
             body = await gateway._state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
         self._entry.model = exchange.model.name
@@ -346,7 +346,7 @@ class _HttpRequest:
         """Keep what the client may lose, before the reply is complete for it."""
         state = self._gateway._state
         await state.run(keep_turn(exchange, reply, identity))
-        if self._protocol == "openai-responses":
+        if server_api(self._protocol).kept_replies is not None:
             await state.run(keep_response(identity, exchange, reply))
 
     def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
