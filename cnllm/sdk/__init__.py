@@ -5,8 +5,9 @@
     client = openai.OpenAI(http_client=cnllm.sdk.http_client(), api_key="any text")
     client.chat.completions.create(model="glm-4.7", messages=[…])
 
-The SDK builds its requests and reads its replies as ever; cnllm answers them as a gateway would. Any base URL is fine, and
-the key that the SDK demands goes nowhere: the keys of providers are those that `cnllm.Client` takes.
+The SDK builds its requests and reads its replies as ever; cnllm answers them as a gateway would. Any base URL is fine.
+The key that the SDK demands may be any text and goes nowhere: the keys of providers are those that `cnllm.Client`
+takes.
 """
 
 from __future__ import annotations
@@ -33,16 +34,15 @@ def http_client(
 ) -> Any:
     """Return a client of httpx2 or httpx that answers the requests of an SDK with the models of the registry.
 
-    `models` maps names and patterns of the program (`gpt-*`) to models. `store` keeps state between requests: None is the
-    memory of this process, which all such clients share; else a store, or a URL as for `cnllm serve --store`.
+    `models` maps names and patterns of the program (`gpt-*`) to models. `store` keeps state between requests: None is
+    the memory of this process, which all such clients share; else a store, or a URL as for `cnllm serve --store`.
     `token_keys` seal reasoning into tokens; None takes the keys of the configuration folder. `family` is "httpx2" or
-    "httpx"; None takes the one that the installed SDKs want. Further options are those of `cnllm.Client`. The client may
-    be shared between threads. Raises `CnllmError` where the family is not installed.
+    "httpx"; None takes the one that the installed SDKs want. Further options are those of `cnllm.Client`. The client
+    may be shared between threads. Raises `CnllmError` where the family is not installed.
     """
-    from cnllm.sdk.family import httpx_family
     from cnllm.sdk.sync_transport import make_client
 
-    return make_client(httpx_family(family), registry, models, store, token_keys, client_options)
+    return make_client(family, registry, models, store, token_keys, client_options)
 
 
 def async_http_client(
@@ -56,6 +56,5 @@ def async_http_client(
 ) -> Any:
     """Return `http_client` for asynchronous SDKs. Further options are those of `cnllm.AsyncClient`."""
     from cnllm.sdk.async_transport import make_client
-    from cnllm.sdk.family import httpx_family
 
-    return make_client(httpx_family(family), registry, models, store, token_keys, client_options)
+    return make_client(family, registry, models, store, token_keys, client_options)

@@ -14,6 +14,7 @@ from cnllm.gateway.exchange import Exchange, reply_events
 from cnllm.gateway.resources import resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import State, keep_turn, restored_request
+from cnllm.sdk.family import httpx_family
 from cnllm.sdk.service import FAILURES, IDENTITY, Answer, SdkRequest, Service, process_store
 from cnllm.sdk.token_keys import SdkKeys
 from cnllm.types import Reply
@@ -25,7 +26,7 @@ __all__ = ["make_client"]
 
 
 def make_client(
-    httpx: Any,
+    family: str | None,
     registry: Registry | None,
     models: Mapping[str, str] | None,
     store: Any,
@@ -34,6 +35,7 @@ def make_client(
 ) -> Any:
     """Return an asynchronous client of a family of httpx."""
     client = AsyncClient(registry, **options)
+    httpx = httpx_family(family, client.registry.providers)
     service = Service(client, models, SdkKeys() if token_keys is None else token_keys, options)
     state = State(process_store() if store is None else store, service.keys)
     transport = _transport_class(httpx)(httpx, client, service, state, owns_store=isinstance(store, str))

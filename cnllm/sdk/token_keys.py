@@ -26,7 +26,7 @@ _DIGEST = 32
 
 
 class SdkKeys:
-    """The keys of the configuration folder, loaded at their first use. Where they cannot be used, keys of this process."""
+    """The keys of the configuration folder, loaded at their first use; keys of this process where that fails."""
 
     def __init__(self) -> None:
         self._keys: TokenKeys | None = None
