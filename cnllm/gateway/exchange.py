@@ -86,7 +86,7 @@ def error_body(protocol: str, failure: Failure) -> bytes:
 class Exchange:
     """One request and its reply, in the protocol of the client.
 
-    `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
+    `names` resolves the model. `count`: the client only asks how long the request is. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
     `RequestFailed`, whose failure is the answer.
     """
 
@@ -101,11 +101,14 @@ class Exchange:
         keys: TokenKeys | None = None,
         identity: str = "",
         offline: bool = False,
+        count: bool = False,
     ) -> None:
         self.protocol = protocol
         self.body = body
         codec = server_codec(protocol)
         self._api = server_api(protocol)
+        if count:
+            body = self._api.read_count(body)
         try:
             self.request = decode_request(protocol, body, path=path, headers=dict(headers))
         except (ValueError, TypeError) as error:

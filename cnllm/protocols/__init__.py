@@ -53,6 +53,9 @@ PROTOCOLS = tuple(_MODULES)
 class ServerStream(Protocol):
     """An encoder of one stream. Each frame is (event name or None, data as JSON or as bytes)."""
 
+    def expect_input(self, tokens: int) -> None:
+        """Set an estimate of the request's tokens, before the first frame."""
+
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
 
@@ -74,7 +77,7 @@ class ServerCodec(Struct, frozen=True):
     `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
     clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
     token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
-    with which a client asks for features of the protocol.
+    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -86,6 +89,7 @@ class ServerCodec(Struct, frozen=True):
     read_token: Callable[[Part], str | None] = lambda part: None
     write_token: Callable[[Part, str], Part] = lambda part, token: part
     feature_headers: tuple[str, ...] = ()
+    whole_calls: bool = False
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from cnllm.protocols import ServerCodec, Stamp, server_codec, sse_frame
 from cnllm.protocols.client_options import client_options
+from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
 from cnllm.types import (
     Event,
     Finished,
     Message,
+    Part,
     Reasoning,
     Reply,
     Request,
@@ -28,6 +30,8 @@ from cnllm.types.faults import struct_fault
 from cnllm.types.lenient_json import replace_surrogates
 
 _EVENTS = frozenset(get_args(Event))
+_ITEM_KEYS = frozenset(["item", "instructions"])
+"""Keys of a seal about the whole item that a part stood in."""
 
 __all__ = ["StreamWriter", "decode_request", "encode_error", "encode_reply"]
 
@@ -45,10 +49,13 @@ def decode_request(
     `path` is the URL's path, which on one protocol names the model and whether to stream. `headers` are those of the
     request: the ones that ask for features of the protocol go on to an endpoint of the same protocol.
 
-    Data in the messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is sealed with the
-    protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets it. `origin` is
-    the model that wrote the assistant's messages, if the caller has proof of that. It counts only with the protocol of
-    the body, because no other model can have written these data. Raises `ValueError` with the place that is wrong.
+    Data in the assistant's messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is
+    sealed with the protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets
+    it. The client's own data in other messages (cache marks) is sealed in the same way, and goes to endpoints of that
+    protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts
+    only with the protocol of the body, because no other model can have written these data.
+
+    Raises `ValueError` with the place that is wrong.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
     checks.require_text("path", path)
@@ -74,18 +81,30 @@ def decode_request(
 
 
 def _with_author(message: Message, name: str | None, stamp: Stamp) -> Message:
-    """Return an assistant's message with its author. Reasoning of an unknown one is sealed, so that none claims it."""
-    if message.role != "assistant":
-        return message
+    """Return a message with its author. Reasoning of an unknown one is sealed, so that no model claims it."""
     if name is not None:
-        return msgspec.structs.replace(message, by=name)
-    if any(type(part) is Reasoning and part.seal is None for part in message.parts):
-        parts = [
-            msgspec.structs.replace(part, seal=stamp(None)) if type(part) is Reasoning and part.seal is None else part
-            for part in message.parts
-        ]
-        message = msgspec.structs.replace(message, parts=tuple(parts))
-    return message if message.by is None else msgspec.structs.replace(message, by=None)
+        return msgspec.structs.replace(message, by=name) if message.role == "assistant" else message
+    is_answer = message.role == "assistant"
+    parts = tuple([_with_seal(part, stamp) if is_answer else _without_ids(part) for part in message.parts])
+    if all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    return msgspec.structs.replace(message, parts=parts)
+
+
+def _with_seal(part: Part, stamp: Stamp) -> Part:
+    """Return reasoning without a seal with one of an unknown author; any other part as it is."""
+    if type(part) is Reasoning and part.seal is None:
+        return msgspec.structs.replace(part, seal=stamp(None))
+    return part
+
+
+def _without_ids(part: Part) -> Part:
+    """Return a part of another turn without the ids that an endpoint gave to its item."""
+    seal = part.seal
+    if seal is None or not isinstance(seal.data, dict) or _ITEM_KEYS.isdisjoint(seal.data):
+        return part
+    data = {key: value for key, value in seal.data.items() if key not in _ITEM_KEYS}
+    return msgspec.structs.replace(part, seal=Seal(seal.protocol, "", "", data) if data else None)
 
 
 def encode_reply(protocol: str, reply: Reply, *, request: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -127,14 +146,32 @@ class StreamWriter:
     """An encoder of a stream: `begin`, then `feed` with each event up to `Finished`; each returns bytes to send.
 
     An excluded call is left out, because a reader of the stream would execute it. `request` is the body that is
-    answered, which some protocols repeat.
+    answered: some protocols repeat a part of it, and calls have the client's own names and form. `input_tokens` is an
+    estimate of the tokens of the request, for protocols that count them at the beginning. `seal` is called for each
+    part of reasoning and each call when it ends, and returns the part to write (`ServerCodec.write_token`).
     """
 
-    def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        *,
+        id: str = "",
+        model: str = "",
+        request: dict[str, Any] | None = None,
+        input_tokens: int | None = None,
+        seal: Callable[[Part], Part] | None = None,
+    ) -> None:
         codec = _codec(protocol)
         checks.require_text("id", id)
         checks.require_text("model", model)
+        if input_tokens is not None:
+            checks.require_type("input_tokens", input_tokens, int, "a number of tokens or None")
+        if seal is not None and not callable(seal):
+            raise checks.wrong_type("seal", seal, "a function or None")
         self._encoder = codec.stream(id, model, _checked_request(request))
+        if input_tokens is not None:
+            self._encoder.expect_input(int(input_tokens))
+        self._order = EventOrder(whole_calls=codec.whole_calls, seal=seal)
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
 
@@ -148,7 +185,7 @@ class StreamWriter:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
             visible = self._visible_event(event)
-            return b"" if visible is None else _encode_frames(self._encoder.event(visible))
+            return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
                 raise shape_error from error
@@ -172,7 +209,14 @@ class StreamWriter:
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """Return the bytes of a failure after the stream began; nothing may follow."""
-        return _encode_frames(self._encoder.error(*_checked_error(status, message, code)))
+        frames = self._encoder.error(*_checked_error(status, message, code))
+        return self._encode(self._order.flush()) + _encode_frames(frames)
+
+    def _encode(self, events: list[Event]) -> bytes:
+        """Return events as bytes."""
+        if len(events) == 1:
+            return _encode_frames(self._encoder.event(events[0]))
+        return b"".join([_encode_frames(self._encoder.event(event)) for event in events])
 
 
 def _checked_request(request: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -22,8 +22,9 @@ class ModelCard(Struct, frozen=True):
 class ServerApi(Struct, frozen=True):
     """The rest of one protocol's API.
 
-    `write_models(cards, query)` returns a list of models and `write_model(card)` one; `write_count(tokens)` the answer
-    to a request that only asks for its length, where the protocol has one. `id_prefix` begins the id of a reply.
+    `write_models(cards, query)` returns a list of models and `write_model(card)` one. `read_count(body)` returns the
+    request whose length a client asks for, and `write_count(tokens)` the answer, where the protocol has such requests.
+    `id_prefix` begins the id of a reply.
     `ping` is a piece of a stream that says nothing. `estimates_input`: a stream begins with the length of its request.
     `overflow_message` has the words and `overflow_code` the code by which clients know that a conversation is too long
     (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload. `token_parts` are the kinds of parts
@@ -37,6 +38,7 @@ class ServerApi(Struct, frozen=True):
     overflow_message: str
     overflow_code: str | None = None
     overloaded_status: int = 503
+    read_count: Callable[[dict[str, Any]], dict[str, Any]] = lambda body: body
     write_count: Callable[[int], dict[str, Any]] | None = None
     estimates_input: bool = False
     token_parts: tuple[type, ...] = ()

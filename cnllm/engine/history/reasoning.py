@@ -71,7 +71,12 @@ def _sealed_by(message: Message) -> str | None:
 
 
 def _foreign_seal(part: Part, model: Model) -> bool:
-    return part.seal is not None and not _home(part.seal, model)
+    """Whether a part of another turn than the assistant's has a seal that this endpoint must not get.
+
+    A seal without a provider holds the caller's own data for any endpoint of the protocol.
+    """
+    seal = part.seal
+    return seal is not None and not _home(seal, model) and (bool(seal.provider) or seal.protocol != model.protocol)
 
 
 def _block_left_out(index: int, ledger: Ledger) -> None:

@@ -9,10 +9,16 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import ServerCodec, Stamp
+from cnllm.protocols.allowed_tools import allow_tools
+from cnllm.protocols.custom_tools import InputReader, custom_arguments, custom_function, custom_input
+from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
+    BlockEnd,
     Event,
     Finished,
     Message,
+    Opaque,
+    Part,
     Reasoning,
     ReasoningDelta,
     Reply,
@@ -26,9 +32,12 @@ from cnllm.types import (
     UsageSeen,
 )
 from cnllm.types.convert import from_dict
+from cnllm.types.media import is_file_part
 
 __all__ = ["CODEC"]
 
+_PROTOCOL = "openai-chat"
+_PREFIX = "chatcmpl-"
 _OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "temperature", "top_p", "max_tokens", "stop", "seed")
 _OWN = ("messages", "model", "stream", "stream_options", "max_completion_tokens", "reasoning_effort", "response_format")
 _FINISH = {"stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
@@ -49,6 +58,7 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         except (TypeError, ValueError) as error:
             raise ValueError(f"messages[{index}]: {error}") from error
     options = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
+    _tools(options)
     if body.get("max_completion_tokens") is not None:
         options["max_tokens"] = body["max_completion_tokens"]
     extra = {key: value for key, value in body.items() if key not in _OPTIONS + _OWN and value is not None}
@@ -72,10 +82,60 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     )
 
 
+def _tools(options: dict[str, Any]) -> None:
+    """Decode custom tools as functions, and a choice of one, or among some."""
+    if isinstance(options.get("tools"), list):
+        options["tools"] = [_tool(tool) for tool in options["tools"]]
+    match options.get("tool_choice"):
+        case {"type": "custom", "custom": {"name": str(name)}}:
+            options["tool_choice"] = {"type": "function", "function": {"name": name}}
+        case {"type": "allowed_tools", "allowed_tools": {"tools": list() as allowed} as choice}:
+            names = [_tool_name(entry) for entry in allowed]
+            allow_tools(options, choice.get("mode"), [name for name in names if name is not None])
+
+
+def _tool(tool: Any) -> Any:
+    """Decode a tool: a custom one becomes a function."""
+    match tool:
+        case {"type": "custom", "custom": {"name": str(name)} as custom}:
+            return custom_function(name, custom)
+    return tool
+
+
+def _tool_name(entry: Any) -> str | None:
+    """Return the name in an entry of allowed tools, or None."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+    return None
+
+
+def _custom_tools(request: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the names of the custom tools in a request body."""
+    tools = (request or {}).get("tools")
+    entries = [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
+    return frozenset(name for t in entries if t.get("type") == "custom" and (name := _tool_name(t)) is not None)
+
+
+def _as_function(call: Any) -> Any:
+    """Return a call of a custom tool as one of a function."""
+    match call:
+        case {"type": "custom", "custom": {"name": str(name), "input": str(input)}}:
+            function = {"name": name, "arguments": custom_arguments(input)[1]}
+            return {"id": call.get("id"), "type": "function", "function": function}
+    return call
+
+
+_PRIVATE_KEYS = ("reasoning_details", "by", "parts")
+"""Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
+
+
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
     details = message.get("reasoning_details")
-    plain = {k: v for k, v in message.items() if k != "reasoning_details" and v is not None}
+    plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
+    if isinstance(plain.get("tool_calls"), list):
+        plain["tool_calls"] = [_as_function(call) for call in plain["tool_calls"]]
     if message.get("role") == "assistant" and "content" not in plain:
         plain["content"] = None
     if plain.get("role") == "function":
@@ -90,8 +150,10 @@ def _message(message: dict[str, Any], stamp: Stamp) -> Message:
             else "".join(str(d.get("text", "")) for d in details if type(d) is dict)
         )
         parts = [Reasoning(text, stamp(details)), *(p for p in parts if p is not reasoning)]
-    extras = [_other_keys(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    extras = [_other_keys(call) for call in plain.get("tool_calls") or () if isinstance(call, dict)]
     for index, part in enumerate(parts):
+        if type(part) is Opaque and not is_file_part(part.data):
+            parts[index] = msgspec.structs.replace(part, seal=stamp(None))
         if type(part) is ToolCall and extras and (extra := extras.pop(0)):
             parts[index] = msgspec.structs.replace(part, seal=stamp(extra))
     return msgspec.structs.replace(parsed, parts=tuple(parts))
@@ -110,14 +172,15 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.tool_calls else "")}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
-    for part in reply.message.parts:
-        if type(part) is Reasoning and part.seal is not None and type(part.seal.data) is list:
-            message["reasoning_details"] = [*message.get("reasoning_details", ()), *part.seal.data]
+    details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
+    if details:
+        message["reasoning_details"] = details
     if reply.tool_calls:
-        message["tool_calls"] = [_call(call) for call in reply.tool_calls]
+        custom = _custom_tools(request)
+        message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
     choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(reply.finish, "stop")}
     body: dict[str, Any] = {
-        "id": reply.id or "chatcmpl",
+        "id": stream_id(reply.id or "", _PREFIX),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": reply.model or "",
@@ -128,10 +191,24 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     return body
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _details(part: Reasoning) -> list[Any]:
+    """Return the details of reasoning, if they are from this protocol."""
+    data = _seal_data(part)
+    return data if type(data) is list else []
+
+
+def _seal_data(part: Part) -> Any:
+    """Return the data that goes back with a part, if it is from this protocol."""
+    return part.seal.data if part.seal is not None and part.seal.protocol == _PROTOCOL else None
+
+
+def _call(call: ToolCall, custom: frozenset[str]) -> dict[str, Any]:
     """Encode a call."""
+    if call.name in custom:
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}}
     arguments = call.raw or msgspec.json.encode(call.arguments or {}).decode()
-    other_keys = call.seal.data if call.seal is not None and type(call.seal.data) is dict else {}
+    data = _seal_data(call)
+    other_keys = data if type(data) is dict else {}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}, **other_keys}
 
 
@@ -161,8 +238,16 @@ class StreamEncoder:
     """The encoder of one reply's chunks."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
-        self._head = {"id": id, "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+        head = {"id": stream_id(id, _PREFIX), "object": "chat.completion.chunk"}
+        self._head = {**head, "created": int(time.time()), "model": model}
+        self._custom = _custom_tools(request)
+        self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
+        options = (request or {}).get("stream_options")
+        self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
         self._usage: Usage | None = None
+
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
 
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
@@ -175,15 +260,14 @@ class StreamEncoder:
                 return [self._chunk({"content": event.text})]
             case ReasoningDelta():
                 return [self._chunk({"reasoning_content": event.text})]
+            case BlockEnd(part=Reasoning() as part) if _details(part):
+                return [self._chunk({"reasoning_details": _details(part)})]
             case ToolCallStart():
-                function = {"name": event.name, "arguments": ""}
-                call = {"index": event.index, "id": event.id, "type": "function", "function": function}
-                return [self._chunk({"tool_calls": [call]})]
+                return [self._begin_call(event)]
             case ToolCallDelta():
-                call = {"index": event.index, "function": {"arguments": event.text}}
-                return [self._chunk({"tool_calls": [call]})]
-            case ToolCallEnd() if event.call.seal is not None and type(event.call.seal.data) is dict:
-                return [self._chunk({"tool_calls": [{"index": event.index, **event.call.seal.data}]})]
+                return self._call_piece(event.index, event.text)
+            case ToolCallEnd():
+                return self._end_call(event.index, event.call)
             case UsageSeen():
                 self._usage = event.usage
                 return []
@@ -193,10 +277,40 @@ class StreamEncoder:
                 return self._end(_FINISH[event.finish])
         return []
 
+    def _begin_call(self, event: ToolCallStart) -> tuple[str | None, Any]:
+        """Return the frame that begins a call."""
+        head = {"index": event.index, "id": event.id}
+        if event.name in self._custom:
+            self._inputs[event.index] = InputReader()
+            return self._chunk(
+                {"tool_calls": [{**head, "type": "custom", "custom": {"name": event.name, "input": ""}}]}
+            )
+        function = {"name": event.name, "arguments": ""}
+        return self._chunk({"tool_calls": [{**head, "type": "function", "function": function}]})
+
+    def _call_piece(self, index: int, text: str) -> list[tuple[str | None, Any]]:
+        """Return the frames of a piece of a call's arguments."""
+        reader = self._inputs.get(index)
+        if reader is None:
+            return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": text}}]})]
+        piece = reader.feed(text)
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": piece}}]})] if piece else []
+
+    def _end_call(self, index: int, call: ToolCall) -> list[tuple[str | None, Any]]:
+        """Return the frames of what the pieces of a call lack."""
+        reader = self._inputs.get(index)
+        if reader is None:
+            data = _seal_data(call)
+            return [self._chunk({"tool_calls": [{"index": index, **data}]})] if type(data) is dict and data else []
+        input = custom_input(call)
+        if input == reader.text or not input.startswith(reader.text):
+            return []
+        return [self._chunk({"tool_calls": [{"index": index, "custom": {"input": input[len(reader.text) :]}}]})]
+
     def _end(self, finish: str) -> list[tuple[str | None, Any]]:
         """Return the frames that end the stream."""
         out = [self._chunk({}, finish)]
-        if self._usage is not None and (usage := _usage(self._usage)) is not None:
+        if self._sends_usage and self._usage is not None and (usage := _usage(self._usage)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 

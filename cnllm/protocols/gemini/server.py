@@ -21,6 +21,7 @@ CODEC = ServerCodec(
     write_error=write_error,
     stream=StreamEncoder,
     result_names=True,
+    whole_calls=True,
     read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature"),
     write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature"),
 )

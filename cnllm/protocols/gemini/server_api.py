@@ -35,9 +35,16 @@ def _write_model(card: ModelCard) -> dict[str, Any]:
     return out | {name: value for name, value in limits.items() if value is not None}
 
 
+def _read_count(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the request whose length a client asks for: it stands in the body, or is the body."""
+    request = body.get("generateContentRequest", body.get("generate_content_request"))
+    return request if isinstance(request, dict) else body
+
+
 API = ServerApi(
     write_models=_write_models,
     write_model=_write_model,
+    read_count=_read_count,
     write_count=lambda tokens: {"totalTokens": tokens},
     id_prefix="",
     ping=b"\n",

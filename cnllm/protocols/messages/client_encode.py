@@ -102,7 +102,7 @@ def _block(part: Part, flags: Flags, names: dict[str, str]) -> Block | None:
             return part.data if type(part.data) is dict else None
 
 
-def _seal_data(part: Text | ToolCall) -> dict[str, Any]:
+def _seal_data(part: Text | Media | ToolCall) -> dict[str, Any]:
     """Return the seal's data, or nothing."""
     return part.seal.data if part.seal is not None and type(part.seal.data) is dict else {}
 
@@ -144,7 +144,7 @@ def _media(media: Media) -> Block:
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         source = {"type": "base64", "media_type": media.type, "data": media.data}
-    return {**block, "source": source, **_caller_keys(media.extra)}
+    return {**block, "source": source, **_seal_data(media), **_caller_keys(media.extra)}
 
 
 def _plain_text(media: Media) -> str | None:

@@ -40,6 +40,7 @@ def _write_model(card: ModelCard) -> dict[str, Any]:
 API = ServerApi(
     write_models=_write_models,
     write_model=_write_model,
+    read_count=lambda body: {"max_tokens": 1, **body},  # a request to count has none
     write_count=lambda tokens: {"input_tokens": tokens},
     id_prefix="msg_",
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Opaque, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
+from cnllm.types.media import is_file_part
 
 __all__ = ["read_request"]
 
@@ -18,6 +19,9 @@ _OWN = ("model", "messages", "system", "stream", "tools", "tool_choice", "thinki
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _FUNCTION = ("type", "name", "description", "input_schema", "strict")
+
+_BILLING = "x-anthropic-billing-header"
+"""The beginning of a text in which a client puts a header for its vendor's gateway."""
 
 Block = dict[str, Any]
 
@@ -30,8 +34,9 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     if type(body.get("max_tokens")) is not int:
         raise ValueError("max_tokens: an integer is required")
     messages: list[Message] = []
+    notes: list[Note] = []
     if body.get("system") is not None:
-        blocks = _content_blocks(body["system"], "system")
+        blocks = _without_billing(_content_blocks(body["system"], "system"), notes)
         parts = [_part(block, f"system.{n}", "system", stamp) for n, block in enumerate(blocks)]
         messages += [Message("system", parts)] if parts else []
     for index, turn in enumerate(turns):
@@ -48,7 +53,19 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         messages=messages,
         stream=body.get("stream") is True,
         options=options,
+        notes=notes,
     )
+
+
+def _without_billing(blocks: list[Block], notes: list[Note]) -> list[Block]:
+    """Return the blocks of the system without the client's billing data, which differ in each request.
+
+    They are not for the model, and they would end each prefix in a cache.
+    """
+    out = [block for block in blocks if not str(block.get("text", "")).startswith(_BILLING)]
+    if len(out) < len(blocks):
+        notes.append(Note("key-foreign", "system", f"the text {_BILLING}", "left out: it is not for the model"))
+    return out
 
 
 def _content_blocks(content: Any, path: str) -> list[Block]:
@@ -93,10 +110,10 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
             del other_keys["text"]
-            if role == "assistant":
+            if role == "assistant" and stamp(None).provider:
                 return Text(block["text"], stamp(other_keys) if other_keys else None, marks)
-            return Text(block["text"], None, {**other_keys, **(marks or {})} or None)
-        case "image", "user" if (media := _media(block, marks)) is not None:
+            return Text(block["text"], *_caller_keys({**other_keys, **(marks or {})}, stamp))
+        case "image", "user" if (media := _media(block, *_caller_keys(marks or {}, stamp))) is not None:
             return media
         case "thinking", "assistant" if isinstance(block.get("thinking"), str):
             del other_keys["thinking"]
@@ -109,16 +126,27 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
             return _result(block, path, stamp)
         case ("tool_result" | "tool_use" | "thinking" | "text") as kind, _:
             raise ValueError(f"{path}: a block of type {kind} has the wrong form, or is not allowed here")
-    return Opaque(block, stamp(None) if role == "assistant" else None)
+    return Opaque(block, None if role == "user" and is_file_part(block) else stamp(None))
 
 
-def _media(block: Block, marks: Block | None) -> Media | None:
+def _caller_keys(keys: Block, stamp: Stamp) -> tuple[Seal | None, Block | None]:
+    """Return the caller's keys of a block as (seal, extra).
+
+    They are sealed with the protocol, unless the messages go back to the known model that wrote the others.
+    """
+    if not keys:
+        return None, None
+    seal = stamp(keys)
+    return (None, keys) if seal.provider else (seal, None)
+
+
+def _media(block: Block, seal: Seal | None = None, extra: Block | None = None) -> Media | None:
     """Decode a picture; None if its source is unknown."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            return Media(kind, data, None, None, marks)
+            return Media(kind, data, None, seal, extra)
         case {"type": "url", "url": str(url)}:
-            return Media("image", None, url, None, marks)
+            return Media("image", None, url, seal, extra)
     return None
 
 
@@ -142,7 +170,7 @@ def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
     content = block.get("content")
     blocks = [] if content is None else _content_blocks(content, f"{path}.content")
     text = result_text(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
-    pictures = [(b, _media(b, None)) for b in blocks if b["type"] == "image"]
+    pictures = [(b, _media(b)) for b in blocks if b["type"] == "image"]
     data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
     texts: list[Block] = [{"type": "text", "text": text}] if text else []
     plain_blocks = [*texts, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]

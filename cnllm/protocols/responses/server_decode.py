@@ -8,9 +8,13 @@ from typing import Any
 import msgspec
 
 from cnllm.protocols import Stamp
+from cnllm.protocols.allowed_tools import allow_tools
+from cnllm.protocols.custom_tools import custom_arguments
+from cnllm.protocols.responses.client_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
+from cnllm.types.media import as_media
 
 __all__ = ["read_request"]
 
@@ -18,6 +22,7 @@ _SAME_OPTIONS = ("tool_choice", "parallel_tool_calls", "temperature", "top_p")
 _OWN_KEYS = ("input", "instructions", "model", "stream", "tools", "max_output_tokens", "reasoning", "text")
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_TYPES = ("input_text", "output_text", "text")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 
 
 def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
@@ -28,37 +33,42 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
         messages.append(Message("system", (Text(instructions, stamp({"instructions": True})),)))
     elif instructions is not None:
         raise ValueError("instructions is not a string")
-    messages += _messages(body, stamp)
+    tools = ClientTools(body)
+    messages += _messages(body, stamp, tools)
     model = body.get("model")
     return Request(
         model=model if isinstance(model, str) else None,
         messages=messages,
         stream=body.get("stream") is True,
-        options=_options(body),
+        options=_options(body, tools),
     )
 
 
 # ── options ───────────────────────────────────────────────────────────────────
 
 
-def _options(body: dict[str, Any]) -> dict[str, Any]:
+def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
     """Decode the options of a body."""
     options: dict[str, Any] = {}
     extra = {k: v for k, v in body.items() if k not in (*_OWN_KEYS, *_SAME_OPTIONS) and v is not None}
     for key in _SAME_OPTIONS:
         if body.get(key) is not None:
             options[key] = body[key]
+    if tools.definitions or body.get("tools") is not None:
+        options["tools"] = tools.definitions
     match options.get("tool_choice"):
+        case {"type": "allowed_tools", "tools": list() as allowed} as choice:
+            names = [name for entry in allowed if isinstance(entry, dict) for name in tools.chosen(entry)]
+            kinds = [entry.get("type") for entry in allowed if isinstance(entry, dict)]
+            allow_tools(options, choice.get("mode"), names, kinds)
+        case {"type": str()} as choice if names := tools.chosen(choice):
+            options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         case {"type": "function", "name": str(name)}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
         case None | str():
             pass
         case _:  # a choice among the endpoint's own tools
             extra["tool_choice"] = options.pop("tool_choice")
-    if (tools := body.get("tools")) is not None:
-        if not isinstance(tools, list):
-            raise ValueError("tools is not a list")
-        options["tools"] = [_tool(tool, index) for index, tool in enumerate(tools)]
     if body.get("max_output_tokens") is not None:
         options["max_tokens"] = body["max_output_tokens"]
     if isinstance(thinking := body.get("reasoning"), dict):
@@ -90,22 +100,10 @@ def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _tool(tool: Any, index: int) -> dict[str, Any]:
-    """Decode a tool. Raises `ValueError`."""
-    if not isinstance(tool, dict):
-        raise ValueError(f"tools[{index}] is not an object")
-    if tool.get("type") != "function":
-        return tool
-    if not isinstance(tool.get("name"), str):
-        raise ValueError(f"tools[{index}].name is not a string")
-    keys = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {key: tool[key] for key in keys if tool.get(key) is not None}}
-
-
 # ── items ─────────────────────────────────────────────────────────────────────
 
 
-def _messages(body: dict[str, Any], stamp: Stamp) -> list[Message]:
+def _messages(body: dict[str, Any], stamp: Stamp, tools: ClientTools) -> list[Message]:
     """Decode the items as messages: texts and calls of the assistant in a row are one message."""
     items = body.get("input")
     if isinstance(items, str):
@@ -122,7 +120,7 @@ def _messages(body: dict[str, Any], stamp: Stamp) -> list[Message]:
             raise ValueError(f"input[{index}] is not an object")
         is_partial = is_partial or item.get("type") == "item_reference"
         try:
-            parsed = _item(item, stamp, call_ids, is_partial)
+            parsed = _item(item, stamp, call_ids, is_partial, tools)
         except ValueError as error:
             raise ValueError(f"input[{index}]{error}") from error
         if isinstance(parsed, Message):
@@ -135,20 +133,30 @@ def _messages(body: dict[str, Any], stamp: Stamp) -> list[Message]:
     return [*out, Message("assistant", tuple(assistant_parts))] if assistant_parts else out
 
 
-def _item(item: dict[str, Any], stamp: Stamp, call_ids: set[str], is_partial: bool) -> Message | list[Part]:
+def _item(
+    item: dict[str, Any], stamp: Stamp, call_ids: set[str], is_partial: bool, tools: ClientTools
+) -> Message | list[Part]:
     """Decode an item: a message of its own, or parts of an assistant's message."""
-    match item.get("type"):
+    kind = item.get("type")
+    match kind:
         case None | "message":
             return _message(item, stamp)
         case "reasoning":
             return [Reasoning(_reasoning_text(item), stamp(item))]
-        case "function_call":
-            call = _call(item, stamp)
+        case "additional_tools":  # they are among the options
+            return []
+        case str() if kind in ITEM_KINDS and (call := _call(item, stamp, tools)) is not None:
             call_ids.add(call.id)
             return [call]
-        case "function_call_output" if not is_partial or str(item.get("call_id")) in call_ids:
-            return Message("tool", (_result(item, stamp),))
+        case str() if kind in _OUTPUTS and (not is_partial or str(_output_id(item)) in call_ids):
+            return Message("tool", (_result(item, stamp, tools),))
     return [Opaque(item, stamp(None))]
+
+
+def _output_id(item: dict[str, Any]) -> Any:
+    """Return the id of the call that an output answers."""
+    id = item.get("call_id")
+    return item.get("id") if id is None and item.get("type") == "local_shell_call_output" else id
 
 
 def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
@@ -209,7 +217,7 @@ def _part(part: Any, index: int, stamp: Stamp) -> Part:
 
 
 def _media(part: dict[str, Any]) -> Media | None:
-    """Decode a picture or a sound; None for anything else, or a medium stored at the endpoint."""
+    """Decode a picture, a sound or a file; None for anything else, or a medium stored at the endpoint."""
     match part:
         case {"type": "input_image", "image_url": str(url)}:
             extra = {k: v for k, v in part.items() if k not in ("type", "image_url") and v is not None}
@@ -219,6 +227,8 @@ def _media(part: dict[str, Any]) -> Media | None:
             return Media("image", None, url, None, extra or None)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Media(f"audio/{kind}", data)
+        case {"type": "input_file"} if part.get("file_id") is None:
+            return as_media(part)
     return None
 
 
@@ -233,16 +243,47 @@ def _reasoning_text(item: dict[str, Any]) -> str:
     return ""
 
 
-def _call(item: dict[str, Any], stamp: Stamp) -> ToolCall:
-    """Decode a call. Raises `ValueError`."""
-    id, name, raw = item.get("call_id"), item.get("name"), item.get("arguments")
-    for key, value in (("call_id", id), ("name", name), ("arguments", raw)):
-        if not isinstance(value, str):
-            raise ValueError(f".{key} is not a string")
-    arguments, problem = _decode_arguments(str(raw))
-    other_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "name", "arguments") and v is not None}
+def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | None:
+    """Decode a call; None for one that the endpoint executed itself. Raises `ValueError`."""
+    match item["type"]:
+        case "custom_tool_call":
+            id, name, input = (_text(item, key) for key in ("call_id", "name", "input"))
+            arguments, raw = custom_arguments(input)
+            return ToolCall(id, tools.function_name(name, item.get("namespace")), arguments, raw)
+        case "tool_search_call":
+            if item.get("execution") == "server" or not isinstance(item.get("call_id"), str):
+                return None
+            return _own_call(item["call_id"], tools.function_name("tool_search"), item.get("arguments"))
+        case "local_shell_call":
+            action = item.get("action")
+            fields = action if isinstance(action, dict) else {}
+            shell_arguments = {k: v for k, v in fields.items() if k != "type" and v not in (None, {})}
+            return _own_call(
+                str(_output_id(item) or item.get("id") or ""), tools.function_name("local_shell"), shell_arguments
+            )
+    id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
+    decoded, problem = _decode_arguments(raw)
+    own_keys = ("type", "call_id", "name", "arguments", "namespace")
+    other_keys = {k: v for k, v in item.items() if k not in own_keys and v is not None}
     seal = stamp(other_keys) if other_keys else None
-    return ToolCall(str(id), str(name), arguments, str(raw), "wire", problem, seal)
+    return ToolCall(id, tools.function_name(name, item.get("namespace")), decoded, raw, "wire", problem, seal)
+
+
+def _text(item: dict[str, Any], key: str) -> str:
+    """Return a field that is a string. Raises `ValueError`."""
+    value = item.get(key)
+    if not isinstance(value, str):
+        raise ValueError(f".{key} is not a string")
+    return value
+
+
+def _own_call(id: str, name: str, arguments: Any) -> ToolCall:
+    """Return a call whose arguments are an object."""
+    if isinstance(arguments, str):
+        decoded, problem = _decode_arguments(arguments)
+        return ToolCall(id, name, decoded, arguments, "wire", problem)
+    arguments = arguments if isinstance(arguments, dict) else {}
+    return ToolCall(id, name, arguments, msgspec.json.encode(arguments).decode())
 
 
 def _decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
@@ -256,13 +297,17 @@ def _decode_arguments(raw: str) -> tuple[dict[str, Any] | None, str | None]:
     return (value, None) if isinstance(value, dict) else (None, "the arguments are not a JSON object")
 
 
-def _result(item: dict[str, Any], stamp: Stamp) -> ToolResult:
+def _result(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolResult:
     """Decode a tool result. Raises `ValueError`."""
-    id, output = item.get("call_id"), item.get("output")
+    id, output = _output_id(item), item.get("output")
+    if item["type"] == "tool_search_output":
+        output = _found_tools(item.get("tools"), tools)
     if not isinstance(id, str):
         raise ValueError(".call_id is not a string")
     if not isinstance(output, str | list):
         raise ValueError(".output is neither a string nor a list")
+    if item["type"] != "function_call_output":
+        item = {"type": item["type"]}  # ids of an item that becomes another one
     item_keys = {k: v for k, v in item.items() if k not in ("type", "call_id", "output") and v is not None}
     seal: dict[str, Any] = {"item": item_keys} if item_keys else {}
     text: Any = output
@@ -272,6 +317,14 @@ def _result(item: dict[str, Any], stamp: Stamp) -> ToolResult:
         if not is_complete:
             seal["output"] = output
     return ToolResult(id, str(text), None, False, media, stamp(seal) if seal else None)
+
+
+def _found_tools(found: Any, tools: ClientTools) -> str:
+    """Return the result of a search for tools: the names of the functions that are offered from now on."""
+    names = (
+        [n for tool in found if isinstance(tool, dict) for n in tools.chosen(tool)] if isinstance(found, list) else []
+    )
+    return f"These functions can be called now: {', '.join(names)}" if names else "No tool was found."
 
 
 def _output(output: list[Any]) -> tuple[str, tuple[Media, ...], bool]:

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
+from cnllm.protocols.custom_tools import InputReader, custom_input
+from cnllm.protocols.reply_ids import reply_id, stream_id
+from cnllm.protocols.responses.client_tools import ClientTools
 from cnllm.protocols.responses.resource import response_resource
 from cnllm.types import (
     BlockEnd,
@@ -31,6 +32,7 @@ from cnllm.types import (
 __all__ = ["StreamEncoder", "token_fields", "write_error", "write_reply"]
 
 NAME = "openai-responses"
+_PREFIX = "resp_"
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 Frame = tuple[str | None, Any]
@@ -38,17 +40,29 @@ Frame = tuple[str | None, Any]
 
 def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the body of a whole reply. `request` is the body that it answers."""
-    id = reply.id or "resp"
+    tools = _client_tools(request)
+    is_own = any(part.seal is not None and part.seal.protocol == NAME for part in reply.message.parts)
+    id = reply_id(reply.id, _PREFIX, is_own=is_own)
+    key = id.removeprefix(_PREFIX)
     output: list[dict[str, Any]] = []
     for part in reply.message.parts:
         if type(part) is Text and _seal_data(part).get("at") and output and output[-1].get("type") == "message":
             output[-1]["content"].append(_content(part))
-        elif (item := _item(part, f"{id}_{len(output)}", reply)) is not None:
+        elif (item := _item(part, f"{key}_{len(output)}", tools, reply)) is not None:
             output.append(item)
-    output += [_call(call, f"{id}_{len(output) + n}", "incomplete") for n, call in enumerate(reply.incomplete)]
+    for call in reply.incomplete:
+        output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", _seal_data(call)))
     now = int(time.time())
     resource = response_resource(id, reply.model or "", now, request)
     return {**resource, **_ending(reply.finish, reply.raw_finish, now), "output": output, "usage": _usage(reply.usage)}
+
+
+def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
+    """Return the tools of the client's request. A request of the wrong form has none."""
+    try:
+        return ClientTools(request or {})
+    except ValueError:
+        return ClientTools({})
 
 
 def _ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
@@ -107,7 +121,7 @@ def _seal_data(part: Part) -> dict[str, Any]:
     return seal.data if seal is not None and seal.protocol == NAME and isinstance(seal.data, dict) else {}
 
 
-def _item(part: Part, id: str, reply: Reply | None = None) -> dict[str, Any] | None:
+def _item(part: Part, id: str, tools: ClientTools, reply: Reply | None = None) -> dict[str, Any] | None:
     """Encode a part as an item, with an id of ours if it has none."""
     match part:
         case Text():
@@ -118,7 +132,7 @@ def _item(part: Part, id: str, reply: Reply | None = None) -> dict[str, Any] | N
         case Reasoning():
             return _reasoning(part, id)
         case ToolCall():
-            return _call(part, id, "completed")
+            return tools.call_item(part, id, "completed", _seal_data(part))
         case Opaque() if part.seal is not None and part.seal.protocol == NAME and isinstance(part.data, dict):
             return part.data
     return None
@@ -151,16 +165,6 @@ def token_fields(part: Reasoning) -> dict[str, Any]:
     return {"type": "reasoning", "summary": _summary(part.text)}
 
 
-def _call(call: ToolCall, id: str, status: str) -> dict[str, Any]:
-    """Encode a call."""
-    arguments = call.raw
-    if not arguments and status == "completed":
-        arguments = msgspec.json.encode(call.arguments or {}).decode()
-    own_keys = {"id": f"fc_{id}", "status": status}
-    item_keys = {**own_keys, **_seal_data(call)}
-    return {"type": "function_call", **item_keys, "call_id": call.id, "name": call.name, "arguments": arguments}
-
-
 # ── streams ───────────────────────────────────────────────────────────────────
 
 
@@ -172,6 +176,7 @@ class _OpenItem:
         self.kind = kind
         self.item = item
         self.pieces: list[str] = []
+        self.input = InputReader() if kind == "custom_tool_call" else None
         self.done = False
 
 
@@ -179,12 +184,17 @@ class StreamEncoder:
     """The encoder of one reply's events. An item ends when its event says so, perhaps after the next one began."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
-        self._id = id
+        id = stream_id(id, _PREFIX)
+        self._id = id.removeprefix(_PREFIX)
+        self._tools = _client_tools(request)
         self._resource = response_resource(id, model, int(time.time()), request)
         self._count = 0
         self._items: list[_OpenItem] = []
         self._calls: dict[int, _OpenItem] = {}
         self._usage: Usage = Usage()
+
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
 
     def begin(self) -> list[Frame]:
         """Return the frames before the first event."""
@@ -201,12 +211,12 @@ class StreamEncoder:
             case BlockEnd():
                 return self._block(event.part)
             case ToolCallStart():
-                item = _call(ToolCall(event.id, event.name), f"{self._id}_{len(self._items)}", "in_progress")
-                self._calls[event.index] = item_state = self._add("function_call", item)
+                call = ToolCall(event.id, event.name)
+                item = self._tools.call_item(call, f"{self._id}_{len(self._items)}", "in_progress", {})
+                self._calls[event.index] = item_state = self._add(item["type"], item)
                 return [self._item_added(item_state)]
             case ToolCallDelta() if (call_item := self._calls.get(event.index)) is not None:
-                call_item.pieces.append(event.text)
-                return [self._item_frame("response.function_call_arguments.delta", call_item, delta=event.text)]
+                return self._call_piece(call_item, event.text)
             case ToolCallEnd() if (call_item := self._calls.get(event.index)) is not None:
                 return self._end_call(call_item, event.call)
             case UsageSeen():
@@ -269,7 +279,8 @@ class StreamEncoder:
         out: list[Frame] = []
         kind = {Text: "message", Reasoning: "reasoning"}.get(type(part), "")
         open_item = next((i for i in self._items if i.kind == kind and not i.done), None) if kind else None
-        item = _item(part, f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}")
+        id = f"{self._id}_{len(self._items) if open_item is None else open_item.output_index}"
+        item = _item(part, id, self._tools)
         if item is None:
             return []
         if open_item is None and type(part) is Text and part.text:
@@ -299,26 +310,51 @@ class StreamEncoder:
             )
         return [*out, *self._item_done(open_item, item)]
 
+    def _call_piece(self, open_item: _OpenItem, text: str) -> list[Frame]:
+        """Return the frames of a piece of a call's arguments."""
+        open_item.pieces.append(text)
+        if open_item.kind == "function_call":
+            return [self._item_frame("response.function_call_arguments.delta", open_item, delta=text)]
+        if open_item.input is not None and (piece := open_item.input.feed(text)):
+            return [self._item_frame("response.custom_tool_call_input.delta", open_item, delta=piece)]
+        return []
+
     def _end_call(self, open_item: _OpenItem, call: ToolCall) -> list[Frame]:
         """Complete a call."""
-        item = _call(call, f"{self._id}_{open_item.output_index}", "completed")
-        arguments = item["arguments"]
+        id = f"{self._id}_{open_item.output_index}"
+        item = self._tools.call_item(call, id, "completed", _seal_data(call))
         out: list[Frame] = []
-        if not open_item.pieces and arguments:
-            out.append(self._item_frame("response.function_call_arguments.delta", open_item, delta=arguments))
-        out.append(
-            self._item_frame("response.function_call_arguments.done", open_item, arguments=arguments, name=call.name)
-        )
+        if item["type"] == "function_call":
+            arguments = item["arguments"]
+            if not open_item.pieces and arguments:
+                out.append(self._item_frame("response.function_call_arguments.delta", open_item, delta=arguments))
+            fields = {"arguments": arguments, "name": item["name"]}
+            out.append(self._item_frame("response.function_call_arguments.done", open_item, **fields))
+        elif item["type"] == "custom_tool_call":
+            input = item["input"]
+            sent = "" if open_item.input is None else open_item.input.text
+            if input != sent and input.startswith(sent):
+                delta = input[len(sent) :]
+                out.append(self._item_frame("response.custom_tool_call_input.delta", open_item, delta=delta))
+            out.append(self._item_frame("response.custom_tool_call_input.done", open_item, input=input))
         return [*out, *self._item_done(open_item, item)]
+
+    def _cut_call(self, open_item: _OpenItem) -> Iterable[Frame]:
+        """End a call that is not complete."""
+        raw = "".join(open_item.pieces)
+        item = {**open_item.item, "status": "incomplete"}
+        if open_item.kind == "function_call":
+            item["arguments"] = raw
+        elif open_item.input is not None:
+            item["input"] = open_item.input.text or custom_input(ToolCall("", "", None, raw))
+        return self._item_done(open_item, item)
 
     def _end(self, event: Finished) -> list[Frame]:
         """Return the frames that end the stream. Items that are still open are incomplete."""
         out: list[Frame] = []
         for open_item in self._items:
-            if not open_item.done and open_item.kind == "function_call":
-                out += self._item_done(
-                    open_item, {**open_item.item, "arguments": "".join(open_item.pieces), "status": "incomplete"}
-                )
+            if not open_item.done and open_item in self._calls.values():
+                out += self._cut_call(open_item)
             elif not open_item.done:
                 text = "".join(open_item.pieces)
                 out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text))

@@ -1,0 +1,195 @@
+"""The tools of a Responses client as functions that every model takes, and the way back to the client's own calls.
+
+A namespace becomes functions with the namespace in their names. A custom tool, a shell of the client's machine and
+the client's own tool search become functions, too. Tools that the endpoint executes stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.protocols.custom_tools import custom_function, custom_input, unique_name
+from cnllm.types import ToolCall
+from cnllm.types.arguments import decode_arguments
+
+__all__ = ["ITEM_KINDS", "ClientTool", "ClientTools"]
+
+Kind = Literal["function", "custom", "tool_search", "local_shell"]
+ITEM_KINDS: dict[str, Kind] = {
+    "function_call": "function",
+    "custom_tool_call": "custom",
+    "tool_search_call": "tool_search",
+    "local_shell_call": "local_shell",
+}
+"""The kind of tool that an item calls, by the type of the item."""
+_DEFAULT_NAMESPACE = "functions"  # its tools are called by their names alone
+_FUNCTION_KEYS = ("description", "parameters", "strict")
+_SHELL_DESCRIPTION = "Run a command on the user's machine and return its output."
+_SHELL_PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "array", "items": {"type": "string"}, "description": "The program and its arguments."},
+        "working_directory": {"type": "string", "description": "The folder to run it in."},
+        "timeout_ms": {"type": "integer", "description": "The longest time it may run, in milliseconds."},
+        "env": {"type": "object", "description": "Environment variables.", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["command"],
+}
+
+
+class ClientTool(Struct, frozen=True):
+    """A tool of the client: its name there, and the kind of item that calls it."""
+
+    kind: Kind
+    name: str
+    namespace: str | None = None
+
+
+class ClientTools:
+    """The tools of one request body. `definitions` are the tools as the request's options hold them."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.definitions: list[dict[str, Any]] = []
+        self._tools: dict[str, ClientTool] = {}  # by the name of the function
+        self._names: dict[tuple[str | None, str], str] = {}
+        self._places: dict[str, int] = {}
+        for place, tool in _tools(body):
+            self._add(tool, place, None)
+
+    def function_name(self, name: str, namespace: str | None = None) -> str:
+        """Return the name of the function for a tool of the client, whether or not it is offered."""
+        spaces = (None, _DEFAULT_NAMESPACE) if namespace in (None, _DEFAULT_NAMESPACE) else (namespace,)
+        for space in (namespace, *spaces):
+            if (space, name) in self._names:
+                return self._names[space, name]
+        return self._new_name(name, namespace)
+
+    def tool(self, function: str) -> ClientTool:
+        """Return the client's tool for a function."""
+        return self._tools.get(function) or ClientTool("function", function)
+
+    def chosen(self, choice: Mapping[str, Any]) -> list[str]:
+        """Return the names of the functions that a choice, or an entry of allowed tools, names."""
+        name, namespace = choice.get("name"), choice.get("namespace")
+        kind = choice.get("type")
+        if kind == "namespace" and isinstance(name, str):
+            return [function for (space, _), function in self._names.items() if space == name]
+        if kind in ("tool_search", "local_shell"):
+            return [function for function, tool in self._tools.items() if tool.kind == kind]
+        if not isinstance(name, str):
+            return []
+        namespace = namespace if isinstance(namespace, str) else None
+        if (namespace, name) in self._names:
+            return [self._names[namespace, name]]
+        return [function for (_, own_name), function in self._names.items() if own_name == name][:1]
+
+    def _add(self, tool: Any, place: str, namespace: str | None) -> None:
+        """Add a tool. Raises `ValueError`."""
+        if not isinstance(tool, dict):
+            raise ValueError(f"{place} is not an object")
+        kind = tool.get("type")
+        if kind in ("function", "custom", "namespace") and not isinstance(tool.get("name"), str):
+            raise ValueError(f"{place}.name is not a string")
+        match kind:
+            case "namespace" if namespace is None:
+                inner = tool.get("tools")
+                for index, inner_tool in enumerate(inner if isinstance(inner, list) else ()):
+                    self._add(inner_tool, f"{place}.tools[{index}]", tool["name"])
+            case "function":
+                name = self._register(ClientTool("function", tool["name"], namespace))
+                keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
+                self._offer(name, {"type": "function", "function": {"name": name, **keys}})
+            case "custom":
+                name = self._register(ClientTool("custom", tool["name"], namespace))
+                self._offer(name, custom_function(name, tool))
+            case "tool_search" if isinstance(tool.get("parameters"), dict):
+                name = self._register(ClientTool("tool_search", "tool_search"))
+                keys = {key: tool[key] for key in _FUNCTION_KEYS if tool.get(key) is not None}
+                self._offer(name, {"type": "function", "function": {"name": name, **keys}})
+            case "local_shell":
+                name = self._register(ClientTool("local_shell", "local_shell"))
+                function = {"name": name, "description": _SHELL_DESCRIPTION, "parameters": _SHELL_PARAMETERS}
+                self._offer(name, {"type": "function", "function": function})
+            case _:
+                self.definitions.append(tool)
+
+    def _offer(self, name: str, definition: dict[str, Any]) -> None:
+        """Offer a function; a later definition of the same tool replaces the one before."""
+        if name in self._places:
+            self.definitions[self._places[name]] = definition
+        else:
+            self._places[name] = len(self.definitions)
+            self.definitions.append(definition)
+
+    def _register(self, tool: ClientTool) -> str:
+        """Return the name of the function for a tool."""
+        key = (tool.namespace, tool.name)
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._new_name(tool.name, tool.namespace)
+        self._tools[name] = tool
+        return name
+
+    def _new_name(self, name: str, namespace: str | None) -> str:
+        """Return an unused name for a tool: that of a namespace has both names in it."""
+        if namespace is None:  # sent as it is: the model's own limits are the engine's task
+            return name if name not in self._tools else unique_name(name, self._tools, f"\0{name}")
+        is_default = namespace == _DEFAULT_NAMESPACE
+        flat = name if is_default else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
+        return unique_name(flat, self._tools, f"{namespace}\0{name}")
+
+    # ── calls ─────────────────────────────────────────────────────────────────
+
+    def call_item(self, call: ToolCall, id: str, status: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the item of a call. `keys` are an endpoint's own keys of the item, for calls of functions."""
+        tool = self.tool(call.name)
+        namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
+        match tool.kind:
+            case "custom":
+                input = custom_input(call) if call.raw or call.arguments else ""
+                head = {"type": "custom_tool_call", "id": f"ctc_{id}", "status": status, "call_id": call.id}
+                return {**head, "name": tool.name, **namespace, "input": input}
+            case "tool_search":
+                head = {"type": "tool_search_call", "id": f"tsc_{id}", "call_id": call.id, "execution": "client"}
+                return {**head, "status": status, "arguments": _arguments(call)}
+            case "local_shell":
+                head = {"type": "local_shell_call", "id": f"lsh_{id}", "call_id": call.id, "status": status}
+                return {**head, "action": _shell_action(_arguments(call))}
+        arguments = call.raw
+        if not arguments and status == "completed":
+            arguments = msgspec.json.encode(call.arguments or {}).decode()
+        item_keys = {"id": f"fc_{id}", "status": status, **keys}
+        call_keys = {"call_id": call.id, "name": tool.name, **namespace, "arguments": arguments}
+        return {"type": "function_call", **item_keys, **call_keys}
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the tools of a body with their places: the offered ones, and those that items of the input add."""
+    tools = body.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        raise ValueError("tools is not a list")
+    yield from ((f"tools[{index}]", tool) for index, tool in enumerate(tools or ()))
+    items = body.get("input")
+    for position, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):
+            tools = item.get("tools")
+            place = f"input[{position}].tools"
+            yield from ((f"{place}[{i}]", t) for i, t in enumerate(tools if isinstance(tools, list) else ()))
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    """Return the arguments of a call as an object."""
+    return call.arguments or decode_arguments(call.raw)[0] or {}
+
+
+def _shell_action(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the action of a shell call."""
+    command = arguments.get("command")
+    words = [str(word) for word in command] if isinstance(command, list) else ["bash", "-lc", str(command or "")]
+    env = arguments.get("env")
+    action: dict[str, Any] = {"type": "exec", "command": words, "env": env if isinstance(env, dict) else {}}
+    return action | {key: arguments[key] for key in ("working_directory", "timeout_ms") if arguments.get(key)}
