@@ -85,7 +85,7 @@ class _Transport:
         body = sdk_request.body(await request.aread())
         if sdk_request.continues:
             body = await run(continued_body(IDENTITY, body))
-        exchange = sdk_request.open(body)
+        exchange = sdk_request.open(body, count=endpoint.verb == "count")
         if endpoint.verb == "count":
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = await run(restored_request(exchange, IDENTITY))

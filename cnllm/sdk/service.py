@@ -111,8 +111,8 @@ class SdkRequest:
         """Return whether the body may name an earlier response, and whether the reply is to be kept as one."""
         return self._protocol == "openai-responses"
 
-    def open(self, body: dict[str, Any]) -> Exchange:
-        """Return the exchange of a body. Raises `RequestFailed`."""
+    def open(self, body: dict[str, Any], *, count: bool) -> Exchange:
+        """Return the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
         service = self._service
         self.exchange = Exchange(
             self._protocol,
@@ -123,6 +123,7 @@ class SdkRequest:
             keys=service.keys,
             identity=IDENTITY,
             offline=service.offline,
+            count=count,
         )
         self._model = self.exchange.model.name
         return self.exchange
