@@ -330,4 +330,6 @@ CODEC = ServerCodec(
     stream=StreamEncoder,
     result_names=True,
     feature_headers=("openai-beta",),
+    paths=("/v1/chat/completions", "/chat/completions"),
+    dialects=True,
 )
