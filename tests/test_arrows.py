@@ -55,7 +55,7 @@ MAY: dict[str, set[str]] = {
     "cli": FLAGS
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
-    "cli/commands": FLAGS | {"cli", "cli/output", "client", "config", "simulator", "store"},
+    "cli/commands": FLAGS | {"cli", "cli/output", "client", "config", "gateway", "simulator", "store"},
     "__main__": {"cli"},
 }
 

@@ -20,11 +20,12 @@ from cnllm.gateway.store import Ambiguous, Turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
-from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
 _TOKEN = "cnllm1."
+_UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
 
 
 class TokenKeys(Protocol):
@@ -187,7 +188,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         if payload is None or (payload.digest is not None and payload.digest != _digest(text)):
             unproven = True
             if type(part) is not Reasoning or part.text:
-                parts.append(replace(part, seal=None))
+                parts.append(replace(part, seal=_UNKNOWN))
             continue
         turn = payload.turn
         origins.add(f"{turn.provider}/{turn.model}")
