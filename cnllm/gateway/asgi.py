@@ -22,6 +22,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import State, keep_turn, restored_request
+from cnllm.protocols import server_api
 from cnllm.registry import Registry
 from cnllm.types import Reply
 

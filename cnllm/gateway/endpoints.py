@@ -86,9 +86,9 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
                 verb = "delete-response"
             return Endpoint(verb, protocol, unquote(match["name"]))
     if rest == "/models":
-        return Endpoint("models", _listing_protocol(headers))
+        return Endpoint("models", client_protocol(headers))
     if rest.startswith("/models/"):
-        return Endpoint("model", _listing_protocol(headers), unquote(rest.removeprefix("/models/")))
+        return Endpoint("model", client_protocol(headers), unquote(rest.removeprefix("/models/")))
     if rest.startswith("/requests/"):
         return Endpoint("request", NO_WIRE, unquote(rest.removeprefix("/requests/")))
     return None
@@ -99,8 +99,8 @@ def _without_version(path: str) -> str:
     return _VERSION.sub("", path, count=1) if _VERSION.match(path) else path
 
 
-def _listing_protocol(headers: Mapping[str, str]) -> str:
-    """Return the protocol of a list of models: the one whose header the client sent."""
+def client_protocol(headers: Mapping[str, str]) -> str:
+    """Return the protocol that a client's headers show, where the path shows none."""
     for protocol in PROTOCOLS:
         if (name := server_api(protocol).listing_header) is not None and name in headers:
             return protocol

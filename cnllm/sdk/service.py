@@ -109,7 +109,7 @@ class SdkRequest:
     @property
     def continues(self) -> bool:
         """Return whether the body may name an earlier response, and whether the reply is to be kept as one."""
-        return self._protocol == "openai-responses"
+        return server_api(self._protocol).kept_replies is not None
 
     def open(self, body: dict[str, Any], *, count: bool) -> Exchange:
         """Return the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
