@@ -24,6 +24,7 @@ from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, fail
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method
 from cnllm.gateway.store import Store, open_store
+from cnllm.protocols import server_api
 from cnllm.sdk.routes import find_route
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.policy import Timeouts
