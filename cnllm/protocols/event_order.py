@@ -116,8 +116,8 @@ class EventOrder:
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
-        if isinstance(event, BlockEnd):
-            return type(event.part) is self._kind
+        if isinstance(event, BlockEnd) and isinstance(event.part, Text | Reasoning):
+            return type(event.part) is self._kind and event.part.text.startswith("".join(self._pieces))
         return type(event) is Restarted or (self._waits_for_calls and isinstance(event, ToolCallDelta | ToolCallEnd))
 
     def _fits(self, event: Event) -> bool:

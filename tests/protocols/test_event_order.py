@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnllm import (
@@ -82,6 +82,7 @@ def said(reply: Reply, protocol: str) -> list[Any]:
     return out
 
 
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_order_of_events_gives_the_whole_reply(data: st.DataObject) -> None:
     for protocol in PROTOCOLS:
