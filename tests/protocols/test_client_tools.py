@@ -61,7 +61,7 @@ def names(body: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] if "function" in tool else tool["type"] for tool in tools]
 
 
-def written(body: dict[str, Any], *calls: ToolCall, protocol: str = RESPONSES) -> tuple[list[Any], list[Any]]:
+def written(body: dict[str, Any], *calls: ToolCall, protocol: str = RESPONSES) -> tuple[Any, list[Any]]:
     """The items of calls, from a whole reply and from a stream whose arguments come character by character."""
     reply = Reply(
         text="",

@@ -117,7 +117,7 @@ def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
     for protocol in (MESSAGES, RESPONSES, GEMINI):
         codec = server_codec(protocol)
         thought = codec.write_token(Reasoning("Hm."), "token")
-        events = [ReasoningDelta("Hm."), TextDelta("So"), TextDelta(" it is."), BlockEnd(0, thought)]
+        events: list[Any] = [ReasoningDelta("Hm."), TextDelta("So"), TextDelta(" it is."), BlockEnd(0, thought)]
         events += [BlockEnd(1, Text("So it is.")), Finished("stop")]
         writer = engine.StreamWriter(protocol, id="x", model="m")
         shown = writer.begin() + b"".join(writer.feed(event) for event in events[:2])
