@@ -157,9 +157,9 @@ def seal(protocol: str, text: str) -> Seal | None:
     item = {"type": "reasoning", "id": "rs_9", "summary": [{"type": "summary_text", "text": text}]}
     data: Any = {
         CHAT: None,
-        MESSAGES: {"signature": "sig=="},
-        GEMINI: {"thoughtSignature": "sig=="},
-        RESPONSES: {**item, "encrypted_content": "sig=="},
+        MESSAGES: {"signature": "c2lnbg=="},
+        GEMINI: {"thoughtSignature": "c2lnbg=="},
+        RESPONSES: {**item, "encrypted_content": "c2lnbg=="},
     }[protocol]
     return None if data is None else Seal(protocol, endpoint(protocol).provider, endpoint(protocol).id, data)
 
@@ -268,8 +268,8 @@ def test_replies_say_the_same_to_every_client_whole_and_streamed() -> None:
                 assert seals(got) == seals(from_stream) == seals(upstream), (target, name)
             elif target != client:
                 text = streamed(client, arrived, request=ASKED).decode()
-                assert "sig==" not in text, (target, client, name)
-                assert "sig==" not in json.dumps(engine.encode_reply(client, from_stream)), (target, client, name)
+                assert "c2lnbg==" not in text, (target, client, name)
+                assert "c2lnbg==" not in json.dumps(engine.encode_reply(client, from_stream)), (target, client, name)
 
 
 def test_a_token_travels_with_the_reply_and_comes_back() -> None:
@@ -314,3 +314,16 @@ def test_an_error_keeps_its_class_and_a_cut_stream_is_never_whole() -> None:
             read(client, begun + writer.feed(Finished("cut")))
         with pytest.raises(EndpointError, match="Slow down"):
             read(client, begun + writer.error(engine.error_status(refused.value), "Slow down."))
+
+
+def test_a_token_survives_a_client_that_decodes_bytes() -> None:
+    types = pytest.importorskip("google.genai.types")
+    codec = server_codec(GEMINI)
+    token = "cnllm1." + "".join(map(chr, range(33, 127)))
+    call = codec.write_token(ToolCall("call_a1", "weather", {}, "{}"), token)
+    body = engine.encode_reply(GEMINI, reply(GEMINI, [call]))
+    parsed = types.GenerateContentResponse.model_validate_json(json.dumps(body))
+    content = json.loads(parsed.candidates[0].content.model_dump_json(by_alias=True, exclude_none=True))
+    user = {"role": "user", "parts": [{"text": "Go."}]}
+    back = engine.decode_request(GEMINI, {"contents": [user, content]}).messages[1].parts[0]
+    assert codec.read_token(back) == token

@@ -10,7 +10,7 @@ import msgspec
 from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.custom_tools import custom_arguments
-from cnllm.protocols.responses.client_tools import ITEM_KINDS, ClientTools
+from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text

@@ -8,8 +8,8 @@ from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader, custom_input
 from cnllm.protocols.reply_ids import reply_id, stream_id
-from cnllm.protocols.responses.client_tools import ClientTools
 from cnllm.protocols.responses.resource import response_resource
+from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.types import (
     BlockEnd,
     Event,
