@@ -154,7 +154,7 @@ def find_path(table: Any, keys: list[str]) -> list[str] | None:
     """The path of keys as this table spells it (conditions may have their atoms in another order), or None."""
     spelled: list[str] = []
     for place, key in enumerate(keys):
-        if not isinstance(table, Mapping):
+        if type(table) is not dict and not isinstance(table, Mapping):
             return None
         if key not in table:
             if place != 1 or keys[0] != "when":
