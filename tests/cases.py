@@ -92,8 +92,13 @@ class _Dimension:
     def _one(self, case: Any, label: str | None) -> _Case:
         skip: str | None = None
         if hasattr(case, "values") and hasattr(case, "marks"):  # what pytest.param makes
-            skip = next((str(mark.kwargs.get("reason", "")) for mark in case.marks if mark.name == "skip"), None)
             label = case.id or label
+            if others := sorted({mark.name for mark in case.marks} - {"skip"}):
+                raise pytest.UsageError(
+                    f"case {label or case.values!r} has the mark {', '.join(others)}: each knows only skip; "
+                    "use pytest.mark.parametrize, or skip in the test"
+                )
+            skip = next((str(mark.kwargs.get("reason", "")) for mark in case.marks if mark.name == "skip"), None)
             case = case.values if len(self.names) > 1 else case.values[0]
         values = dict(zip(self.names, case if len(self.names) > 1 else (case,), strict=True))
         shown = self.ids if callable(self.ids) else None

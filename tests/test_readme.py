@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import program
 import pytest
 
 from cnllm import types
@@ -81,11 +80,13 @@ def test_the_published_schemas_are_those_of_the_values(name: str, update: bool) 
         assert file.read_text() == meant, "pytest --update -n 0 writes it"
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
     import jsonschema
 
     def said(*args: str) -> str:
-        run = subprocess.run([sys.executable, "-m", "cnllm", *args], capture_output=True, text=True, check=True)
+        run = program.completed(args)
+        assert run.returncode == 0, run.stderr
         return run.stdout
 
     call = ("call", "--model", "glm-4.7", "hi")

@@ -24,6 +24,8 @@ __all__ = ["Document", "builtin_path", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
 _FORMAT = b"cnllm-registry-18"  # a change of what is cached, or of what the checks accept, changes this
+_LINES_SIZE = 4
+_LINES: dict[bytes, Lines] = {}  # of the texts whose lines were all found: a registry that is loaded anew has them
 _FEW = 8  # so many lines are looked for one by one; for more, all are found at once
 
 
@@ -51,7 +53,13 @@ class Document:
     @cached_property
     def lines(self) -> Lines:
         """The line of every key."""
-        return key_lines(self._source)
+        lines = _LINES.get(self.text)
+        if lines is None:
+            lines = key_lines(self._source)
+            while len(_LINES) >= _LINES_SIZE:
+                _LINES.pop(next(iter(_LINES), b""), None)
+            _LINES[self.text] = lines
+        return lines
 
     @cached_property
     def _source(self) -> str:
@@ -78,7 +86,7 @@ class Document:
     def line(self, path: list[str]) -> int | None:
         """The line of a key, or of the nearest table around it."""
         self._sought += 1
-        if self._sought <= _FEW:
+        if self._sought <= _FEW and self.text not in _LINES:
             return line_of(self._source, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)

@@ -237,6 +237,7 @@ def test_loading_tells_the_first_fault_and_how_many_more(files: Files) -> None:
 
 
 # ── check ────────────────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("small_builtin")
 def test_check_lists_every_fault_of_every_file_in_order(files: Files) -> None:
     one = str(files.write("[providers.zai]\nfoo = 1\nlimits.output = 'x'\nbar = 1\n"))
     two = str(files.write("[aliases]\nx = 1\n"))
@@ -276,6 +277,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.usefixtures("small_builtin")
 @each("first", range(4))
 def test_check_finds_names_that_name_nothing(files: Files, first: int) -> None:
     """Four files are checked in one go, which takes most of a second."""
@@ -290,11 +292,13 @@ def test_check_finds_names_that_name_nothing(files: Files, first: int) -> None:
             assert all(f"Did you mean '{meant}'?" in problem.message for problem in found), found
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_check_says_each_fault_once(files: Files) -> None:
     found = check([str(files.write("[providers.x]\nextends = 'x'\n[models.'x/1']\n[models.'x/2']\n"))])
     assert len(found) == len({str(problem) for problem in found}) == 1
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_check_without_paths_takes_the_files_in_force(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files.write("foo = 1\n")
     monkeypatch.setenv("CNLLM_PROVIDERS", str(path))
