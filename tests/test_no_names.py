@@ -138,7 +138,12 @@ def grammar_words() -> set[str]:
     return {word for word in words if re.fullmatch(r"\w+", word)}
 
 
-def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
+@cache
+def spoken(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    return tuple(_spoken(path))
+
+
+def _spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
     """(line, word or text, is it a text?) of all that a module says outside docstrings and help examples."""
     tree = ast.parse(path.read_text())
     silent: set[int] = set()
@@ -167,17 +172,21 @@ def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
                 yield getattr(node, "lineno", 0), word, False
 
 
+@cache
+def known() -> tuple[re.Pattern[str], set[str]]:
+    """A pattern of all names, and the words that a match begins with."""
+    listed = sorted(names(), key=len, reverse=True)
+    heads = {head[0] for name in listed if (head := re.match(r"[\w-]+", name))}
+    assert all(re.match(r"[\w-]", name) for name in listed)
+    return re.compile(r"(?<![\w-])(" + "|".join(map(re.escape, listed)) + r")(?![\w-])"), heads
+
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 @each("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
-    known = names()
-    pattern = re.compile(
-        r"(?<![\w-])(" + "|".join(re.escape(n) for n in sorted(known, key=len, reverse=True)) + r")(?![\w-])"
-    )
-    heads = {head[0] for name in known if (head := re.match(r"[\w-]+", name))}  # a match begins with a whole word
-    assert len({name for name in known if re.match(r"[\w-]", name)}) == len(known)
+    pattern, heads = known()
     found = [
         f"{path.name}:{line}: {m[1]}"
         for line, said, _ in spoken(path)

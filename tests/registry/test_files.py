@@ -277,7 +277,6 @@ NAMES = [
 ]
 
 
-@pytest.mark.usefixtures("small_builtin")
 @each("first", range(4))
 def test_check_finds_names_that_name_nothing(files: Files, first: int) -> None:
     """Four files are checked in one go, which takes most of a second."""
