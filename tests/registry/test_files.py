@@ -236,6 +236,28 @@ def test_loading_tells_the_first_fault_and_how_many_more(files: Files) -> None:
     assert str(error).endswith("(and 2 more)")
 
 
+@each(
+    "tags, fits",
+    [
+        ("['<a>', '</a>']", True),
+        ("['<a>', '</a>', '[b]', '[/b]']", True),
+        ("['<a>']", False),
+        ("['<a>', '</a>', '<b>']", False),
+        ("['<a>', '']", False),
+        ("['', '</a>']", False),
+    ],
+)
+@each("place", ["", "when.stream."])
+def test_tags_are_pairs(files: Files, place: str, tags: str, fits: bool) -> None:
+    text = f"{HOME}[models.'home/x']\n{place}reasoning.tags = {tags}\n"
+    if fits:
+        files.load(text)
+        return
+    error = files.refused(text)
+    assert error.line == text[: text.index("reasoning.tags")].count("\n") + 1
+    assert f"{place}reasoning.tags must be pairs of an opening and a closing tag" in str(error)
+
+
 # ── check ────────────────────────────────────────────────────────────────────
 @pytest.mark.usefixtures("small_builtin")
 def test_check_lists_every_fault_of_every_file_in_order(files: Files) -> None:
