@@ -123,8 +123,8 @@ def each(
 
     `cases` may be a function, which is called when the test runs. `parts` splits the cases over that many tests, for
     the workers of xdist. Where it is used several times, every combination is a case. Each case has a `tmp_path` and a
-    `monkeypatch` of its own; all other fixtures are shared, so a test whose cases need fresh ones stays with
-    `pytest.mark.parametrize`.
+    `monkeypatch` of its own, and a fixture that is a list is empty when the case begins; all other fixtures are shared.
+    A test whose cases need fresh ones stays with `pytest.mark.parametrize`.
     """
     own = _Dimension([name.strip() for name in names.split(",")], cases, ids)
 
@@ -167,6 +167,9 @@ def each(
 def _fresh(fixtures: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
     """The fixtures of one case."""
     own = dict(fixtures)
+    for fixture in own.values():
+        if type(fixture) is list:
+            fixture.clear()
     if "tmp_path" in own:
         own["tmp_path"] = own["tmp_path"] / str(number)
         own["tmp_path"].mkdir()
