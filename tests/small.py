@@ -1,6 +1,6 @@
 """A small built-in registry: the shipped file with a few of its providers, for tests that do not ask about its models.
 
-What is cached, checked, edited or compared takes a second with a thousand models and a few milliseconds with forty.
+The cost of a check, a listing or a comparison grows with the number of models, and these tests pay it many times.
 """
 
 from __future__ import annotations
