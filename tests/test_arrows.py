@@ -52,7 +52,7 @@ MAY: dict[str, set[str]] = {
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
-    "sdk": VALUES | {"client", "config", "gateway", "gateway/store"},
+    "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
