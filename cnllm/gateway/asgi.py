@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.client.async_client import AsyncClient
+from cnllm.client.async_client import AsyncClient, AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog, Entry
@@ -291,7 +291,7 @@ class _HttpRequest:
             await self._stream(exchange, messages, options, identity)
             return
         try:
-            reply = await self._gateway.client.call(exchange.model, messages, **options)
+            reply = await self._whole_reply(exchange, messages, options)
         except CnllmError as error:
             await self._fail(self._failure(exchange, error))
             return
@@ -299,19 +299,32 @@ class _HttpRequest:
         await self._keep(exchange, reply, identity)
         await self._send_content(200, exchange.whole(reply), [_JSON])
 
+    def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
+        """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
+        try:
+            call = self._gateway.client.prepare(exchange.model, messages, stream=stream, **options)
+        except (TypeError, ValueError) as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
+        return call
+
+    async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
+        """Return the reply of the model when it is whole."""
+        async with self._prepared(exchange, messages, options, stream=False) as call:
+            async for _ in call.batches():
+                pass
+            return call.reply
+
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
-        client = self._gateway.client
         reply: Reply | None = None
         self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
         try:
             if exchange.held:
-                reply = await client.call(exchange.model, messages, **options)
+                reply = await self._whole_reply(exchange, messages, options)
                 await self._write(exchange, b"".join(map(exchange.event, reply_events(reply))))
             else:
-                stream = client.stream(exchange.model, messages, **options)
-                exchange.notes += [note for note in stream.plan.notes if note not in exchange.notes]
-                async with stream:
+                async with self._prepared(exchange, messages, options, stream=True) as stream:
                     async for events in stream.batches():
                         if data := b"".join(map(exchange.event, events)):
                             await self._write(exchange, data)
