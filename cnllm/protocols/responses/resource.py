@@ -12,7 +12,7 @@ from typing import Any
 
 from cnllm.types import Usage
 
-__all__ = ["ending", "error_code", "response_resource", "usage_counts"]
+__all__ = ["ending", "failure_code", "response_resource", "usage_counts"]
 
 _NUMBERS: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _COUNTS: dict[str, int | None] = {"top_logprobs": 0, "max_output_tokens": None, "max_tool_calls": None}
@@ -130,7 +130,7 @@ def usage_counts(usage: Usage) -> dict[str, Any] | None:
     }
 
 
-def error_code(status: int) -> str:
+def failure_code(status: int) -> str:
     """Return the code of a failed response."""
     if status == 429:
         return "rate_limit_exceeded"

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader, custom_input
 from cnllm.protocols.reply_ids import reply_id, stream_id
-from cnllm.protocols.responses.resource import ending, error_code, response_resource, usage_counts
+from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
 from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.types import (
     BlockEnd,
@@ -199,7 +199,7 @@ class StreamEncoder:
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """Return the frames of a failure in the middle."""
-        error = {"code": code or error_code(status), "message": message}
+        error = {"code": code or failure_code(status), "message": message}
         output = [item_state.item for item_state in self._items if item_state.done]
         failed = {**self._resource, "status": "failed", "error": error, "output": output}
         fields = {"code": code, "message": message, "param": None}
