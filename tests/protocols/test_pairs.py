@@ -327,3 +327,16 @@ def test_a_token_survives_a_client_that_decodes_bytes() -> None:
     user = {"role": "user", "parts": [{"text": "Go."}]}
     back = engine.decode_request(GEMINI, {"contents": [user, content]}).messages[1].parts[0]
     assert codec.read_token(back) == token
+
+
+def test_the_billing_text_of_a_client_is_left_out_with_a_note() -> None:
+    body = tool_body(MESSAGES)
+    request = engine.decode_request(MESSAGES, body)
+    assert request.messages[0].text == "Be brief."
+    assert [note.code for note in request.notes] == ["key-foreign"]
+    alone = engine.decode_request(MESSAGES, {**body, "system": body["system"][0]["text"]})
+    assert alone.messages[0].role == "user"
+    own = engine.build_request(endpoint(MESSAGES), request.messages, **request.options)
+    mark = {"type": "ephemeral"}
+    assert own.body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
+    assert own.body["messages"][-1]["content"][-1]["cache_control"] == mark
