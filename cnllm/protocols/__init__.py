@@ -75,7 +75,8 @@ class ServerCodec(Struct, frozen=True):
     `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
     clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
     token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
-    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
+    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls. `one_block`:
+    a stream has one part after the other, calls too.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -88,6 +89,7 @@ class ServerCodec(Struct, frozen=True):
     write_token: Callable[[Part, str], Part] = lambda part, token: part
     feature_headers: tuple[str, ...] = ()
     whole_calls: bool = False
+    one_block: bool = False
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:
