@@ -121,7 +121,7 @@ class Authors:
                 continue
             opened = _open_tokens(message, codec, keys, identity)
             self._messages[index] = opened
-            if opened.by is None and index in wanted:
+            if opened.by is None and (index in wanted or opened.reasoning):
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
                     self._by_call[index] = call_ids
                 else:
