@@ -130,6 +130,7 @@ class Exchange:
             id=self.id,
             model=self.request.model,
             request=body,
+            input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
         )
 
     def _resolve(self, names: ModelNames, offline: bool) -> Model:

@@ -24,6 +24,7 @@ from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, fail
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method
 from cnllm.gateway.store import Store, open_store
+from cnllm.protocols import server_api
 from cnllm.sdk.routes import find_route
 from cnllm.types import Event, Note, Reply, Request
 from cnllm.types.policy import Timeouts
@@ -110,7 +111,7 @@ class SdkRequest:
     @property
     def continues(self) -> bool:
         """Return whether the body may name an earlier response, and whether the reply is to be kept as one."""
-        return self._protocol == "openai-responses"
+        return server_api(self._protocol).kept_replies is not None
 
     def open(self, body: dict[str, Any], *, count: bool) -> Exchange:
         """Return the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
