@@ -1,4 +1,4 @@
-"""Clients of the vendors' SDKs over simulated models, whose requests are kept, and over endpoints that a test writes."""
+"""Clients of the vendors' SDKs over simulated models, whose requests are kept, and over endpoints of a test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODELS = (
     "kimi-k2.6",
     "MiniMax-M2.5",
     "qwen3.5-plus",
-    "claude-sonnet-4-5",
+    "claude-haiku-5-5",
     "gemini-2.5-flash",
 )
 """One of each vendor that the simulator refuses what it refuses."""
@@ -154,7 +154,7 @@ def no_network() -> Iterator[None]:
 
 
 def lost(sim: Sim, reasoning: str) -> str:
-    """Return why the last request lacks the reasoning of the turn before; empty where it has what its endpoint wants."""
+    """Return why the last request lacks the reasoning of the turn before; empty where it has what is wanted."""
     plan = sim.plans[-1]
     codes = {note.code for note in plan.notes} & {"reasoning-missing", "reasoning-foreign", "reasoning-filled"}
     if codes:

@@ -116,7 +116,7 @@ def test_pictures_reach_models_that_see() -> None:
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
     ]
-    for model in ("qwen3.5-plus", "claude-sonnet-4-5", "gemini-2.5-flash", "glm-4.7"):
+    for model in ("qwen3.5-plus", "claude-haiku-5-5", "gemini-2.5-flash", "glm-4.7"):
         response = openai_client.chat.completions.with_raw_response.create(
             model=model, messages=[{"role": "user", "content": content}]
         )
