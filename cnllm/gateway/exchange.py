@@ -101,6 +101,7 @@ class Exchange:
         keys: TokenKeys | None = None,
         identity: str = "",
         offline: bool = False,
+        simulate: bool = False,
         count: bool = False,
     ) -> None:
         self.protocol = protocol
@@ -122,6 +123,7 @@ class Exchange:
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
+        self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._delivered = _Delivered()
         self._writer = StreamWriter(
             protocol,
@@ -251,7 +253,7 @@ class Exchange:
     def _id(self, id: str) -> str:
         """Return the id of a call that the client sees: the endpoint's, or a new one where others may share it."""
         if (new := self._ids.get(id)) is None:
-            unique = len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
+            unique = not self._repeats_ids and len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
             new = self._ids[id] = id if unique else f"call_{secrets.token_hex(12)}"
             self._ids[new] = new
         return new
