@@ -188,7 +188,7 @@ def _may_lack_seals(message: Message, model: Model) -> bool:
     calls = message.tool_calls
     if not calls or ToolCall not in server_api(model.protocol).token_parts:
         return False
-    return all(call.seal is None for call in calls)
+    return not any(call.seal is not None and call.seal.provider for call in calls)
 
 
 def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, identity: str) -> Message:
