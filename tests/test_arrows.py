@@ -50,11 +50,13 @@ MAY: dict[str, set[str]] = {
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
+    "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
-    "cli/commands": FLAGS | {"cli", "cli/output", "client", "config", "simulator", "store"},
+    "cli/commands": FLAGS
+    | {"cli", "cli/output", "client", "config", "engine", "gateway", "launch", "simulator", "store"},
     "__main__": {"cli"},
 }
 
