@@ -136,6 +136,33 @@ class _AsyncCallRun(CallDriver):
             await self.close()
             self._report_end()
 
+    async def batches(self) -> AsyncGenerator[list[Event]]:
+        """Yield the events in lists: those of one piece of the network together. `events` yields them one by one."""
+        send = self._steps.send
+        result: Any = None
+        try:
+            while True:
+                try:
+                    step = send(result)
+                except StopIteration as stop:
+                    self.finished = self._echo.reply(stop.value)
+                    return
+                kind = type(step)
+                if kind is list or kind is FinalEvents:
+                    if batch := list(self._echo.events(step)):
+                        yield batch
+                    result = await self._next_chunk() if kind is list else None
+                else:
+                    result = await self._carry_out(step)
+        except CnllmError as error:
+            public_error = self._report_error(error)
+            if batch := list(self._echo.flush()):
+                yield batch
+            raise public_error from error.__cause__
+        finally:
+            await self.close()
+            self._report_end()
+
     async def _carry_out(self, step: Any) -> Any:
         match step:
             case Send():
@@ -220,6 +247,11 @@ class AsyncStream:
     def reply(self) -> Reply:
         """Return the reply, once all events have been read. Raise `StreamCut` before that, or when there is none."""
         return self._runner.finished or self._runner.abandon(self._call)
+
+    def batches(self) -> AsyncGenerator[list[Event]]:
+        """Return the events in lists, each with those of one piece of the network, instead of one by one."""
+        self._events = self._runner.batches()  # type: ignore[assignment]
+        return self._events  # type: ignore[return-value]
 
     async def stop(self) -> Reply | None:
         """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""

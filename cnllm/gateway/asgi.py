@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
 
-from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.client.async_client import AsyncClient
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog, Entry
@@ -39,8 +38,7 @@ Headers = list[tuple[bytes, bytes]]
 
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0
-_BODY_SECONDS = 60.0  # between two pieces of a request's body
-_WRITE_SECONDS = 120.0  # for a client that reads nothing of its reply
+_PATIENCE_SECONDS = 120.0
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -56,7 +54,8 @@ class Gateway:
     of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `hosts` are the names under which it may be
     reached, None for any. `store` is a store, or its URL; `token_keys` seal reasoning into tokens. `client` makes the
     calls; without one a client of the registry does. `ping` is the number of seconds of silence after which a stream
-    gets a sign of life.
+    gets a sign of life, `patience` the number of seconds that a client gets to send its body, or to
+    read a piece of its reply.
     """
 
     def __init__(
@@ -72,6 +71,7 @@ class Gateway:
         identity: str | None = None,
         client: AsyncClient | None = None,
         ping: float = _PING_SECONDS,
+        patience: float = _PATIENCE_SECONDS,
         max_body: int = _MAX_BODY,
         access_log: AccessLog | None = None,
     ) -> None:
@@ -91,6 +91,7 @@ class Gateway:
         self._state = State(store, token_keys)
         self._responses = ResponseState(self._state)
         self._ping = ping
+        self._patience = patience
         self._max_body = max_body
         self._log = access_log if access_log is not None else AccessLog()
 
@@ -147,6 +148,7 @@ class _HttpRequest:
         self._started = False  # the status is sent
         self._begun = False  # a stream is begun
         self._gone = False
+        self._task = asyncio.current_task()
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
@@ -163,10 +165,14 @@ class _HttpRequest:
             await self._fail(error.failure)
         except CnllmError as error:
             await self._fail(failure_of(error, self._protocol))
-        except (asyncio.CancelledError, _ClientGone):
-            self._entry.status = self._entry.status or 499
-            self._entry.outcome = "client gone"
-            raise
+        except asyncio.CancelledError:
+            self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
+            if not self._gone:
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+        except _ClientGone:
+            self._entry.outcome = "the client has gone"
         except Exception as error:
             gateway._log.crash(self._id, error)
             if self._started:
@@ -244,21 +250,21 @@ class _HttpRequest:
         limit = self._gateway._max_body
         pieces: list[bytes] = []
         size = 0
-        while True:
-            try:
-                async with asyncio.timeout(_BODY_SECONDS):
-                    message = await self._receive()
-            except TimeoutError as error:
-                raise RequestFailed(Failure(408, "the body of the request stopped", "timeout")) from error
-            if message["type"] == "http.disconnect":
-                raise _ClientGone
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > limit:
-                raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
-            pieces.append(piece)
-            if not message.get("more_body"):
-                return read_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        slow = self._loop.call_later(self._gateway._patience, self._leave)
+        try:
+            while True:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise _ClientGone
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limit:
+                    raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
+                pieces.append(piece)
+                if not message.get("more_body"):
+                    return read_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        finally:
+            slow.cancel()
 
     def _exchange(self, body: dict[str, Any], identity: str) -> Exchange:
         """Return the exchange of a body. Raises `RequestFailed`."""
@@ -285,25 +291,23 @@ class _HttpRequest:
         exchange = self._exchange(body, identity)
         self._entry.model = exchange.model.name
         request = await gateway._state.restore(exchange, identity)
-        task = asyncio.current_task()
-        assert task is not None
-        watch = asyncio.ensure_future(self._watch(task))
+        watch = asyncio.ensure_future(self._watch())
         try:
             await self._reply(exchange, request.messages, request.options, identity)
-        except asyncio.CancelledError:
-            if not self._gone:
-                raise  # the server stops
-            task.uncancel()
-            raise _ClientGone from None
         finally:
             watch.cancel()
 
-    async def _watch(self, task: asyncio.Task[Any]) -> None:
+    async def _watch(self) -> None:
         """Cancel the request when the client has gone, and with it the call of the model."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._leave()
+
+    def _leave(self) -> None:
+        """Give the request up: nobody waits for the rest of its answer."""
         self._gone = True
-        task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     async def _reply(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply."""
@@ -322,23 +326,21 @@ class _HttpRequest:
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
         client = self._gateway.client
-        source: AsyncIterator[Any]
         reply: Reply | None = None
         self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
         try:
             if exchange.held:
-                source = _whole(client, exchange, messages, options)
+                reply = await client.call(exchange.model, messages, **options)
+                await self._write(exchange, b"".join(map(exchange.event, reply_events(reply))))
             else:
                 stream = client.stream(exchange.model, messages, **options)
                 exchange.notes += [note for note in stream.plan.notes if note not in exchange.notes]
-                source = _events(stream)
-            async with contextlib.aclosing(source) as items:  # type: ignore[type-var]
-                async for item in items:
-                    if type(item) is Reply:
-                        reply = item
-                    elif data := exchange.event(item):
-                        await self._write(exchange, data)
-                        self._active = self._loop.time()
+                async with stream:
+                    async for events in stream.batches():
+                        if data := b"".join(map(exchange.event, events)):
+                            await self._write(exchange, data)
+                            self._active = self._loop.time()
+                    reply = stream.reply
         except CnllmError as error:
             await self._fail_stream(exchange, self._failure(exchange, error))
             return
@@ -354,7 +356,12 @@ class _HttpRequest:
         await self._write(exchange, exchange.end(reply), more=False)
 
     def _on_silence(self, exchange: Exchange) -> None:
-        """Send a sign of life where nothing was sent for a while, and look again later."""
+        """Send a sign of life where nothing was sent for a while, give a client up that does not read; look again."""
+        if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
+            if self._loop.time() - self._active > self._gateway._patience:
+                self._leave()
+            self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
+            return
         left = self._active + self._gateway._ping - self._loop.time()
         if left <= 0:
             self._ping = asyncio.ensure_future(self._write(exchange, exchange.ping))
@@ -435,37 +442,13 @@ class _HttpRequest:
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
-        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
+        await self._asgi_send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
 
     async def _send_piece(self, data: bytes, *, more: bool = True) -> None:
         """Send a piece of the body."""
         if data or not more:
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-    async def _send(self, message: MutableMapping[str, Any]) -> None:
-        """Send a message to the server. Raises `_ClientGone` for a client that does not read."""
-        try:
-            async with asyncio.timeout(_WRITE_SECONDS):
-                await self._asgi_send(message)
-        except TimeoutError as error:
-            raise _ClientGone from error
+            await self._asgi_send({"type": "http.response.body", "body": data, "more_body": more})
 
 
 class _ClientGone(BaseException):
     """The client has closed its connection, or does not read."""
-
-
-async def _events(stream: AsyncStream) -> AsyncIterator[Any]:
-    """Yield the events of a call, and then its reply."""
-    async with stream:
-        async for event in stream:
-            yield event
-        yield stream.reply
-
-
-async def _whole(client: AsyncClient, exchange: Exchange, messages: Any, options: dict[str, Any]) -> AsyncIterator[Any]:
-    """Yield the events of a call whose reply is needed whole, and then its reply."""
-    reply = await client.call(exchange.model, messages, **options)
-    for event in reply_events(reply):
-        yield event
-    yield reply

@@ -51,8 +51,10 @@ def decode_request(
     Data in the assistant's messages that an endpoint wants back (signatures, encrypted reasoning, ids of items) is
     sealed with the protocol of the body, and with no provider and model: its author is unknown, and no endpoint gets
     it. The client's own data in other messages (cache marks) is sealed in the same way, and goes to endpoints of that
-    protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts only with the protocol of
-    the body, because no other model can have written these data. Raises `ValueError` with the place that is wrong.
+    protocol. `origin` is the model that wrote the assistant's messages, if the caller has proof of that. It counts
+    only with the protocol of the body, because no other model can have written these data.
+
+    Raises `ValueError` with the place that is wrong.
     """
     body = checks.as_dict("body", body, "the body of a request (a dict)")
     checks.require_text("path", path)

@@ -153,6 +153,10 @@ def _from_source(data: Mapping[str, Any], kind: MediaKind) -> Media | None:
             return Media(mime, content, None, None, extra)
         case {"type": "url", "url": str(url)}:
             return _from_url(url, kind, extra)
+        case {"type": "text", "data": str(text)}:
+            import base64
+
+            return Media("text/plain", base64.b64encode(text.encode("utf-8", "replace")).decode(), None, None, extra)
     return None
 
 

@@ -53,7 +53,8 @@ def call(*cities: str, thought: str = THOUGHT, ids: Sequence[str] = (), text: st
         deltas.append({"tool_calls": [{"index": index, "id": id, "type": "function", "function": head}]})
         arguments = json.dumps({"city": city}, ensure_ascii=False)
         deltas += [
-            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in (arguments[:5], arguments[5:])
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in (arguments[:5], arguments[5:])
         ]
     return Answer(deltas, "tool_calls")
 
@@ -236,7 +237,10 @@ class ChatClient:
                 if delta.get("reasoning_content"):
                     message["reasoning_content"] = message.get("reasoning_content", "") + delta["reasoning_content"]
                 for piece in delta.get("tool_calls", ()):
-                    kept = calls.setdefault(piece["index"], {"id": piece.get("id"), "type": "function", "function": {"name": "", "arguments": ""}})
+                    kept = calls.setdefault(
+                        piece["index"],
+                        {"id": piece.get("id"), "type": "function", "function": {"name": "", "arguments": ""}},
+                    )
                     for key, value in piece.get("function", {}).items():
                         kept["function"][key] += value
         if calls:
@@ -301,6 +305,7 @@ class MessagesClient(ChatClient):
                     assert open_block == len(blocks)
                     blocks.append(dict(event["content_block"]))
                 case "content_block_delta":
+                    assert open_block is not None
                     assert event["index"] == open_block
                     block, delta = blocks[event["index"]], event["delta"]
                     match delta["type"]:
@@ -313,6 +318,7 @@ class MessagesClient(ChatClient):
                         case "input_json_delta":
                             inputs[open_block] = inputs.get(open_block, "") + delta["partial_json"]
                 case "content_block_stop":
+                    assert open_block is not None
                     assert event["index"] == open_block
                     if inputs.get(open_block):
                         blocks[open_block]["input"] = json.loads(inputs[open_block])
@@ -346,9 +352,8 @@ class ResponsesClient(ChatClient):
         body["include"] = ["reasoning.encrypted_content"]
         body["reasoning"] = {"effort": "medium", "summary": "auto"}
         if self.tools:
-            body["tools"] = [
-                {"type": "function", "name": TOOL["name"], "description": TOOL["description"], "parameters": TOOL["schema"], "strict": False}
-            ]
+            function = {"name": TOOL["name"], "description": TOOL["description"], "parameters": TOOL["schema"]}
+            body["tools"] = [{"type": "function", **function, "strict": False}]
         return body
 
     def path(self) -> str:
@@ -390,7 +395,11 @@ class GeminiClient(ChatClient):
     def request(self) -> Json:
         body: Json = {"contents": self.history, "generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
         if self.tools:
-            function = {"name": TOOL["name"], "description": TOOL["description"], "parametersJsonSchema": TOOL["schema"]}
+            function = {
+                "name": TOOL["name"],
+                "description": TOOL["description"],
+                "parametersJsonSchema": TOOL["schema"],
+            }
             body["tools"] = [{"functionDeclarations": [function]}]
         return body
 
@@ -412,7 +421,9 @@ class GeminiClient(ChatClient):
         self.body = {**body, "parts": parts}
         kept = [part for part in parts if not part.get("thought")]
         self.history.append({"role": "model", "parts": kept})
-        return [(p["functionCall"].get("id", ""), p["functionCall"].get("args", {})) for p in kept if "functionCall" in p]
+        return [
+            (p["functionCall"].get("id", ""), p["functionCall"].get("args", {})) for p in kept if "functionCall" in p
+        ]
 
     def text(self) -> str:
         return "".join(p.get("text", "") for p in self.body["parts"] if not p.get("thought"))

@@ -121,12 +121,13 @@ def test_clip_proxy_api_3451_codex_replays_reasoning_to_deepseek(tmp_path: Path)
 
 def test_clip_proxy_api_3184_5692_ids_of_items_reach_no_other_wire(tmp_path: Path) -> None:
     upstream = Upstream(say("Sunny."))
-    items = [
+    items: list[dict[str, Any]] = [
         {"type": "message", "role": "user", "content": "Weather?", "id": "msg_client1"},
         {"type": "reasoning", "id": "rs_client2", "summary": [], "encrypted_content": "gAAAAfromsomebodyelse"},
-        {"type": "function_call", "id": "fc_client3", "call_id": "call_9", "name": "weather", "arguments": "{}", "status": "completed"},
-        {"type": "function_call_output", "id": "fco_client4", "call_id": "call_9", "output": "sunny", "status": "completed"},
-    ]  # fmt: skip
+        {"type": "function_call", "id": "fc_client3", "call_id": "call_9", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "id": "fco_client4", "call_id": "call_9", "output": "sunny"},
+    ]
+    items[2]["status"] = items[3]["status"] = "completed"
     with gateway_for(upstream, tmp_path, token_keys=KEYS) as http:
         client = ResponsesClient(http, "deepseek/deepseek-v4-pro")
         client.history = items
@@ -156,12 +157,14 @@ def test_litellm_32536_31571_35878_tools_of_other_kinds_are_bridged(tmp_path: Pa
         {"tool_calls": [{"index": 0, "function": {"arguments": patch}}]},
     ]
     upstream = Upstream(Answer(deltas, "tool_calls"), say("Done."))
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: X"}
+    read = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}
     tools = [
-        {"type": "custom", "name": "apply_patch", "description": "Edit files.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}},
-        {"type": "namespace", "name": "files", "description": "Files.", "tools": [{"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}]},
+        {"type": "custom", "name": "apply_patch", "description": "Edit files.", "format": grammar},
+        {"type": "namespace", "name": "files", "description": "Files.", "tools": [read]},
         {"type": "tool_search"},
         {"type": "web_search"},
-    ]  # fmt: skip
+    ]
     with gateway_for(upstream, tmp_path) as http:
         client = ResponsesClient(http, "zai/glm-4.7", tools=False)
         client.user("Edit.")
@@ -173,7 +176,9 @@ def test_litellm_32536_31571_35878_tools_of_other_kinds_are_bridged(tmp_path: Pa
         output = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "patched"}
         http.post(client.path(), json={**body, "input": [*client.history, item, output]})
     names = [tool["function"]["name"] for tool in upstream.bodies[0]["tools"]]
-    assert len(names) == 2 and names[0] == "apply_patch" and "read" in names[1]
+    assert len(names) == 2
+    assert names[0] == "apply_patch"
+    assert "read" in names[1]
     assert "start: X" in json.dumps(upstream.bodies[0]["tools"][0])
     assert upstream.bodies[1]["messages"][-1]["content"] == "patched"
 
@@ -184,9 +189,11 @@ def test_bifrost_3596_a_tool_that_cannot_be_served_goes_with_its_choice(tmp_path
         client = ResponsesClient(http, "zai/glm-4.7", tools=False)
         client.user("Search.")
         client.send(tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
-        assert client.response is not None and int(client.response.headers["x-cnllm-notes"].partition(";")[0]) > 0
+        assert client.response is not None
+        assert int(client.response.headers["x-cnllm-notes"].partition(";")[0]) > 0
     assert "web_search" not in json.dumps(upstream.bodies[0])
-    assert "tool_choice" not in upstream.bodies[0] and not upstream.bodies[0].get("tools")
+    assert "tool_choice" not in upstream.bodies[0]
+    assert not upstream.bodies[0].get("tools")
 
 
 def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path: Path) -> None:
@@ -204,7 +211,8 @@ def test_litellm_11204_28587_a_response_is_continued_at_once_or_refused(tmp_path
         assert http.get(f"/v1/responses/{first}/input_items").json()["data"][0]["role"] == "user"
         assert http.delete(f"/v1/responses/{first}").json()["deleted"] is True
         refused = http.post("/v1/responses", json={**client.request(), "previous_response_id": first})
-        assert refused.status_code == 400 and "previous_response_not_found" in refused.text
+        assert refused.status_code == 400
+        assert "previous_response_not_found" in refused.text
         assert http.get(f"/v1/responses/{first}").status_code == 404
     assert [m["role"] for m in upstream.bodies[1]["messages"]] == ["user", "assistant", "tool"]
     assert _assistants(upstream.bodies[1])[0]["reasoning_content"] == THOUGHT
@@ -226,7 +234,8 @@ def test_9router_1468_context_management_goes_to_its_own_wire_only(tmp_path: Pat
         client = MessagesClient(http, "zai/glm-4.7")
         client.user("Hi")
         client.send(context_management=edits, metadata={"user_id": "device-1"})
-    assert "context_management" not in upstream.bodies[0] and "device-1" not in json.dumps(upstream.bodies[0])
+    assert "context_management" not in upstream.bodies[0]
+    assert "device-1" not in json.dumps(upstream.bodies[0])
 
 
 def test_claude_code_router_1342_a_billing_block_reaches_no_other_endpoint(tmp_path: Path) -> None:
@@ -268,7 +277,9 @@ def test_litellm_13252_count_tokens_counts_system_and_tools(tmp_path: Path) -> N
             return tokens
 
         tool = {"name": "weather", "description": "The weather.", "input_schema": TOOL["schema"]}
-        assert 0 < count() < count(system="Be short and precise, always.") < count(system="Be short. " * 9, tools=[tool])
+        assert (
+            0 < count() < count(system="Be short and precise, always.") < count(system="Be short. " * 9, tools=[tool])
+        )
         gemini = http.post("/v1beta/models/zai/glm-4.7:countTokens", json={"contents": [{"parts": [{"text": "Hi"}]}]})
         assert gemini.json()["totalTokens"] > 0
 
@@ -388,14 +399,15 @@ def test_clip_proxy_api_2758_max_tokens_is_clamped_with_a_note(tmp_path: Path) -
 
 def test_llama_cpp_22536_a_picture_in_a_result_reaches_a_model_that_reads_it(tmp_path: Path) -> None:
     picture = {"type": "base64", "media_type": "image/png", "data": PNG}
+    image = {"type": "image", "source": picture}
     upstream = Upstream(say("A dot."))
     with gateway_for(upstream, tmp_path) as http:
         client = MessagesClient(http, "zai/glm-4.6v")
         client.user("Look.")
         client.history += [
             {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "image", "source": picture}]}]},
-        ]  # fmt: skip
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}]},
+        ]
         client.send()
     assert PNG in json.dumps(upstream.bodies[0])
 

@@ -35,7 +35,7 @@ def open_store(url: str | None = None, bounds: Bounds | None = None) -> Store:
 
         return MemoryStore(bounds)
     scheme, separator, rest = url.partition(":")
-    if scheme == "sqlite":
+    if separator and scheme == "sqlite":
         from cnllm.gateway.store.sqlite import SqliteStore
 
         return SqliteStore(rest.removeprefix("//") or None, bounds)

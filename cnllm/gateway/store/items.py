@@ -20,6 +20,7 @@ __all__ = [
     "Turn",
     "Turns",
     "call_key",
+    "check_of",
     "decode_turn",
     "digest_of",
     "encode_turn",
@@ -145,6 +146,11 @@ def response_key(owner: bytes, id_: str) -> bytes:
 def digest_of(blob: bytes) -> bytes:
     """Return the hash by which the contents of two turns are compared: 16 bytes."""
     return _hash(b"content", blob)
+
+
+def check_of(names: bytes, blob: bytes) -> bytes:
+    """Return the hash by which an item that is read proves to be whole, and the one of its keys: 16 bytes."""
+    return _hash(b"check", names + blob)
 
 
 def _hash(kind: bytes, data: bytes) -> bytes:

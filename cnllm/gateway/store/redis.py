@@ -57,8 +57,8 @@ class RedisStore:
         self._url = url
         self._prefix = prefix
         self._bounds = bounds or Bounds()
-        self._server = _Server(url)
         self._client = _connect(url, asynchronous=False)
+        self._server = _Server(url)
         self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
 
     @property

@@ -1,7 +1,8 @@
 """State in a SQLite file, for all processes of one machine.
 
 A committed turn survives a kill of any process. A damaged file is renamed to `NAME.damaged`, with a log line, and a new
-one begins: what is lost is state that clients may have to do without.
+one begins: what is lost is state that clients may have to do without. SQLite notices damage of its structure only, so
+that each item carries a hash: no damage can put one conversation's turn into another.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cnllm.gateway.store.items import (
     Turn,
     Turns,
     call_key,
+    check_of,
     decode_turn,
     digest_of,
     encode_turn,
@@ -51,6 +53,8 @@ STEPS: Sequence[Sequence[str]] = (
             at REAL NOT NULL,           -- Unix time
             digest BLOB NOT NULL,       -- of a turn's content; empty for the mark of an ambiguous key
             size INTEGER NOT NULL,
+            names BLOB NOT NULL,        -- the keys that it was kept under, one after the other
+            sum BLOB NOT NULL,          -- a hash of names and data
             data BLOB NOT NULL
         )""",
         "CREATE INDEX items_of ON items (identity, id)",
@@ -80,6 +84,8 @@ _BUSY_SECONDS = 1.0
 _PAUSE_SECONDS = 2.0
 """Seconds without a write after one that waited in vain, so that requests do not queue up behind a stopped process."""
 
+_CHECK_SECONDS = 60.0
+
 T = TypeVar("T")
 _log = logging.getLogger("cnllm.gateway")
 
@@ -87,6 +93,10 @@ _log = logging.getLogger("cnllm.gateway")
 def store_path() -> Path:
     """Return the default path of the file, whether or not it exists."""
     return paths.data_dir() / "gateway.db"
+
+
+class _Damage(CnllmError):
+    """The structure of the file is damaged, in a place where SQLite itself has not met it."""
 
 
 class SqliteStore:
@@ -108,6 +118,7 @@ class SqliteStore:
         self._lock = process.fork_safe(threading.Lock())
         self._failures = FailureLog()
         self._locked_until = 0.0
+        self._next_check = 0.0
         self._file: DatabaseFile | None = None
         self._inode: tuple[int, int] | None = None
         with self._lock:
@@ -255,16 +266,27 @@ class SqliteStore:
     def _rows(self, file: DatabaseFile, keys: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
         """Return key, digest and data of the items under these keys."""
         oldest = self._clock() - self._bounds.seconds
-        rows: list[tuple[bytes, bytes, bytes]] = []
+        rows: list[tuple[Any, ...]] = []
         for start in range(0, len(keys), _CHUNK):
             chunk = keys[start : start + _CHUNK]
             rows += file.rows(
-                "SELECT key, digest, data FROM keys JOIN items ON items.id = item "
+                "SELECT key, digest, data, names, sum FROM keys JOIN items ON items.id = item "
                 f"WHERE key IN ({','.join('?' * len(chunk))}) AND at >= ?",
                 *chunk,
                 oldest,
             )
-        return [row for row in rows if all(type(value) is bytes for value in row)]
+        whole = [row[:3] for row in rows if _is_whole(*row)]
+        if len(whole) < len(rows):
+            self._check(file)
+        return whole
+
+    def _check(self, file: DatabaseFile) -> None:
+        """Raise `_Damage` for a file of broken structure. Its pages are read at most once a minute."""
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_SECONDS
+            if file.rows("PRAGMA quick_check(1)") != [("ok",)]:
+                raise _Damage(f"{self.path}: its tables are damaged", hint="move it to another place")
 
     def _keep(self, file: DatabaseFile, owner: bytes, digest: bytes, blob: bytes, keys: list[bytes]) -> bool:
         now = self._clock()
@@ -329,8 +351,9 @@ class SqliteStore:
 def _insert(
     connection: sqlite3.Connection, owner: bytes, now: float, digest: bytes, blob: bytes, keys: list[bytes]
 ) -> None:
-    values: Any = (owner, now, digest, item_size(blob, len(keys)), blob)
-    query = "INSERT INTO items (identity, at, digest, size, data) VALUES (?, ?, ?, ?, ?)"
+    names = b"".join(keys)
+    values: Any = (owner, now, digest, item_size(blob, len(keys)), names, check_of(names, blob), blob)
+    query = "INSERT INTO items (identity, at, digest, size, names, sum, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
     item = connection.execute(query, values).lastrowid
     for key in keys:
         connection.execute("INSERT INTO keys VALUES (?, ?)", (key, item))
@@ -351,7 +374,14 @@ def _code(error: CnllmError) -> int:
 
 
 def _is_damage(error: CnllmError) -> bool:
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return type(error) is _Damage or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _is_whole(key: Any, digest: Any, data: Any, names: Any, check: Any) -> bool:
+    """Whether a row is as it was written, and under a key of its own."""
+    if not all(type(value) is bytes for value in (key, digest, data, names, check)) or check != check_of(names, data):
+        return False
+    return any(names[start : start + 16] == key for start in range(0, len(names), 16))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,11 +110,10 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     match block["type"], role:
         case "text", _ if isinstance(block.get("text"), str):
             del other_keys["text"]
-            keys = {**other_keys, **(marks or {})}
-            return Text(block["text"], stamp(keys) if keys else None)
-        case "image", "user" if (media := _media(block, stamp(marks) if marks else None)) is not None:
-            return media
-        case "document", "user" if (media := _document(block)) is not None:
+            if role == "assistant" and stamp(None).provider:
+                return Text(block["text"], stamp(other_keys) if other_keys else None, marks)
+            return Text(block["text"], *_caller_keys({**other_keys, **(marks or {})}, stamp))
+        case "image", "user" if (media := _media(block, *_caller_keys(marks or {}, stamp))) is not None:
             return media
         case "thinking", "assistant" if isinstance(block.get("thinking"), str):
             del other_keys["thinking"]
@@ -131,23 +129,24 @@ def _part(block: Block, path: str, role: str, stamp: Stamp) -> Part:
     return Opaque(block, None if role == "user" and is_file_part(block) else stamp(None))
 
 
-def _media(block: Block, seal: Seal | None) -> Media | None:
+def _caller_keys(keys: Block, stamp: Stamp) -> tuple[Seal | None, Block | None]:
+    """Return the caller's keys of a block as (seal, extra).
+
+    They are sealed with the protocol, unless the messages go back to the known model that wrote the others.
+    """
+    if not keys:
+        return None, None
+    seal = stamp(keys)
+    return (None, keys) if seal.provider else (seal, None)
+
+
+def _media(block: Block, seal: Seal | None = None, extra: Block | None = None) -> Media | None:
     """Decode a picture; None if its source is unknown."""
     match block.get("source"):
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            return Media(kind, data, None, seal)
+            return Media(kind, data, None, seal, extra)
         case {"type": "url", "url": str(url)}:
-            return Media("image", None, url, seal)
-    return None
-
-
-def _document(block: Block) -> Media | None:
-    """Decode a document of plain text; None for another one, which the engine decodes."""
-    match block.get("source"):
-        case {"type": "text", "data": str(text)}:
-            extra = {k: v for k, v in block.items() if k not in ("type", "source", "cache_control") and v is not None}
-            data = base64.b64encode(text.encode("utf-8", "replace")).decode()
-            return Media("text/plain", data, None, None, extra or None)
+            return Media("image", None, url, seal, extra)
     return None
 
 
@@ -171,7 +170,7 @@ def _result(block: Block, path: str, stamp: Stamp) -> ToolResult:
     content = block.get("content")
     blocks = [] if content is None else _content_blocks(content, f"{path}.content")
     text = result_text(b["text"] for b in blocks if b["type"] == "text" and isinstance(b.get("text"), str))
-    pictures = [(b, _media(b, None)) for b in blocks if b["type"] == "image"]
+    pictures = [(b, _media(b)) for b in blocks if b["type"] == "image"]
     data = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error") and v is not None}
     texts: list[Block] = [{"type": "text", "text": text}] if text else []
     plain_blocks = [*texts, *(b for b, media in pictures if media is not None and b.keys() == {"type", "source"})]

@@ -1,0 +1,106 @@
+"""Processes that are killed at any moment: what was committed is there, and the others go on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from cnllm.gateway.store.sqlite import SqliteStore
+
+from .store_support import program, turn
+
+WRITER = """
+import sys
+from cnllm.gateway.store import AsyncStore
+from cnllm.gateway.store.sqlite import SqliteStore
+from tests.gateway.store_support import turn
+path, name = sys.argv[1:]
+store = SqliteStore(path)
+for number in range(100_000):
+    assert store.keep_turn("me", turn(f"{name} {number}", size=3000), [f"{name} {number}"], b"%d" % number)
+    assert store.keep_response("me", f"{name} {number % 5}", b"%d" % number)
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
+def test_a_kill_at_any_moment_loses_no_committed_turn(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.db"
+    chance = random.Random(7)
+    for round_ in range(3):
+        writers = [program(WRITER, str(path), f"{round_}-{number}") for number in range(3)]
+        committed: dict[str, int] = {}
+        for number, writer in enumerate(writers):
+            assert writer.stdout is not None
+            for _ in range(chance.randrange(1, 60)):
+                line = writer.stdout.readline()
+                assert line, writer.communicate()
+            if number < 2:  # the last one goes on beside the dead
+                writer.kill()
+                rest = writer.communicate()[0].splitlines()
+                committed[f"{round_}-{number}"] = int(rest[-1] if rest and rest[-1].isdigit() else line)
+        last = writers[-1]
+        assert last.stdout is not None
+        for _ in range(20):
+            assert last.stdout.readline()
+        store = SqliteStore(path)  # while it writes
+        for name, number in committed.items():
+            every = store.find_turns("me", call_ids=[f"{name} {n}" for n in range(number + 1)])
+            assert len(every.by_call) == number + 1, (name, number)
+            assert every.by_call[f"{name} {number}"] == turn(f"{name} {number}", size=3000)
+            assert store.response("me", f"{name} {number % 5}") is not None
+        assert store.keep_turn("me", turn("new"), [f"new {round_}"], None)
+        store.close()
+        last.kill()
+        last.communicate()
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    raw.close()
+    assert not path.with_name("gateway.db.damaged").exists()
+
+
+CREATOR = """
+import os, signal, sys, threading
+from cnllm.gateway.store import sqlite
+step = int(sys.argv[2])
+count = 0
+from cnllm.store import file
+whole = file.DatabaseFile._prepare
+
+class Killer:
+    def __init__(self, connection): self.connection = connection
+    def __getattr__(self, name): return getattr(self.connection, name)
+    def execute(self, *args):
+        global count
+        count += 1
+        if count > step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.connection.execute(*args)
+
+connect = file.sqlite3.connect
+file.sqlite3.connect = lambda *args, **options: Killer(connect(*args, **options))
+store = sqlite.SqliteStore(sys.argv[1])
+print("open", count, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
+def test_a_kill_while_the_file_is_created(tmp_path: Path) -> None:
+    """After each statement in turn; the next process opens what is there."""
+    for step in range(100):
+        path = tmp_path / f"{step}.db"
+        run = program(CREATOR, str(path), str(step))
+        out, error = run.communicate(timeout=60)
+        store = SqliteStore(path)
+        assert store.keep_turn("me", turn(), ["call"], b"prefix")
+        assert store.turn_by_call("me", "call") == turn()
+        store.close()
+        if out:
+            assert step > 8
+            return
+        assert run.returncode == -signal.SIGKILL, error
+    raise AssertionError("it never opened")
