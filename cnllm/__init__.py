@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cnllm.client.sync_client import Client, Stream
     from cnllm.client.sync_run import Run
     from cnllm.engine.encode.plan import Plan
-    from cnllm.engine.run.effects import Step
+    from cnllm.engine.run.loop_effects import Step
     from cnllm.errors import (
         BadKey,
         BadRequest,
@@ -86,7 +86,7 @@ _MODULES = {
     "cnllm.client.sync_client": "Client Stream",
     "cnllm.client.async_client": "AsyncClient AsyncStream",
     "cnllm.engine.encode.plan": "Plan",
-    "cnllm.engine.run.effects": "Step",
+    "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
         "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing ReplyTooLarge "

@@ -1,4 +1,4 @@
-"""Read, set, remove and merge values in JSON-like data by dotted paths.
+"""Read, set, remove, merge and compare values in JSON-like data by dotted paths.
 
 A number in a path is the index of a list when reading. When writing, only objects are entered and created.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["get", "get_first", "merge_patch", "remove", "set_value"]
+__all__ = ["contains", "get", "get_first", "leaves", "merge_patch", "remove", "set_value"]
 
 
 def get(data: Any, path: str) -> Any:
@@ -73,3 +73,21 @@ def merge_patch(data: dict[str, Any], patch: dict[str, Any]) -> None:
             data[key] = list(value)
         else:
             data[key] = value
+
+
+def contains(value: Any, patch: Any) -> bool:
+    """Whether a value contains everything that a patch contains. True is not equal to 1."""
+    if isinstance(patch, dict):
+        return isinstance(value, dict) and all(k in value and contains(value[k], v) for k, v in patch.items())
+    return type(patch) is type(value) and bool(patch == value)
+
+
+def leaves(patch: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested objects by their dotted paths."""
+    out: dict[str, Any] = {}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            out |= leaves(value, f"{prefix}{key}.")
+        else:
+            out[prefix + key] = value
+    return out

@@ -1,4 +1,4 @@
-"""How Sphinx builds the manual: `sphinx-build -W --keep-going -n docs build/docs`. Nothing is fetched."""
+"""Sphinx's settings for the manual: `sphinx-build -W --keep-going -n docs build/docs`. Nothing is fetched."""
 
 from __future__ import annotations
 

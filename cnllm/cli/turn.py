@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cnllm.cli.tools import Toolbox
     from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
-    from cnllm.engine.run.effects import Step
+    from cnllm.engine.run.loop_effects import Step
     from cnllm.registry.model import Model
     from cnllm.types import Message, Note, Reply
 

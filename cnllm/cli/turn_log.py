@@ -26,14 +26,14 @@ __all__ = ["LoggedTurn", "TurnLog"]
 class TurnLog:
     """The store, as a call or a chat uses it. It is opened only to read a conversation or to write a turn."""
 
-    def __init__(self, which: str | None, *, writes: bool) -> None:
-        self._which = which
+    def __init__(self, conversation_id: str | None, *, writes: bool) -> None:
+        self._conversation_id = conversation_id
         self._mode = _mode() if writes else "off"
         self._store: store.Store | None = None
         self._conversation: store.Conversation | None = None
         self._entries: list[dict[str, Any]] = []
-        if which is not None:
-            self._conversation = self._open().conversation(which)
+        if conversation_id is not None:
+            self._conversation = self._open().conversation(conversation_id)
             if writes and self._mode == "off":
                 errors.print_error(
                     "logs are off: this turn will not be part of the conversation", "turn them on: cnllm logs on"
@@ -98,7 +98,7 @@ class TurnLog:
                 exchanges=self._mode == "on",
             )
         except CnllmError as error:
-            if self._which is not None:
+            if self._conversation_id is not None:
                 raise
             _report_failure(error)
             return LoggedTurn(None, self._entries)

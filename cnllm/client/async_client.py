@@ -12,7 +12,8 @@ from cnllm.client.async_run import AsyncRunMethods
 from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.telemetry import OnEvent, watch_call
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model

@@ -19,7 +19,8 @@ from cnllm.config import redact
 from cnllm.config.settings import read_settings
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call import Call, Observed, Sleep
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import Observed, Sleep
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model

@@ -201,11 +201,11 @@ class Echo:
 
     def _call(self, call: ToolCall) -> ToolCall:
         assert self._finder is not None
-        sent = self._argument_sizes.get(call.raw, 0)
+        start = self._argument_sizes.get(call.raw, 0)
         cleaned: ToolCall = msgspec.convert(
             clean_data(msgspec.to_builtins(replace(call, raw="")), self._finder), ToolCall
         )
-        return replace(cleaned, raw=call.raw[:sent] + clean_text(call.raw, self._finder, begin=sent))
+        return replace(cleaned, raw=call.raw[:start] + clean_text(call.raw, self._finder, begin=start))
 
     def _note(self, note: Note) -> Note:
         cleaned: Note = msgspec.convert(clean_data(msgspec.to_builtins(note), self._finder), Note)

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from cnllm.client.telemetry import report_loop_end
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.continuation import total_cost, total_usage
-from cnllm.engine.run.effects import CallModel, Step, Stopped
+from cnllm.engine.run.loop_effects import CallModel, Step, Stopped
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
@@ -25,6 +24,7 @@ from cnllm.tools import (
 )
 from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
 from cnllm.types.convert import as_messages
+from cnllm.types.totals import total_cost, total_usage
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cnllm.engine.decode.parser import text_reply_builder
+from cnllm.engine.decode.reply_setup import text_reply_builder
 from cnllm.leaks.script import language_script
 from cnllm.registry import Registry
 from cnllm.registry.model import Model

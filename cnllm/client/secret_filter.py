@@ -70,9 +70,9 @@ class TextFilter:
             position = end
         tail = self._prefix_index(window, position)
         out.append(window[max(position, context_size) : max(tail, context_size)])
-        sent = max(tail, context_size)
-        self._pending = window[sent:]
-        self._context = window[max(position, sent + 1 - _PREFIX_SIZE) : sent]
+        length = max(tail, context_size)
+        self._pending = window[length:]
+        self._context = window[max(position, length + 1 - _PREFIX_SIZE) : length]
         return "".join(out)
 
     def _prefix_index(self, window: str, start: int) -> int:

@@ -12,7 +12,8 @@ from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_t
 from cnllm.client.sync_run import RunMethods
 from cnllm.client.telemetry import OnEvent, Watch, watch_call
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.call import Call, DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model

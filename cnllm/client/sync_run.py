@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from cnllm.client.runs import RunOptions, RunState, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
-from cnllm.engine.run.effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
+from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model

@@ -42,7 +42,7 @@ class Function(Struct, frozen=True):
 
 
 class RequestOptions(Struct, frozen=True, kw_only=True):
-    """The options of one call. `choice` is auto, none, required or named, with `chosen` the named tool.
+    """The options of one call. `choice` is auto, none, required or named, with `tool_name` the named tool.
 
     `schema_kind` is the model class that the caller gave as the schema. `defaults` are the names of the options that
     come from the model's own defaults.
@@ -51,7 +51,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     reasoning: str | int | None = None
     tools: tuple[Function, ...] = ()
     choice: Literal["auto", "none", "required", "named"] | None = None
-    chosen: str | None = None
+    tool_name: str | None = None
     parallel_tool_calls: bool | None = None
     params: dict[str, Any] = {}
     schema: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ def read_options(
         if name in _READERS:
             fields[name] = _READERS[name](value)
         elif name == "tool_choice":
-            fields["choice"], fields["chosen"] = _tool_choice(value)
+            fields["choice"], fields["tool_name"] = _tool_choice(value)
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
         elif name not in _KNOWN and name not in extra_params:

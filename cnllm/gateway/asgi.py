@@ -16,13 +16,12 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog, Entry
 from cnllm.gateway.endpoints import Endpoint, find_endpoint
-from cnllm.gateway.exchange import Diverged, Exchange, error_body, read_body, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, failure_of
-from cnllm.gateway.listing import model_body, models_body
+from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange, error_body, read_body, reply_events
+from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
-from cnllm.gateway.responses import ResponseState
-from cnllm.gateway.state import State
-from cnllm.protocols import server_api
+from cnllm.gateway.resources import require_method, resource_body
+from cnllm.gateway.responses import continued_body, keep_response
+from cnllm.gateway.state import State, keep_turn, restored_request
 from cnllm.registry import Registry
 from cnllm.types import Reply
 
@@ -89,7 +88,6 @@ class Gateway:
         self._simulate = simulate
         self._client = client
         self._state = State(store, token_keys)
-        self._responses = ResponseState(self._state)
         self._ping = ping
         self._patience = patience
         self._max_body = max_body
@@ -152,7 +150,6 @@ class _HttpRequest:
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
-        self._retried = False
         self._entry = Entry(self._id, self._method, self._path)
         self._clock = time.monotonic()
 
@@ -207,41 +204,18 @@ class _HttpRequest:
     async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
         """Answer a request of a known client. Raises `RequestFailed`."""
         gateway = self._gateway
+        require_method(endpoint, self._method)
         match endpoint.verb:
             case "generate":
-                self._require("POST")
                 await self._generate(endpoint, identity)
             case "count":
-                self._require("POST")
-                body = server_api(endpoint.protocol).read_count(await self._body())
-                exchange = self._exchange(body, identity)
+                exchange = self._exchange(await self._body(), identity, count=True)
                 await self._send_json(exchange.count_body())
-            case "models":
-                self._require("GET", "HEAD")
-                await self._send_json(models_body(endpoint.protocol, gateway.names, self._query))
-            case "model":
-                self._require("GET", "HEAD")
-                await self._send_json(model_body(endpoint.protocol, gateway.names, endpoint.name))
-            case "response":
-                self._require("GET")
-                await self._send_json(await gateway._responses.body(identity, endpoint.name))
-            case "response-items":
-                self._require("GET")
-                await self._send_json(await gateway._responses.items(identity, endpoint.name))
-            case "delete-response":
-                await self._send_json(await gateway._responses.delete(identity, endpoint.name))
-            case "cancel-response":
-                self._require("POST")
-                raise RequestFailed(Failure(400, "only a response made in the background can be cancelled", "cancel"))
             case "request":
-                self._require("GET")
                 await self._send_json(gateway._log.request(endpoint.name))
-
-    def _require(self, *methods: str) -> None:
-        """Raise `RequestFailed` for another method."""
-        if self._method not in methods:
-            allow = ", ".join(methods)
-            raise RequestFailed(Failure(405, f"{self._method} is not supported, {allow} is", "method", allow=allow))
+            case _:
+                steps = resource_body(endpoint, gateway.names, self._query, identity)
+                await self._send_json(await gateway._state.run(steps))
 
     # ── reading ──────────────────────────────────────────────────────────────
 
@@ -266,7 +240,7 @@ class _HttpRequest:
         finally:
             slow.cancel()
 
-    def _exchange(self, body: dict[str, Any], identity: str) -> Exchange:
+    def _exchange(self, body: dict[str, Any], identity: str, *, count: bool = False) -> Exchange:
         """Return the exchange of a body. Raises `RequestFailed`."""
         gateway = self._gateway
         return Exchange(
@@ -278,6 +252,7 @@ class _HttpRequest:
             keys=gateway._state.keys,
             identity=identity,
             offline=gateway._simulate,
+            count=count,
         )
 
     # ── generating ───────────────────────────────────────────────────────────
@@ -287,10 +262,10 @@ class _HttpRequest:
         body = await self._body()
         gateway = self._gateway
         if self._protocol == "openai-responses":
-            body = await gateway._responses.continued(identity, body)
+            body = await gateway._state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
         self._entry.model = exchange.model.name
-        request = await gateway._state.restore(exchange, identity)
+        request = await gateway._state.run(restored_request(exchange, identity))
         watch = asyncio.ensure_future(self._watch())
         try:
             await self._reply(exchange, request.messages, request.options, identity)
@@ -345,8 +320,7 @@ class _HttpRequest:
             await self._fail_stream(exchange, self._failure(exchange, error))
             return
         except Diverged:
-            message = "the model began its reply again with another text; what was sent is not the answer"
-            await self._fail_stream(exchange, Failure(502, message, "reply_restarted"))
+            await self._fail_stream(exchange, DIVERGED)
             return
         finally:
             self._alarm.cancel()
@@ -370,13 +344,13 @@ class _HttpRequest:
 
     async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
         """Keep what the client may lose, before the reply is complete for it."""
-        await self._gateway._state.keep(exchange, reply, identity)
+        state = self._gateway._state
+        await state.run(keep_turn(exchange, reply, identity))
         if self._protocol == "openai-responses":
-            await self._gateway._responses.keep(identity, exchange, reply)
+            await state.run(keep_response(identity, exchange, reply))
 
     def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
         """Return the answer to an error of a call."""
-        self._retried = getattr(error, "retryable", False)
         self._entry.error = type(error).__name__
         return failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
 
@@ -412,13 +386,7 @@ class _HttpRequest:
 
     async def _fail(self, failure: Failure) -> None:
         """Answer with a failure."""
-        headers: Headers = [_JSON]
-        if failure.retry_after is not None:
-            headers.append((b"retry-after", str(max(0, round(failure.retry_after))).encode()))
-        if failure.allow is not None:
-            headers.append((b"allow", failure.allow.encode()))
-        if self._retried:
-            headers.append((b"x-should-retry", b"false"))
+        headers: Headers = [_JSON, *failure_headers(failure)]
         if failure.status == 413:
             headers.append((b"connection", b"close"))
         self._entry.outcome = failure.message

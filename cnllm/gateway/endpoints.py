@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-__all__ = ["Endpoint", "find_endpoint"]
+__all__ = ["Endpoint", "client_protocol", "find_endpoint"]
 
 Verb = Literal[
     "generate", "count", "models", "model", "response", "response-items", "delete-response", "cancel-response",
@@ -53,9 +53,9 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
     if (endpoint := _GENERATE.get(rest)) is not None:
         return endpoint
     if rest == "/models":
-        return Endpoint("models", _listing_protocol(headers))
+        return Endpoint("models", client_protocol(headers))
     if rest.startswith("/models/"):
-        return Endpoint("model", _listing_protocol(headers), unquote(rest.removeprefix("/models/")))
+        return Endpoint("model", client_protocol(headers), unquote(rest.removeprefix("/models/")))
     if (match := _RESPONSE_PATH.fullmatch(rest)) is not None:
         verb: Verb = "response-items" if match["rest"] == "/input_items" else "response"
         if match["rest"] == "/cancel":
@@ -68,8 +68,8 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
     return None
 
 
-def _listing_protocol(headers: Mapping[str, str]) -> str:
-    """Return the protocol of a list of models."""
+def client_protocol(headers: Mapping[str, str]) -> str:
+    """Return the protocol that a client's headers show, where the path does not say it."""
     if "anthropic-version" in headers:
         return _MESSAGES
     return _GEMINI if "x-goog-api-key" in headers else _CHAT

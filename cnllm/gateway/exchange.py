@@ -48,10 +48,17 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["Diverged", "Exchange", "error_body", "read_body", "reply_events"]
+__all__ = ["DIVERGED", "Diverged", "Exchange", "error_body", "read_body", "reply_events"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
+
+
+DIVERGED = Failure(
+    502, "the model began its reply again with another text; what was sent is not the answer", "reply_restarted"
+)
+"""The answer to `Diverged`."""
+_BROKEN = Failure(502, "the reply broke off", "reply_cut")
 
 
 class Diverged(Exception):
@@ -79,7 +86,7 @@ def error_body(protocol: str, failure: Failure) -> bytes:
 class Exchange:
     """One request and its reply, in the protocol of the client.
 
-    `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
+    `names` resolves the model. `count`: the client only asks how long the request is. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
     `RequestFailed`, whose failure is the answer.
     """
 
@@ -94,11 +101,14 @@ class Exchange:
         keys: TokenKeys | None = None,
         identity: str = "",
         offline: bool = False,
+        count: bool = False,
     ) -> None:
         self.protocol = protocol
         self.body = body
         codec = server_codec(protocol)
         self._api = server_api(protocol)
+        if count:
+            body = self._api.read_count(body)
         try:
             self.request = decode_request(protocol, body, path=path, headers=dict(headers))
         except (ValueError, TypeError) as error:
@@ -207,7 +217,9 @@ class Exchange:
         return self._writer.feed(event_left)
 
     def end(self, reply: Reply) -> bytes:
-        """Return the last bytes of a stream whose reply is whole, or ended at a limit."""
+        """Return the last bytes of a stream: its end where the reply is whole or ended at a limit, else a failure."""
+        if reply.finish in ("cut", "error"):
+            return self.failed(_BROKEN)
         return self._writer.feed(Finished(reply.finish, reply.raw_finish))
 
     def failed(self, failure: Failure) -> bytes:

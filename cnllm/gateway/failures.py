@@ -10,19 +10,20 @@ from cnllm import errors
 from cnllm.protocols import server_api
 from cnllm.registry.model import Model
 
-__all__ = ["Failure", "RequestFailed", "failure_of"]
+__all__ = ["Failure", "RequestFailed", "failure_headers", "failure_of"]
 
 _NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.])")
 
 
 class Failure(Struct, frozen=True):
-    """An answer to a request that failed. `retry_after` is in seconds."""
+    """An answer to a request that failed. `retry_after` is in seconds; `retryable`: it may succeed later."""
 
     status: int
     message: str
     code: str | None = None
     retry_after: float | None = None
     allow: str | None = None
+    retryable: bool = False
 
 
 class RequestFailed(Exception):
@@ -73,7 +74,21 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
         message = f"{message} ({error.code})"
     if error.hint and not isinstance(error, errors.EndpointError):
         message = f"{message}; {error.hint}"
-    return Failure(status, message, code, getattr(error, "retry_after", None))
+    return Failure(
+        status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)
+    )
+
+
+def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
+    """Return the headers that say what a client may do next."""
+    headers: list[tuple[bytes, bytes]] = []
+    if failure.retry_after is not None:
+        headers.append((b"retry-after", str(max(0, round(failure.retry_after))).encode()))
+    if failure.allow is not None:
+        headers.append((b"allow", failure.allow.encode()))
+    if failure.retryable:  # what can be repeated has been repeated: clients must not multiply that
+        headers.append((b"x-should-retry", b"false"))
+    return headers
 
 
 def _overflow(error: errors.ContextTooLong, protocol: str, model: Model | None, tokens: int) -> Failure:

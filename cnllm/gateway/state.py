@@ -1,15 +1,67 @@
-"""The state of a gateway between requests: what clients cannot carry."""
+"""The state of a gateway between requests: what clients cannot carry.
+
+What is done with a store is written once, as generators that yield `StoreCall`s. `State` and `SyncState` carry them
+out.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Generator
+from typing import Any, TypeVar
 
+from msgspec import Struct
+
+from cnllm.config import process
 from cnllm.gateway.exchange import Exchange
-from cnllm.gateway.store import AsyncStore, open_store
+from cnllm.gateway.store import AsyncStore, Store, open_store
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.types import Note, Reply, Request
 
-__all__ = ["State"]
+__all__ = ["State", "Steps", "StoreCall", "SyncState", "keep_turn", "restored_request"]
+
+T = TypeVar("T")
+
+
+class StoreCall(Struct, frozen=True):
+    """A method of a store to call. The generator gets its result, and why it failed or None."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any] = {}
+
+
+Steps = Generator[StoreCall, tuple[Any, str | None], T]
+"""Yields calls of a store and returns a value."""
+
+
+def restored_request(exchange: Exchange, identity: str) -> Steps[Request]:
+    """Return the request with what its client lost."""
+    authors = exchange.authors
+    if not authors.call_ids and not authors.prefixes:
+        return authors.restore()
+    options = {"call_ids": authors.call_ids, "prefixes": authors.prefixes}
+    turns, failure = yield StoreCall("find_turns", (identity,), options)
+    request = authors.restore(turns.by_call, turns.by_prefix)
+    exchange.notes += authors.notes
+    _note_failure(exchange, failure)
+    return request
+
+
+def keep_turn(exchange: Exchange, reply: Reply, identity: str) -> Steps[None]:
+    """Keep what the client may lose of a reply."""
+    turn, call_ids, prefix = exchange.turn(reply)
+    if turn is not None:
+        _, failure = yield StoreCall("keep_turn", (identity, turn, call_ids, prefix))
+        _note_failure(exchange, failure)
+
+
+def _note_failure(exchange: Exchange, failure: str | None) -> None:
+    """Note that the store failed, so that reasoning may be missing."""
+    if failure is not None:
+        exchange.notes.append(
+            Note("state-unavailable", "gateway", f"the store: {failure}", "went on without what it keeps")
+        )
 
 
 class State:
@@ -24,36 +76,62 @@ class State:
     def store(self) -> AsyncStore:
         """Return the store, opened at its first use: after a fork of the server."""
         if self._open is None:
-            store = open_store(self._store) if self._store is None or isinstance(self._store, str) else self._store
+            store = _opened(self._store)
             self._open = store if isinstance(store, AsyncStore) else AsyncStore(store)
         return self._open
 
-    async def restore(self, exchange: Exchange, identity: str) -> Request:
-        """Return the request with what its client lost."""
-        authors = exchange.authors
-        if not authors.call_ids and not authors.prefixes:
-            return authors.restore()
-        turns = await self.store.find_turns(identity, call_ids=authors.call_ids, prefixes=authors.prefixes)
-        request = authors.restore(turns.by_call, turns.by_prefix)
-        exchange.notes += authors.notes
-        self._note_failure(exchange)
-        return request
-
-    async def keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
-        """Keep what the client may lose of a reply."""
-        turn, call_ids, prefix = exchange.turn(reply)
-        if turn is not None:
-            await self.store.keep_turn(identity, turn, call_ids, prefix)
-            self._note_failure(exchange)
-
-    def _note_failure(self, exchange: Exchange) -> None:
-        """Note that the store failed, so that reasoning may be missing."""
-        if (failure := self.store.failure) is not None:
-            exchange.notes.append(
-                Note("state-unavailable", "gateway", f"the store: {failure}", "went on without what it keeps")
-            )
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out steps and return their value. Raises what they raise."""
+        try:
+            call = next(steps)
+            while True:
+                result = await getattr(self.store, call.method)(*call.arguments, **call.options)
+                call = steps.send((result, self.store.failure))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
 
     async def close(self) -> None:
         """Close the store."""
         if self._open is not None:
             await self._open.aclose()
+
+
+class SyncState:
+    """`State` without an event loop, for any number of threads."""
+
+    def __init__(self, store: Any, keys: TokenKeys | None) -> None:
+        self.keys = keys
+        self._store = store
+        self._open: Store | None = None
+        self._lock = process.fork_safe(threading.Lock())
+
+    @property
+    def store(self) -> Store:
+        """Return the store, opened at its first use."""
+        if self._open is None:
+            with self._lock:
+                if self._open is None:
+                    self._open = _opened(self._store)
+        return self._open
+
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out steps and return their value. Raises what they raise."""
+        try:
+            call = next(steps)
+            while True:
+                result = getattr(self.store, call.method)(*call.arguments, **call.options)
+                call = steps.send((result, self.store.failure))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+
+    def close(self) -> None:
+        """Close the store."""
+        if self._open is not None:
+            self._open.close()
+
+
+def _opened(store: Any) -> Any:
+    """Return a store; a URL, or None for the memory of this process, is opened."""
+    return open_store(store) if store is None or isinstance(store, str) else store

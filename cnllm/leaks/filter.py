@@ -358,13 +358,13 @@ class LeakFilter:
         self._drain()
         return None
 
-    def _strip_block(self, raw: str, opener: str, wanted: list[ParsedCall], problem: str) -> None:
+    def _strip_block(self, raw: str, opener: str, stripped_calls: list[ParsedCall], problem: str) -> None:
         """Remove a block that gives no call from the text, unless it is quoted."""
-        is_quotation = self._quotes is not None and self._quotes(raw, wanted)
+        is_quotation = self._quotes is not None and self._quotes(raw, stripped_calls)
         # A word between two markers may be a text about them.
         word = raw[len(opener) :].partition("<")[0].strip()
-        bare_calls = (word,) if len(wanted) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
-        result = BlockResult(raw, [], problem, wanted=wanted)
+        bare_calls = (word,) if len(stripped_calls) == 1 and raw.count("<") == 2 and is_plausible_name(word) else ()
+        result = BlockResult(raw, [], problem, stripped_calls=stripped_calls)
         self._queue.append(Candidate(result, self._tracker.add_block(), self._tracker.prose, is_quotation, bare_calls))
         self._drain()
 

@@ -53,8 +53,8 @@ class PromptTexts:
     ) -> None:
         self._texts = texts
         pairs = next((words for rule in rules if (words := words_of(rule, _PAIRS)) and _PAIRS in rule.format), None)
-        known = {_PAIRS: pairs} if pairs else None
-        common = [replace(rule, parts=known) if _PAIRS in rule.format else rule for rule in _COMMON]
+        parts = {_PAIRS: pairs} if pairs else None
+        common = [replace(rule, parts=parts) if _PAIRS in rule.format else rule for rule in _COMMON]
         self._rules = rules = [*rules, *common]
         self._tools = tools or {}
         self._blocks: set[str] | None = None

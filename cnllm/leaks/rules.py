@@ -13,8 +13,8 @@ __all__ = ["unite_rules", "words_of"]
 
 def words_of(rule: Leak, grammar: str) -> list[str]:
     """Return the words that a rule names for a grammar."""
-    said = rule.parts.get(grammar) if type(rule.parts) is dict else rule.parts
-    return list(said or ())
+    words = rule.parts.get(grammar) if type(rule.parts) is dict else rule.parts
+    return list(words or ())
 
 
 def unite_rules(rules: Sequence[Leak]) -> list[Leak]:

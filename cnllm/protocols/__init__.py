@@ -53,6 +53,9 @@ PROTOCOLS = tuple(_MODULES)
 class ServerStream(Protocol):
     """An encoder of one stream. Each frame is (event name or None, data as JSON or as bytes)."""
 
+    def expect_input(self, tokens: int) -> None:
+        """Set an estimate of the request's tokens, before the first frame."""
+
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
 
@@ -74,7 +77,15 @@ class ServerCodec(Struct, frozen=True):
     `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
     clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
     token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
-    with which a client asks for features of the protocol.
+    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
+
+    The rest is for a server without a provider's prefix and for the simulator. `paths`: where clients of the protocol
+    send requests below a base URL, the usual one first; `{model}` stands for the model's name. `json_mode`: the dotted
+    path and the value with which a body asks for JSON without a schema. `seal_example(token, text)`: the data with
+    which an endpoint would seal reasoning, with a token that only this endpoint accepts. `late_seals`: a seal comes
+    after the reasoning, with the first call or with the text. `dialects`: the form of messages and replies (fields
+    for reasoning, finish words, places of usage) differs by endpoint, so that the simulator reads and writes chat
+    completions by the flags instead of through this codec.
     """
 
     read_request: Callable[[dict[str, Any], str, Stamp], Request]
@@ -86,6 +97,12 @@ class ServerCodec(Struct, frozen=True):
     read_token: Callable[[Part], str | None] = lambda part: None
     write_token: Callable[[Part, str], Part] = lambda part, token: part
     feature_headers: tuple[str, ...] = ()
+    whole_calls: bool = False
+    paths: tuple[str, ...] = ()
+    json_mode: tuple[str, Any] | None = None
+    seal_example: Callable[[str, str], Any] | None = None
+    late_seals: bool = False
+    dialects: bool = False
 
 
 def sse_frame(name: str | None, data: Any) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from cnllm.protocols import ServerCodec, Stamp, server_codec, sse_frame
 from cnllm.protocols.client_options import client_options
+from cnllm.protocols.event_order import EventOrder
 from cnllm.registry.model import Model
 from cnllm.types import (
     Event,
@@ -145,14 +146,32 @@ class StreamWriter:
     """An encoder of a stream: `begin`, then `feed` with each event up to `Finished`; each returns bytes to send.
 
     An excluded call is left out, because a reader of the stream would execute it. `request` is the body that is
-    answered, which some protocols repeat.
+    answered: some protocols repeat a part of it, and calls have the client's own names and form. `input_tokens` is an
+    estimate of the tokens of the request, for protocols that count them at the beginning. `seal` is called for each
+    part of reasoning and each call when it ends, and returns the part to write (`ServerCodec.write_token`).
     """
 
-    def __init__(self, protocol: str, *, id: str = "", model: str = "", request: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        *,
+        id: str = "",
+        model: str = "",
+        request: dict[str, Any] | None = None,
+        input_tokens: int | None = None,
+        seal: Callable[[Part], Part] | None = None,
+    ) -> None:
         codec = _codec(protocol)
         checks.require_text("id", id)
         checks.require_text("model", model)
+        if input_tokens is not None:
+            checks.require_type("input_tokens", input_tokens, int, "a number of tokens or None")
+        if seal is not None and not callable(seal):
+            raise checks.wrong_type("seal", seal, "a function or None")
         self._encoder = codec.stream(id, model, _checked_request(request))
+        if input_tokens is not None:
+            self._encoder.expect_input(int(input_tokens))
+        self._order = EventOrder(whole_calls=codec.whole_calls, seal=seal)
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
 
@@ -166,7 +185,7 @@ class StreamWriter:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
             visible = self._visible_event(event)
-            return b"" if visible is None else _encode_frames(self._encoder.event(visible))
+            return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
                 raise shape_error from error
@@ -190,7 +209,14 @@ class StreamWriter:
 
     def error(self, status: int, message: str, code: str | None = None) -> bytes:
         """Return the bytes of a failure after the stream began; nothing may follow."""
-        return _encode_frames(self._encoder.error(*_checked_error(status, message, code)))
+        frames = self._encoder.error(*_checked_error(status, message, code))
+        return self._encode(self._order.flush()) + _encode_frames(frames)
+
+    def _encode(self, events: list[Event]) -> bytes:
+        """Return events as bytes."""
+        if len(events) == 1:
+            return _encode_frames(self._encoder.event(events[0]))
+        return b"".join([_encode_frames(self._encoder.event(event)) for event in events])
 
 
 def _checked_request(request: dict[str, Any] | None) -> dict[str, Any] | None:

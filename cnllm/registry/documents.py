@@ -1,8 +1,9 @@
-"""Registry files: found, read, checked, and kept parsed.
+"""Read registry files: find, parse and check them, and cache the result.
 
-A wheel carries the built-in file parsed (`providers.bin`), so that the first start on a machine is as fast as the next
-ones. Every other file is parsed once and kept in the cache (see `cache`). Both are plain data that name the content
-they were made from, so that an edited file never meets old data. They only save time: everything works without them.
+A wheel carries the built-in file in parsed form (`providers.bin`), so that the first start on a machine is as fast as
+the next ones. Every other file is parsed once and written to the cache (see `cache`). Both hold plain data and a digest
+of the text it came from, so that data of an older text is never used. They only save time: everything works without
+them.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from cnllm.registry import cache
 from cnllm.registry.files import builtin_file, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
-__all__ = ["Document", "builtin_path", "overlay_paths", "packed", "read"]
+__all__ = ["Document", "builtin_path", "layer_tables", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-18"  # a change of what is cached, or of what the checks accept, changes this
-_FEW = 8  # so many lines are looked for one by one; for more, all are found at once
+_FORMAT = b"cnllm-registry-18"  # count up when the cached data changes, or the rules of the checks
+_MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 
 
 class Document:
-    """One registry file: its data, and on demand the line of every key. `shown` is what messages call it."""
+    """A registry file: its data, and on request the line of each key. `label` is its name in messages."""
 
     def __init__(
         self,
         path: Path,
-        shown: str,
+        label: str,
         text: bytes,
         data: dict[str, Any],
         *,
@@ -41,32 +42,33 @@ class Document:
         status: os.stat_result | None = None,
     ) -> None:
         self.path = path
-        self.shown = shown
+        self.label = label
         self.text = text
         self.data = data
         self.builtin = builtin
-        self._status = status  # of the very file that the text was read from
+        self._status = status  # of the open file, when its text was read
         self._sought = 0
 
     @cached_property
     def lines(self) -> Lines:
-        """The line of every key."""
+        """Return the line of each key."""
         return key_lines(self._source)
 
     @cached_property
     def _source(self) -> str:
+        """Return the text with newlines as TOML counts them."""
         return self.text.decode().replace("\r\n", "\n")
 
     @cached_property
     def digest(self) -> str:
-        """Names this very content (for trust)."""
+        """Return the digest of the content, by which trust identifies a file."""
         import hashlib
 
         return hashlib.blake2b(self.text, digest_size=32).hexdigest()
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether this is the file in the config folder, and nobody but its user can write it (for trust)."""
+        """Whether this is the file in the config folder, and only its user can write it: such a file is trusted."""
         from cnllm.registry import ownership
 
         return (
@@ -76,18 +78,18 @@ class Document:
         )
 
     def line(self, path: list[str]) -> int | None:
-        """The line of a key, or of the nearest table around it."""
+        """Return the line of a key, or of the nearest table around it."""
         self._sought += 1
-        if self._sought <= _FEW:
+        if self._sought <= _MAX_SINGLE_LOOKUPS:
             return line_of(self._source, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
 
 class LazyTables(Mapping[str, Any]):
-    """A section of a cached file: tables by name, each decoded when it is first asked for.
+    """A section of a cached file: tables by name, each decoded at its first use.
 
-    A call needs half a dozen of the file's hundreds of tables.
+    A call needs about six of the file's hundreds of tables.
     """
 
     def __init__(self, packed: dict[str, msgspec.Raw]) -> None:
@@ -95,10 +97,10 @@ class LazyTables(Mapping[str, Any]):
         self._tables: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        found = self._tables.get(name)
-        if found is None:
-            found = self._tables[name] = msgspec.msgpack.decode(self._packed[name])
-        return found
+        table = self._tables.get(name)
+        if table is None:
+            table = self._tables[name] = msgspec.msgpack.decode(self._packed[name])
+        return table
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._packed)
@@ -111,42 +113,42 @@ class LazyTables(Mapping[str, Any]):
 
 
 def builtin_path() -> Path:
-    """The providers.toml that came with the package: inside it, or beside it in a checkout."""
+    """Return the path of the built-in providers.toml: inside the package, or beside it in a checkout."""
     return Path(builtin_file())
 
 
 def overlay_paths() -> list[Path]:
-    """The user's registry files: those CNLLM_PROVIDERS lists, else providers.toml in the config folder if it exists."""
-    return [Path(place) for place in overlay_files()]
+    """Return the user's registry files: those in CNLLM_PROVIDERS, or providers.toml in the config folder, or none."""
+    return [Path(name) for name in overlay_files()]
 
 
 def read(path: Path, *, builtin: bool = False) -> Document:
-    """A registry file, parsed and (unless built in) checked. Raises `RegistryError` with file and line."""
-    shown = "providers.toml" if builtin else str(path)
+    """Read, parse and (unless built in) check a registry file. Raises `RegistryError` with file and line."""
+    label = "providers.toml" if builtin else str(path)
     try:
-        with path.open("rb") as opened:
-            status = os.fstat(opened.fileno())
-            text = opened.read()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            text = file.read()
     except OSError as error:
         raise RegistryError(
-            f"cannot be read: {error.strerror}", file=shown, hint="name a registry file that exists"
+            f"cannot be read: {error.strerror}", file=label, hint="name a registry file that exists"
         ) from error
-    data = _shipped(path, text) if builtin else None
-    entry = _entry(text, builtin) if data is None else None
+    data = _shipped_data(path, text) if builtin else None
+    entry = _cache_entry(text, builtin) if data is None else None
     if data is None:
-        data = _recall(entry)
+        data = _cached_data(entry)
     if data is None:
-        data = parse(text, shown)
-        if not builtin:  # the built-in file is checked by the tests, not by every user again
-            from cnllm.registry.check import require_valid
+        data = parse(text, label)
+        if not builtin:  # the tests check the built-in file
+            from cnllm.registry.check_types import require_valid
 
-            require_valid(Document(path, shown, text, data, builtin=False))
+            require_valid(Document(path, label, text, data, builtin=False))
         cache.write_entry(entry, msgspec.msgpack.encode(data))
-    return Document(path, shown, text, data, builtin=builtin, status=status)
+    return Document(path, label, text, data, builtin=builtin, status=status)
 
 
-def parse(text: bytes, shown: str) -> dict[str, Any]:
-    """TOML text as plain data (dates as text)."""
+def parse(text: bytes, label: str) -> dict[str, Any]:
+    """Parse TOML text to plain data; dates become text. Raises `RegistryError` with the line."""
     import tomllib
 
     try:
@@ -154,20 +156,33 @@ def parse(text: bytes, shown: str) -> dict[str, Any]:
         data = tomllib.loads(source.replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise RegistryError("is not UTF-8", file=shown, line=line, hint="save it as UTF-8") from error
+        raise RegistryError("is not UTF-8", file=label, line=line, hint="save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        line = _line_of(error, source)
-        said = str(error).split(" (at ")[0]
-        raise RegistryError(f"not TOML: {said}", file=shown, line=line, hint="fix this line") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, a thousand brackets
-        raise RegistryError(f"cannot be read: {error}", file=shown, hint="fix the file") from error
+        line = _error_line(error, source)
+        reason = str(error).split(" (at ")[0]
+        raise RegistryError(f"not TOML: {reason}", file=label, line=line, hint="fix this line") from error
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or a thousand brackets
+        raise RegistryError(f"cannot be read: {error}", file=label, hint="fix the file") from error
     try:
         plain: dict[str, Any] = msgspec.to_builtins(data)
         msgspec.msgpack.encode(plain)
     except (OverflowError, RecursionError) as error:
-        place = _line_of_value(data, source)
-        raise RegistryError(f"cannot be kept: {error}", file=shown, line=place, hint="fix the file") from error
+        value_line = _line_of_value(data, source)
+        message = f"cannot be stored: {error}"
+        raise RegistryError(message, file=label, line=value_line, hint="fix the file") from error
     return plain
+
+
+def layer_tables(data: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Yield (path, table) for the table of each layer in a file's data."""
+    layers = [(["defaults"], data["defaults"])] if "defaults" in data else []
+    for section in ("protocols", "families", "providers", "models"):
+        layers += [([section, name], table) for name, table in data.get(section, {}).items()]
+    for path, table in layers:
+        yield path, table
+        for kind in ("on", "families"):
+            for name, inner in table.get(kind, {}).items():
+                yield [*path, kind, name], inner
 
 
 def packed(text: bytes) -> bytes:
@@ -179,45 +194,45 @@ def packed(text: bytes) -> bytes:
     return cache.digest(_FORMAT, text) + cache.digest(_FORMAT, data) + data
 
 
-def _shipped(path: Path, text: bytes) -> dict[str, Any] | None:
-    """Return the data that came with the wheel; None where none came, or where it is damaged or of another text."""
+def _shipped_data(path: Path, text: bytes) -> dict[str, Any] | None:
+    """Return the parsed data in the wheel; None where there is none, or it is damaged, or of another text."""
     try:
         blob = memoryview(path.with_suffix(".bin").read_bytes())
     except OSError:
         return None  # a checkout
     size = cache.DIGEST
     data = blob[2 * size :]
-    whole = blob[:size] == cache.digest(_FORMAT, text) and blob[size : 2 * size] == cache.digest(_FORMAT, data)
-    return _unpacked(data) if whole else None
+    is_valid = blob[:size] == cache.digest(_FORMAT, text) and blob[size : 2 * size] == cache.digest(_FORMAT, data)
+    return _unpack(data) if is_valid else None
 
 
-def _line_of(error: Exception, source: str) -> int:
+def _error_line(error: Exception, source: str) -> int:
     import re
 
-    found = re.search(r"at line (\d+)", str(error))
-    return int(found[1]) if found else source.count("\n") + 1
+    match = re.search(r"at line (\d+)", str(error))
+    return int(match[1]) if match else source.count("\n") + 1
 
 
 def _line_of_value(data: Any, source: str) -> int | None:
-    """The line of the first number that is too large, or of the first value that is nested too deeply."""
-    todo: list[tuple[list[str], Any]] = [([], data)]
-    while todo:
-        path, value = todo.pop()
-        large = type(value) is int and not -(2**63) <= value < 2**64
-        if large or len(path) > 100:
-            keys = path if large else path[:3]
+    """Return the line of the first number that is too large, or of the first value that is nested too deeply."""
+    stack: list[tuple[list[str], Any]] = [([], data)]
+    while stack:
+        path, value = stack.pop()
+        is_large = type(value) is int and not -(2**63) <= value < 2**64
+        if is_large or len(path) > 100:
+            keys = path if is_large else path[:3]
             return next((n for size in range(len(keys), 0, -1) if (n := line_of(source, keys[:size]))), None)
         inner = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
-        todo += [([*path, str(key)], one) for key, one in inner]
+        stack += [([*path, str(key)], item) for key, item in inner]
     return None
 
 
-def _entry(text: bytes, builtin: bool) -> str | None:
-    """Where a file of this content is kept; apart for the built-in one, which nobody checked.
+def _cache_entry(text: bytes, builtin: bool) -> str | None:
+    """Return the path of the cache entry for a text; None for a text that may hold a password.
 
-    One that may hold a password is kept nowhere else than where its owner put it.
+    The built-in file, which is not checked, has an entry of its own. A password stays only in its owner's file.
     """
-    if not builtin and any(sign in text for sign in (b"headers", b"auth", b"@")):  # which most have none of
+    if not builtin and any(word in text for word in (b"headers", b"auth", b"@")):  # quick test: most files have none
         import re
 
         if re.search(rb"\bheaders\b|\bauth\b|://[^/?#\"'\s]*@", text):
@@ -225,12 +240,12 @@ def _entry(text: bytes, builtin: bool) -> str | None:
     return cache.cache_entry("registry", _FORMAT, text, person=b"built-in" if builtin else b"")
 
 
-def _recall(entry: str | None) -> dict[str, Any] | None:
+def _cached_data(entry: str | None) -> dict[str, Any] | None:
     payload = cache.read_entry(entry)
-    return None if payload is None else _unpacked(payload)
+    return None if payload is None else _unpack(payload)
 
 
-def _unpacked(payload: memoryview) -> dict[str, Any]:
+def _unpack(payload: memoryview) -> dict[str, Any]:
     top = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
     return {
         key: LazyTables(msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]))

@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from cnllm.config import private_files
 from cnllm.errors import RegistryError
-from cnllm.registry.check import Problem, check
+from cnllm.registry.check import check
+from cnllm.registry.problem import Problem
 from cnllm.registry.toml_lines import key_lines
 
 __all__ = ["Addition", "EditedFile", "add_model", "replace_file"]
@@ -68,7 +69,7 @@ class EditedFile(Struct, frozen=True):
     line: int
 
 
-def add_model(text: str, addition: Addition, shown: str) -> EditedFile:
+def add_model(text: str, addition: Addition, label: str) -> EditedFile:
     """Return the text of a registry file with a model added. Raises `RegistryError` where that is impossible."""
     newline = "\r\n" if "\r\n" in text else "\n"
     old = _parse(text)
@@ -87,7 +88,7 @@ def add_model(text: str, addition: Addition, shown: str) -> EditedFile:
     if _parse(out) != expected:
         raise RegistryError(
             "has a form to which nothing can be added automatically",
-            file=shown,
+            file=label,
             hint=f"add it by hand: {' '.join((alias_line + block).split())}",
         )
     line = key_lines(out.replace("\r\n", "\n")).get(f"models\0{addition.name}", 1)

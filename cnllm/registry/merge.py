@@ -1,7 +1,7 @@
-"""Layers into one table, without forgetting who said what.
+"""Merge layers of the registry into one table.
 
-A layer is a table of one file. Values are merged when a model is resolved; where a value came from is looked up only
-when somebody asks, by walking the same layers backwards.
+A layer is a table of one file. Values are merged when a model is resolved. The origin of a value is looked up only on
+request, by a walk through the same layers from the last to the first.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
     "unset_path",
 ]
 
-_RULES = "errors"  # rules that add up, nearest layer first; so do those of `simulator.refusals`
-_MARKUP = "leaks"  # adds up too, but an empty list takes away what is below it, and no rule stands twice
+_RULES = "errors"  # lists of rules are joined, nearest layer first; so are those of `simulator.refusals`
+_MARKUP = "leaks"  # joined too, but an empty list removes the rules of lower layers, and no rule occurs twice
 META = ("match", "extends", "unset", "on", "when", "families", "sources")
 
 
 class Layer(Struct, frozen=True):
-    """`name` is what `explain` calls it; `path` where its table is in the document; `table` its content."""
+    """A table of one file: `name` for `explain`, `path` of the table in the document, and the `table` itself."""
 
     name: str
     document: Document
@@ -41,12 +41,12 @@ class Layer(Struct, frozen=True):
 
 
 def canonical_condition(condition: str) -> str:
-    """A `when` key with its atoms in order, so that "tools+stream" and "stream+tools" are the same."""
+    """Return a `when` key with its atoms in order, so that "tools+stream" and "stream+tools" are the same."""
     return "+".join(sorted(atom.strip() for atom in condition.split("+")))
 
 
 def merge_tables(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """A new table: `over` on `under`; tables merge, everything else replaces."""
+    """Return a new table with `over` merged into `under`: tables are merged, other values replaced."""
     out = dict(under)
     for key, value in over.items():
         old = out.get(key)
@@ -55,7 +55,7 @@ def merge_tables(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def stack_layers(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """One layer's flags on those below it: as `lay`, but rules add up, those of `over` first."""
+    """Merge a layer's flags into those below it: as `merge_tables`, but rules are joined, those of `over` first."""
     rules: dict[str, Any] = {}
     if _RULES in over:
         rules[_RULES] = [*over[_RULES], *under.get(_RULES, ())]
@@ -68,9 +68,9 @@ def stack_layers(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_layers(layers: Iterable[Layer], under: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All layers in one new table, `when` included (its keys canonical), the rest of what is no flag left out.
+    """Merge layers into one new table of flags, and of `when` with canonical keys.
 
-    `under` is what layers below them made.
+    `under` is the merged table of lower layers.
     """
     out = dict(under or {})
     for layer in layers:
@@ -80,58 +80,61 @@ def merge_layers(layers: Iterable[Layer], under: Mapping[str, Any] | None = None
         flags = {k: v for k, v in table.items() if k not in META}
         if when := table.get("when"):
             below = out.get("when", {})
-            said = ((canonical_condition(key), value) for key, value in when.items())
-            flags["when"] = {key: stack_layers(below.get(key, {}), value) for key, value in said}
+            tables = ((canonical_condition(key), value) for key, value in when.items())
+            flags["when"] = {key: stack_layers(below.get(key, {}), value) for key, value in tables}
         out = stack_layers(out, flags)
     return out
 
 
 @cache
-def _every_wire() -> dict[str, bool | frozenset[str]]:
-    """The flags that are true of an endpoint and its model whichever wire is spoken; of a table all, or some."""
+def _flags_on_every_wire() -> dict[str, bool | frozenset[str]]:
+    """Return the flags that hold on every wire: for each key True, or the names of its inner flags that do."""
     from msgspec.structs import fields
 
     from cnllm.registry.flags import Table, about, inner_table
 
-    found: dict[str, bool | frozenset[str]] = {}
+    flags: dict[str, bool | frozenset[str]] = {}
     for field in fields(Table):
         if about(field.type).get("every_wire"):
-            found[field.encode_name] = True
+            flags[field.encode_name] = True
         elif (inner := inner_table(field.type)) is not None:
             names = frozenset(f.encode_name for f in fields(inner) if about(f.type).get("every_wire"))
-            found |= {field.encode_name: names} if names else {}
-    return found
+            flags |= {field.encode_name: names} if names else {}
+    return flags
 
 
 def on_every_wire(table: dict[str, Any]) -> dict[str, Any]:
-    """What a table says that holds on another wire than the one it tells of, too."""
-    out = _neutral(table)
+    """Return the part of a wire's table that holds on other wires too."""
+    out = _wire_neutral_flags(table)
     if when := table.get("when"):
-        modes = {mode: kept for mode, said in when.items() if (kept := _neutral(said, but="protocol"))}
+        inner = ((mode, _wire_neutral_flags(flags, excluded="protocol")) for mode, flags in when.items())
+        modes = {mode: flags for mode, flags in inner if flags}
         out |= {"when": modes} if modes else {}
-    if unset := [path for path in table.get("unset", ()) if _holds(path.split("."))]:
+    if unset := [path for path in table.get("unset", ()) if _is_on_every_wire(path.split("."))]:
         out["unset"] = unset
     return out
 
 
-def _neutral(table: dict[str, Any], but: str | None = None) -> dict[str, Any]:
+def _wire_neutral_flags(table: dict[str, Any], excluded: str | None = None) -> dict[str, Any]:
+    """Return the flags of a table that hold on every wire, without the key `excluded`."""
     out: dict[str, Any] = {}
     for key, value in table.items():
-        kept = _every_wire().get(key)
-        if kept is True and key != but:
+        rule = _flags_on_every_wire().get(key)
+        if rule is True and key != excluded:
             out[key] = value
-        elif type(kept) is frozenset and (some := {k: v for k, v in value.items() if k in kept}):
-            out[key] = some
+        elif type(rule) is frozenset and (part := {k: v for k, v in value.items() if k in rule}):
+            out[key] = part
     return out
 
 
-def _holds(keys: list[str]) -> bool:
-    kept = _every_wire().get(keys[0])
-    return kept is True or (type(kept) is frozenset and len(keys) > 1 and keys[1] in kept)
+def _is_on_every_wire(keys: list[str]) -> bool:
+    """Whether the flag at a path holds on every wire."""
+    rule = _flags_on_every_wire().get(keys[0])
+    return rule is True or (type(rule) is frozenset and len(keys) > 1 and keys[1] in rule)
 
 
 def unset_path(path: str) -> list[str]:
-    """The keys of an `unset` path; a condition in it is made canonical."""
+    """Split an `unset` path into keys; a condition in it becomes canonical."""
     keys = path.split(".")
     if keys[0] == "when" and len(keys) > 1:
         keys[1] = canonical_condition(keys[1])
@@ -139,6 +142,7 @@ def unset_path(path: str) -> list[str]:
 
 
 def _without(table: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    """Return a copy of a table without the value at a path."""
     head, rest = keys[0], keys[1:]
     if head not in table:
         return table
@@ -151,24 +155,24 @@ def _without(table: dict[str, Any], keys: list[str]) -> dict[str, Any]:
 
 
 def find_path(table: Any, keys: list[str]) -> list[str] | None:
-    """The path of keys as this table spells it (conditions may have their atoms in another order), or None."""
-    spelled: list[str] = []
-    for place, key in enumerate(keys):
+    """Return a path in the spelling of this table, which may order the atoms of a condition differently; or None."""
+    out: list[str] = []
+    for position, key in enumerate(keys):
         if not isinstance(table, Mapping):
             return None
         if key not in table:
-            if place != 1 or keys[0] != "when":
+            if position != 1 or keys[0] != "when":
                 return None
             key = next((k for k in table if canonical_condition(k) == key), "")
             if not key:
                 return None
-        spelled.append(key)
+        out.append(key)
         table = table[key]
-    return spelled
+    return out
 
 
 def flatten(table: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every leaf of a table with its path; lists are leaves."""
+    """Yield (path, value) for each leaf of a table; a list is a leaf."""
     for key, value in table.items():
         if type(value) is dict and value:
             yield from flatten(value, (*path, key))

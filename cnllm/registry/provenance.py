@@ -20,7 +20,7 @@ def setting_line(layers: list[Layer], keys: list[str]) -> str:
             path = ["unset"]
         if path is not None:
             line = layer.document.line([*layer.path, *path]) if layer.path else None
-            return f"{layer.document.shown}:{line}" if line else layer.name
+            return f"{layer.document.label}:{line}" if line else layer.name
     return ""
 
 

@@ -12,17 +12,16 @@ import msgspec
 
 from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import RegistryError, UnknownModel
-from cnllm.registry import merge, provenance
+from cnllm.registry import key_trust, merge, provenance
 from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
 from cnllm.registry.flags import Flags
+from cnllm.registry.layers import Layers
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Model
-from cnllm.registry.routing import host_entry, origin_of, path_problem, routing_entry
+from cnllm.registry.routing import path_problem
 from cnllm.types import Note, checks
 
 __all__ = ["Registry"]
-
-_MAX_EXTENDS = 2  # models or providers in a chain of `extends`
 
 
 class Registry:
@@ -46,10 +45,7 @@ class Registry:
         """Use these files from now on, and drop everything that was computed from others."""
         self._documents = documents
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
-        self._sections: dict[str, dict[str, None]] = {}
-        self._families: dict[str, str | None] = {}
-        self._shared_layers: dict[tuple[str, str | None, str | None, bool], list[Layer]] = {}
-        self._merged_tables: dict[tuple[str, str | None, str, bool], dict[str, Any]] = {}
+        self._layers = Layers(documents)
         for name in [key for key, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(name, None)
 
@@ -107,24 +103,24 @@ class Registry:
     def providers(self) -> list[str]:
         """List the ids of all providers, sorted."""
         self._refresh()
-        return sorted(self._names("providers"))
+        return sorted(self._layers.names("providers"))
 
     @property
     def aliases(self) -> dict[str, str]:
         """Return the aliases with their "provider/id"."""
         self._refresh()
-        return self._section("aliases")
+        return self._layers.section("aliases")
 
     def names(self) -> list[str]:
         """List all described models as "provider/id", sorted."""
         self._refresh()
-        return sorted(self._names("models"))
+        return sorted(self._layers.names("models"))
 
     @property
     def tiers(self) -> dict[str, list[str]]:
         """Return the tiers: ordered lists of models for a purpose, such as "fast", best first."""
         self._refresh()
-        return self._section("tiers")
+        return self._layers.section("tiers")
 
     @property
     def gateway_models(self) -> dict[str, str]:
@@ -139,22 +135,6 @@ class Registry:
         """List the names and aliases that begin with `prefix`."""
         checks.require_text("prefix", prefix)
         return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
-
-    def _names(self, section: str) -> dict[str, None]:
-        """Return the names of a section's tables, from all files."""
-        names = self._sections.get(section)
-        if names is None:
-            with self._lock:
-                names = {name: None for document in self._documents for name in document.data.get(section, ())}
-                self._sections[section] = names
-        return names
-
-    def _section(self, name: str) -> dict[str, Any]:
-        """Return a section, with later files over earlier ones."""
-        out: dict[str, Any] = {}
-        for document in self._documents:
-            out.update(document.data.get(name, {}))
-        return out
 
     # ── resolution ───────────────────────────────────────────────────────────
 
@@ -177,33 +157,33 @@ class Registry:
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         """Build the model with a name."""
         provider, id = self._provider_and_id(name)
-        family = self._family(id)
-        lineage = self._extends_chain("models", f"{provider}/{id}")
-        model_layers = self._model_layers(lineage, None)
-        layers = [*self._provider_layers(provider, family, None), *model_layers]
+        family = self._layers.family(id)
+        lineage = self._layers.extends_chain("models", f"{provider}/{id}")
+        model_layers = self._layers.model_layers(lineage, None)
+        layers = [*self._layers.provider_layers(provider, family, None), *model_layers]
         own_protocol = _declared_protocol(layers)
-        chosen_protocol = protocol or own_protocol
-        if not isinstance(chosen_protocol, str):
-            raise self._error(["providers", provider], f"providers.{provider} names no protocol")
-        if chosen_protocol == own_protocol and chosen_protocol not in self._names("protocols"):
-            raise self._unknown_protocol(chosen_protocol, layers)
-        self._require_protocol(provider, chosen_protocol, own_protocol)
-        foreign = chosen_protocol != own_protocol
+        wire = protocol or own_protocol
+        if not isinstance(wire, str):
+            raise self._layers.error(["providers", provider], f"providers.{provider} names no protocol")
+        if wire == own_protocol and wire not in self._layers.names("protocols"):
+            raise self._unknown_protocol(wire, layers)
+        self._require_protocol(provider, wire, own_protocol)
+        foreign = wire != own_protocol
         if foreign or any("on" in layer.table for layer in model_layers):
-            model_layers = self._model_layers(lineage, chosen_protocol, foreign)
-        layers = [*self._provider_layers(provider, family, chosen_protocol, foreign), *model_layers]
+            model_layers = self._layers.model_layers(lineage, wire, foreign)
+        layers = [*self._layers.provider_layers(provider, family, wire, foreign), *model_layers]
         overrides = {} if base_url is None else {"base_url": base_url}
         if overrides:
             model_layers = [*model_layers, Layer("the call", self._documents[0], (), overrides)]
             layers.append(model_layers[-1])
-        table = merge.merge_layers(model_layers, self._merged_table(provider, family, chosen_protocol, foreign))
+        table = merge.merge_layers(model_layers, self._layers.merged_table(provider, family, wire, foreign))
         when: dict[str, Any] = table.pop("when", {})
         flags = msgspec.convert(table, Flags)
         for key in ("path", "stream_path"):
             if (problem := path_problem(getattr(flags, key))) is not None:
                 layer = next(la for la in reversed(layers) if key in la.table)
-                raise self._error([*layer.path, key], f"{layer.name}.{key} {problem}")
-        is_listed = f"{provider}/{id}" in self._names("models")
+                raise self._layers.error([*layer.path, key], f"{layer.name}.{key} {problem}")
+        is_listed = f"{provider}/{id}" in self._layers.names("models")
 
         def flags_for(mode: frozenset[str]) -> Flags:
             active = _active_conditions(when, mode)
@@ -212,9 +192,9 @@ class Registry:
             merged = table
             for key in active:
                 merged = merge.stack_layers(merged, when[key])
-            changed = {top: merged[top] for key in active for top in when[key] if top not in overrides}
-            part = msgspec.convert(changed, Flags)
-            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in changed})
+            values = {top: merged[top] for key in active for top in when[key] if top not in overrides}
+            part = msgspec.convert(values, Flags)
+            return msgspec.structs.replace(flags, **{top: getattr(part, top) for top in values})
 
         def path(flag: str, mode: frozenset[str]) -> list[str]:
             keys = flag.split(".")
@@ -226,30 +206,30 @@ class Registry:
         return Model(
             id=id,
             provider=provider,
-            protocol=chosen_protocol,
+            protocol=wire,
             flags=flags,
             notes=lambda: self._resolution_notes(provider, id, is_listed, flags, layers),
-            distrusts=lambda env, origin: self._distrust_origin(layers, env, origin),
+            distrusts=lambda env, origin: self._distrusted_place(layers, env, origin),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
             explain=lambda: list(provenance.facts(layers, table, when)),
-            family=self._family,
+            family=lambda other: self._layers.family(other),  # by the files in use, also after a reload
             # where the caller chose the wire, there is no other
-            over=None if protocol else lambda wire: self.resolve(name, protocol=wire, base_url=base_url),
+            over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
 
     def _provider_and_id(self, name: str) -> tuple[str, str]:
         """Return (provider, id on the wire) for a name."""
-        models = self._names("models")
-        providers = self._names("providers")
+        models = self._layers.names("models")
+        providers = self._layers.names("providers")
         for document, spellings in zip(reversed(self._documents), self._spellings, strict=True):
             aliases = document.data.get("aliases", {})
             alias = name if name in aliases else spellings.get(name.casefold())
             if alias is not None:
                 target = aliases[alias]
                 if _split(target)[0] not in providers:
-                    raise self._error(["aliases", alias], f"alias '{alias}' names no model: '{target}'")
+                    raise self._layers.error(["aliases", alias], f"alias '{alias}' names no model: '{target}'")
                 return self._apply_preference(target, models) if document.builtin else _split(target)
         provider, slash, id = name.partition("/")
         provider = _registry_spelling(providers, provider) or provider
@@ -267,7 +247,7 @@ class Registry:
                 close=sorted(serving),
                 hint="use one of these names",
             )
-        close = self._near_names(name, [*self._section("aliases"), *models])
+        close = self._near_names(name, [*self._layers.section("aliases"), *models])
         hint = f"did you mean {', '.join(close[:3])}?" if close else "`cnllm models list` lists all"
         if slash and provider not in providers:
             hint += (
@@ -312,113 +292,13 @@ class Registry:
 
     # ── layers ───────────────────────────────────────────────────────────────
 
-    def _model_layers(self, lineage: list[str], protocol: str | None, foreign: bool = False) -> list[Layer]:
-        """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's."""
-        return [
-            layer for name in reversed(lineage) for layer in self._table_layers(("models", name), protocol, foreign)
-        ]
-
-    def _provider_layers(
-        self, provider: str, family: str | None, protocol: str | None, foreign: bool = False
-    ) -> list[Layer]:
-        """Return the layers that all models of a family at a provider share.
-
-        `foreign` means that the wire is not the provider's own, which tables of providers and models are about by
-        default.
-        """
-        key = (provider, family, protocol, foreign)
-        if key in self._shared_layers:
-            return self._shared_layers[key]
-        layers = list(self._table_layers(("defaults",), protocol))
-        if protocol is not None:
-            layers += self._table_layers(("protocols", protocol), protocol)
-        if family is not None:
-            layers += self._table_layers(("families", family), protocol)
-        for name in reversed(self._extends_chain("providers", provider)):
-            layers += self._table_layers(("providers", name), protocol, foreign)
-            if family is not None:
-                layers += self._table_layers(("providers", name, "families", family), protocol, foreign)
-        self._shared_layers[key] = layers
-        return layers
-
-    def _merged_table(self, provider: str, family: str | None, protocol: str, foreign: bool) -> dict[str, Any]:
-        """Return the shared layers merged, once for all models of a family at a provider."""
-        key = (provider, family, protocol, foreign)
-        if key not in self._merged_tables:
-            self._merged_tables[key] = merge.merge_layers(self._provider_layers(provider, family, protocol, foreign))
-        return self._merged_tables[key]
-
-    def _table_layers(self, path: tuple[str, ...], protocol: str | None, foreign: bool = False) -> Iterator[Layer]:
-        """Yield a table's layer in every file that has it, then the layers for this wire.
-
-        From a table about another wire (`foreign`) only flags that hold on every wire are taken.
-        """
-        tables: list[tuple[Document, dict[str, Any]]] = []
-        for document in self._documents:
-            table: Any = document.data
-            for key in path:
-                table = table.get(key)
-                if not table:
-                    break
-            else:
-                tables.append((document, table))
-                yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
-        for document, table in tables if protocol is not None else ():
-            if overrides := table.get("on", {}).get(protocol):
-                wire = (*path, "on", str(protocol))
-                yield Layer(".".join(wire), document, wire, overrides)
-
-    def _family(self, id: str) -> str | None:
-        """Return the family with the most specific pattern (the longest literal start) for an id."""
-        folded = id.casefold()
-        if folded not in self._families:
-            self._families[folded] = next(
-                (name for pieces, name in self._family_patterns if _matches(pieces, folded)), None
-            )
-        return self._families[folded]
-
-    @cached_property
-    def _family_patterns(self) -> list[tuple[list[str], str]]:
-        """Return each family's patterns, split at their stars, the most specific first."""
-        patterns: list[tuple[int, int, str, str]] = []
-        for name in self._names("families"):
-            matches = [d.data.get("families", {}).get(name, {}).get("match") for d in self._documents]
-            for pattern in next((match for match in reversed(matches) if match is not None), ()):
-                glob = pattern.casefold()
-                patterns.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
-        return [(glob.split("*"), name) for _, _, name, glob in sorted(patterns, reverse=True)]
-
-    def _extends_chain(self, section: str, name: str) -> list[str]:
-        """Return a provider or model and those it extends, nearest first."""
-        chain = [name]
-        while True:
-            parent = None
-            for document in self._documents:
-                parent = document.data.get(section, {}).get(chain[-1], {}).get("extends", parent)
-            if parent is None:
-                return chain
-            path = [section, chain[-1], "extends"]
-            if parent in chain or len(chain) > _MAX_EXTENDS:
-                problem = "extends itself" if parent in chain else f"extends more than {_MAX_EXTENDS} others in a row"
-                raise self._error(path, f'{section}."{name}" {problem}: {" → ".join([*chain, parent])}')
-            if not any(parent in d.data.get(section, {}) for d in self._documents):
-                raise self._error(path, f'{section}."{chain[-1]}" extends {parent}, which is not there')
-            chain.append(parent)
-
-    def _error(self, path: list[str], message: str) -> RegistryError:
-        """Return the error for a path, with the file and line that hold it."""
-        for document in reversed(self._documents):
-            if merge.find_path(document.data, path) is not None:
-                return RegistryError(message, file=document.shown, line=document.line(path), hint="fix this line")
-        return RegistryError(message)
-
     def _unknown_protocol(self, name: str, layers: list[Layer]) -> RegistryError:
         """Return the error for an unknown protocol."""
-        from cnllm.registry.check import did_you_mean, dotted_path
+        from cnllm.registry.problem import did_you_mean, dotted_path
 
         layer = next(la for la in reversed(layers) if "protocol" in la.table)
-        suggestion = did_you_mean(name, self._names("protocols"))
-        return self._error(
+        suggestion = did_you_mean(name, self._layers.names("protocols"))
+        return self._layers.error(
             [*layer.path, "protocol"], f"{dotted_path(list(layer.path))}: no protocol is called '{name}'{suggestion}"
         )
 
@@ -426,7 +306,7 @@ class Registry:
         """Raise `UnknownModel` unless the provider supports a protocol."""
         if protocol == own_protocol:
             return
-        protocols = self._names("protocols")
+        protocols = self._layers.names("protocols")
         others = self._other_protocols(provider)
         if protocol in protocols and (others is None or protocol in others):
             return
@@ -437,8 +317,8 @@ class Registry:
         """List the wires of a provider beside its own; None where any may be, because its address is unknown."""
         tables = [
             t
-            for name in self._extends_chain("providers", provider)
-            for t in self._table_layers(("providers", name), None)
+            for name in self._layers.extends_chain("providers", provider)
+            for t in self._layers.table_layers(("providers", name), None)
         ]
         if not any("base_url" in layer.table for layer in tables):
             return None
@@ -448,13 +328,13 @@ class Registry:
             for wire, overrides in layer.table.get("on", {}).items()
             if "base_url" in overrides or "path" in overrides
         }
-        return [wire for wire in self._names("protocols") if wire in wires]
+        return [wire for wire in self._layers.names("protocols") if wire in wires]
 
     def wires(self, name: str) -> list[str]:
         """List the protocols of a model, its own first. Raises as `resolve` does."""
         model = self.resolve(name)
         others = self._other_protocols(model.provider)
-        rest = list(self._names("protocols")) if others is None else others
+        rest = list(self._layers.names("protocols")) if others is None else others
         return [model.protocol, *(wire for wire in rest if wire != model.protocol)]
 
     # ── notes ────────────────────────────────────────────────────────────────
@@ -484,56 +364,14 @@ class Registry:
 
     # ── keys ─────────────────────────────────────────────────────────────────
 
-    def _distrust_origin(self, layers: list[Layer], env: str, origin: str) -> str | None:
-        """Return the place that keeps the key in `env` from `origin`, or None where the key may go there.
-
-        A key that the built-in file names may go to origins of that file. It may go elsewhere if everything that
-        decides the address or the key is in files that the user trusts. Any other key may go to addresses from trusted
-        files and from the user's own file in the config folder. Options of the call itself are the caller's will.
-        """
-        origins = self._builtin_origins.get(env.upper())
-        if origins is not None and origin in origins:  # a `host` header selects another site on the same machine
-            doubtful = [layer for layer in layers if not layer.document.builtin and host_entry(layer.table)]
-        else:
-            doubtful = [la for la in layers if routing_entry(la.table) and not (la.path and la.document.builtin)]
-            if origins is None:
-                doubtful = [layer for layer in doubtful if layer.path]
-            if not doubtful:
-                return "the built-in registry"
-        for layer in doubtful:
-            if not layer.path:
-                return layer.name
-            if not self._is_trusted(layer.document, own=origins is None):
-                line = layer.document.line([*layer.path, *(routing_entry(layer.table) or ())])
-                return f"{layer.document.shown}:{line}" if line else layer.document.shown
-        return None
-
-    @staticmethod
-    def _is_trusted(document: Document, *, own: bool) -> bool:
-        """Whether the user trusts a file; with `own` the file in the config folder needs no confirmation."""
-        if own and document.is_own:
-            return True
-        from cnllm.registry.trusted_files import is_trusted
-
-        return is_trusted(document.path, document.digest)
+    def _distrusted_place(self, layers: list[Layer], env: str, origin: str) -> str | None:
+        """Return the place that keeps the key in `env` from `origin`, or None where the key may go there."""
+        return key_trust.distrusted_place(layers, env, origin, self._builtin_origins.get(env.upper()))
 
     @cached_property
     def _builtin_origins(self) -> dict[str, set[str]]:
         """Return the origins of the built-in providers for each key that they name."""
-        builtin = Registry(self._documents[:1])
-        out: dict[str, set[str]] = {}
-        for provider in builtin.providers:
-            tables = [
-                t
-                for name in reversed(builtin._extends_chain("providers", provider))
-                for t in builtin._table_layers(("providers", name), None)
-            ]
-            merged = merge.merge_layers(tables)
-            mode_tables = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
-            origins = {origin_of(table["base_url"]) for table in (merged, *mode_tables) if "base_url" in table}
-            for env in merged.get("keys", ()):
-                out.setdefault(env.upper(), set()).update(origins)
-        return out
+        return key_trust.builtin_origins(Layers(self._documents[:1]))
 
 
 def _text(name: str, value: Any) -> str:
@@ -545,23 +383,6 @@ def _option(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise checks.wrong_type(name, value, "a string or None")
     return None if value is None else str.__str__(value)
-
-
-def _matches(pieces: list[str], id: str) -> bool:
-    """Whether an id matches the pieces of a pattern, with any text between them. Faster than compiled expressions."""
-    first, last = pieces[0], pieces[-1]
-    if len(pieces) == 1:
-        return id == first
-    if not id.startswith(first) or len(id) < len(first) + len(last) or not id.endswith(last):
-        return False
-    middle = pieces[1:-1]
-    start, end = len(first), len(id) - len(last)
-    for piece in middle:
-        index = id.find(piece, start, end)
-        if index < 0:
-            return False
-        start = index + len(piece)
-    return True
 
 
 def _read_all(overlays: Sequence[Path] | None) -> list[Document]:

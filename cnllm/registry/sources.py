@@ -9,11 +9,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cnllm.registry.check import _tables, dotted_path, unsourced_paths
-from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
+from cnllm.registry.merge import META, flatten
+from cnllm.registry.problem import dotted_path
 
-__all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags"]
+__all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
 
+_WITHOUT_SOURCE = {"title", "docs", "status", "call", "keys"}  # not behaviour on the wire
 _KEY_PATTERN = re.compile(r'"([^"]*)"|([^."]+)')
 
 
@@ -52,7 +54,7 @@ def stale_sources(files: Sequence[Document], days: int, today: datetime.date) ->
 
 
 def unsourced_flags(files: Sequence[Document]) -> list[UnsourcedFlag]:
-    """Return the flags without a source (see `cnllm.registry.check.unsourced_paths`), with their lines."""
+    """Return the flags without a source (see `unsourced_paths`), with their lines."""
     return [
         UnsourcedFlag(flag, _location(document, _keys(flag)))
         for document in files
@@ -60,9 +62,27 @@ def unsourced_flags(files: Sequence[Document]) -> list[UnsourcedFlag]:
     ]
 
 
+def unsourced_paths(document: Document) -> list[str]:
+    """Return the dotted paths of a file's flags that no source in their own table backs.
+
+    Flags of the wires and of `defaults`, and flags that do not describe behaviour on the wire, need no source.
+    """
+    out: list[str] = []
+    for path, table in layer_tables(document.data):
+        if path[0] in ("defaults", "protocols"):
+            continue  # the wire itself, not the behaviour of an endpoint
+        backs = [b for s in table.get("sources", {}).values() for b in s.get("backs", ())]
+        flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in _WITHOUT_SOURCE}
+        for keys, _ in flatten(flags):
+            flag = ".".join(keys)
+            if not any(flag == b or flag.startswith(b + ".") for b in backs):
+                out.append(dotted_path([*path, *keys]))
+    return out
+
+
 def _citations(document: Document, today: datetime.date) -> Iterator[Citation]:
     """Yield the citations of a file."""
-    for path, table in _tables(document.data):
+    for path, table in layer_tables(document.data):
         for name, source in table.get("sources", {}).items():
             date = datetime.date.fromisoformat(source["seen"])
             yield Citation(
@@ -84,4 +104,4 @@ def _keys(dotted: str) -> list[str]:
 def _location(document: Document, path: list[str]) -> str:
     """Return the file and line of a path."""
     line = document.line(path)
-    return f"{document.shown}:{line}" if line else document.shown
+    return f"{document.label}:{line}" if line else document.label

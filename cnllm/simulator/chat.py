@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cnllm.jsonpath import get, set_value
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
-from cnllm.simulator.jsonpath import at, put
 from cnllm.simulator.reply import SimulatedReply
 from cnllm.simulator.request import ParsedRequest
 from cnllm.simulator.tokenize import split_pieces
@@ -55,7 +55,7 @@ def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: Simul
         ]
     choice = {"index": 0, "message": message, "finish_reason": _finish_word(flags, reply.finish)}
     body = {**_head(reply, "chat.completion"), "choices": [choice]}
-    put(body, _usage_at(flags), _usage(flags, reply))
+    set_value(body, _usage_at(flags), _usage(flags, reply))
     return msgspec.json.encode(body)
 
 
@@ -72,9 +72,9 @@ def encode_frames(model: Model, flags: Flags, request: ParsedRequest, reply: Sim
     last: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": _finish_word(flags, reply.finish)}
     place = _stream_usage(flags, request)
     if place == "choice":
-        put(last, _usage_in_choice(flags), _usage(flags, reply))
+        set_value(last, _usage_in_choice(flags), _usage(flags, reply))
     ending: dict[str, Any] = {}
-    put(ending, _usage_at(flags), _usage(flags, reply))
+    set_value(ending, _usage_at(flags), _usage(flags, reply))
     yield frame([last], **(ending if place == "last" else {}))
     if place == "chunk":
         yield frame([], **ending)
@@ -142,9 +142,9 @@ def _shape(reasoning: Reasoning | None) -> _Shape:
 def _put_reasoning(target: dict[str, Any], shape: _Shape, text: str) -> None:
     details = [{"type": "reasoning.text", "text": text, "index": 0}]
     if shape.kind != "none":
-        put(target, shape.key, details if shape.kind == "details" else text)
+        set_value(target, shape.key, details if shape.kind == "details" else text)
     if shape.twin:
-        put(target, shape.twin, details)
+        set_value(target, shape.twin, details)
 
 
 def _part(shape: _Shape, text: str) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _stream_usage(flags: Flags, request: ParsedRequest) -> str:
     place = (flags.simulator.stream_usage if flags.simulator is not None else None) or "chunk"
     defaults = (flags.body.set if flags.body is not None else None) or {}
     switch = "stream_options.include_usage"
-    return "none" if at(defaults, switch) is True and at(request.body, switch) is not True else place
+    return "none" if get(defaults, switch) is True and get(request.body, switch) is not True else place
 
 
 def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
@@ -205,5 +205,5 @@ def _usage(flags: Flags, reply: SimulatedReply) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in values.items():
         for path in (getattr(rules, name) or [])[:1]:
-            put(out, path, value)
+            set_value(out, path, value)
     return out

@@ -8,7 +8,10 @@ from typing import Any
 
 from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
 
-__all__ = ["read_chat_request"]
+__all__ = ["CONTENT_SUBSTITUTES", "read_chat_request"]
+
+CONTENT_SUBSTITUTES = ("refusal", "audio", "function_call")
+"""Keys of an assistant message, one of which may take the place of its content."""
 
 _KINDS = {
     "image_url": "image",
@@ -64,6 +67,8 @@ def _turn(message: dict[str, Any]) -> ParsedMessage:
         blank="" in texts,
         calls=tuple(_call(c) for c in calls) if isinstance(calls, list) else None,
         result_of=message.get("tool_call_id"),
+        keys=tuple(message),
+        has_other_content=any(key in message for key in CONTENT_SUBSTITUTES),
     )
 
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from cnllm.jsonpath import get
 from cnllm.protocols import server_codec
 from cnllm.registry.flags import Patch, Reasoning
 from cnllm.registry.reasoning_form import form, place
 from cnllm.schemas import whole_matcher
-from cnllm.simulator.jsonpath import at
-from cnllm.simulator.read import CHAT, SEALS
+from cnllm.simulator.chat_request import CONTENT_SUBSTITUTES
 from cnllm.simulator.request import ParsedMessage
 from cnllm.simulator.violations import RequestContext, Violation
 from cnllm.simulator.write import is_genuine_seal
@@ -19,13 +19,7 @@ from cnllm.simulator.write import is_genuine_seal
 __all__ = ["message_violations"]
 
 _ROLES = ("system", "user", "assistant", "tool")
-_CONTENT_SUBSTITUTES = (
-    "refusal",
-    "audio",
-    "function_call",
-)  # an assistant message may have one of these in place of content
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
-_REASONING_KEYS = {"reasoning", "reasoning_content", "reasoning_details"}  # `_reasoning` decides on these
 
 
 def message_violations(context: RequestContext) -> Iterator[Violation]:
@@ -45,8 +39,8 @@ def _seals(context: RequestContext) -> Iterator[Violation]:
     """Yield seals that this endpoint did not issue: another's signature, or a changed one."""
     missing = context.flags.reasoning.if_missing if context.flags.reasoning is not None else None
     substitute = missing.set if isinstance(missing, Patch) else None
-    for index, turn in enumerate(context.request.turns if context.model.protocol != CHAT else ()):
-        if not all(data == substitute or is_genuine_seal(context.model, data) for data in turn.wire.get(SEALS, ())):
+    for index, turn in enumerate(context.request.turns):
+        if not all(data == substitute or is_genuine_seal(context.model, data) for data in turn.seals):
             path = f"messages[{index}]"
             message = f"{path}: invalid signature in a block of reasoning"
             yield Violation("reasoning-sent", message, param=path, index=index)
@@ -182,7 +176,7 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
         return "must be a string or a list of parts"
     if turn.form == "parts" and not turn.media and rules is not None and rules.content == "string":
         return "must be a string"
-    if strict and turn.blank and (turn.form == "parts" or context.model.protocol != CHAT):
+    if strict and turn.blank:
         return "text content is empty"
     unsupported = [
         m for m in turn.media if m != "other" and context.flags.input is not None and m not in context.flags.input
@@ -194,9 +188,7 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
         return "only text may stand in a tool message"
     if turn.role == "assistant" and turn.calls:
         return _content_with_calls(turn, rules.empty if rules is not None else None)
-    if turn.form == "absent" and "reasoning" in turn.wire and context.model.protocol != CHAT:
-        return None
-    if turn.form in ("null", "absent") and not any(k in turn.wire for k in _CONTENT_SUBSTITUTES):
+    if turn.form in ("null", "absent") and not turn.has_other_content:
         return "must not be null"
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
         return "must not be empty"
@@ -217,18 +209,18 @@ def _content_with_calls(turn: ParsedMessage, empty: str | None) -> str | None:
 
 def _keys(context: RequestContext) -> Iterator[Violation]:
     """Yield unknown keys. An endpoint that refuses reasoning by the name of its field checks every name."""
-    if not context.refuses("reasoning-sent") or context.model.protocol != CHAT:
+    if not context.refuses("reasoning-sent"):
         return
     rules = context.flags.messages
     reasoning = context.flags.reasoning
     allowed = {
         *_KEYS,
-        *_CONTENT_SUBSTITUTES,
+        *CONTENT_SUBSTITUTES,
         *((rules and rules.fields) or ()),
         *((reasoning and reasoning.fields) or ()),
     }
     for index, turn in enumerate(context.request.turns):
-        for key in turn.wire.keys() - allowed - _REASONING_KEYS:
+        for key in set(turn.keys) - allowed:
             path = f"messages[{index}].{key}"
             yield Violation("param", f"{path}: property '{key}' is unsupported", param=path, index=index)
 
@@ -250,7 +242,7 @@ def _reasoning(context: RequestContext) -> Iterator[Violation]:
     if context.refuses("reasoning-sent"):
         fields = _forbidden_fields(context, rules)
         for index, turn in enumerate(turns):
-            field = next((f for f in fields if at(turn.wire, f) is not None), None)
+            field = next((f for f in fields if get(turn.wire, f) is not None), None)
             if turn.role == "assistant" and field is not None:
                 message = f"messages[{index}].{field} must not be sent."
                 yield Violation("reasoning-sent", message, param=f"messages[{index}].{field}", index=index)
@@ -263,7 +255,7 @@ def _demands_reasoning(context: RequestContext, rules: Reasoning) -> bool:
 
 def _forbidden_fields(context: RequestContext, rules: Reasoning) -> list[str]:
     """Return the fields that may hold reasoning, except the one in which it is sent back."""
-    if context.model.protocol != CHAT:
+    if not server_codec(context.model.protocol).dialects:
         return ["reasoning"] if rules.replay == "never" else []
     is_replayed = rules.replay not in (None, "never") and form(rules) in ("field", "details", "seal")
     return [f for f in rules.fields or [] if not is_replayed or f != place(rules)]
@@ -284,7 +276,7 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
         case "since-user":
             user = max((i for i, t in enumerate(turns) if t.role == "user"), default=-1)
             return [i for i in assistant if i > user]
-        case "always" if context.model.protocol != CHAT:
+        case "always" if not server_codec(context.model.protocol).dialects:
             return with_calls  # messages of text alone have no reasoning to send back
         case "always":
             return assistant if any(_has_reasoning(turns[i], rules) for i in assistant) else with_calls
@@ -295,15 +287,15 @@ def _turns_with_reasoning(context: RequestContext, rules: Reasoning) -> list[int
 def _has_reasoning(turn: ParsedMessage, rules: Reasoning) -> bool:
     """Whether a message carries its reasoning, in the form that the endpoint requires."""
     path = place(rules)
-    value = at(turn.wire, path) if path else None
+    value = get(turn.wire, path) if path else None
     match form(rules):
         case "tags":
             return bool(rules.tags) and rules.tags is not None and rules.tags[0] in turn.text
         case "content-parts":
-            return "other" in turn.media or bool(turn.wire.get(SEALS))
+            return "other" in turn.media or bool(turn.seals)
         case "details":
             return isinstance(value, list) and bool(value)
         case "seal":
-            return bool(turn.wire.get(SEALS))
+            return bool(turn.seals)
         case _:
             return value is not None and (value != "" or rules.if_missing != "space")

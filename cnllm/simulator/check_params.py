@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cnllm.jsonpath import get, leaves
 from cnllm.registry import param_rules
 from cnllm.registry.flags import LEVELS, Budget, Flags, Param, Reasoning
-from cnllm.simulator.jsonpath import at, leaves
 from cnllm.simulator.request import input_tokens, param_path, turns_reasoning_off, turns_reasoning_on
 from cnllm.simulator.violations import RequestContext, Violation
 
@@ -20,7 +20,7 @@ def param_violations(context: RequestContext) -> Iterator[Violation]:
         if param_rules.state(rule) == "ignored":
             continue
         path = param_path(context.flags, name)
-        value = at(context.body, path or name)
+        value = get(context.body, path or name)
         if path is None or (path != name and value is None):
             yield from _old_name(context, name, path)
         if value is None:
@@ -36,7 +36,7 @@ def _old_name(context: RequestContext, name: str, path: str | None) -> Iterator[
 
     Recordings show endpoints that accept an old name as well as the new one, so that only a strict one refuses it.
     """
-    value = at(context.body, name)
+    value = get(context.body, name)
     refuses = context.refuses_by_name if path is None else context.strict
     if value is None or not refuses or name in _first_keys(context.flags):
         return
@@ -65,7 +65,7 @@ def _missing_default(context: RequestContext, name: str, rule: Any, path: str | 
 
 def _dropped(context: RequestContext) -> Iterator[Violation]:
     for path in (context.flags.body.drop if context.flags.body is not None else None) or ():
-        value = at(context.body, path)
+        value = get(context.body, path)
         if value is not None and context.refuses_by_name:
             yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)
 
@@ -73,7 +73,7 @@ def _dropped(context: RequestContext) -> Iterator[Violation]:
 def _output_limit(context: RequestContext) -> Iterator[Violation]:
     """Yield a violation of the limit of output tokens."""
     path = param_path(context.flags, "max_tokens") or "max_tokens"
-    tokens = at(context.body, path)
+    tokens = get(context.body, path)
     maximum = context.flags.limits.output if context.flags.limits is not None else None
     if tokens is not None and (type(tokens) is not int or tokens < 1):
         yield Violation("param", f"invalid {path}: it is a positive integer", param=path, value=tokens)
@@ -112,7 +112,7 @@ def reasoning_violations(context: RequestContext) -> Iterator[Violation]:
 
 def _effort(context: RequestContext, reasoning: Reasoning) -> Iterator[Violation]:
     effort = reasoning.effort
-    if effort is None or not effort.at or (effort_word := at(context.body, effort.at)) is None:
+    if effort is None or not effort.at or (effort_word := get(context.body, effort.at)) is None:
         return
     words = [word for level in LEVELS if (word := getattr(effort, level)) is not None]
     for patch in (reasoning.on, reasoning.off):
@@ -130,15 +130,15 @@ def _effort(context: RequestContext, reasoning: Reasoning) -> Iterator[Violation
 
 
 def _budget(context: RequestContext, reasoning: Reasoning, budget: Budget, path: str) -> Iterator[Violation]:
-    tokens = at(context.body, path)
+    tokens = get(context.body, path)
     if tokens is None:
         return
-    if any(patch is not None and at(patch.set, path) == tokens for patch in (reasoning.off, reasoning.on)):
+    if any(patch is not None and get(patch.set, path) == tokens for patch in (reasoning.off, reasoning.on)):
         return  # no number of tokens, but the endpoint's word for off or on
     if type(tokens) is not int or _bound_problem(tokens, budget.min, budget.max):
         message = f"invalid {path}: {_bound_problem(tokens, budget.min, budget.max) or 'not an integer'}"
         yield Violation("param", message, param=path, value=tokens)
-    ceiling = at(context.body, param_path(context.flags, budget.under) or budget.under) if budget.under else None
+    ceiling = get(context.body, param_path(context.flags, budget.under) or budget.under) if budget.under else None
     if type(tokens) is int and type(ceiling) is int and tokens >= ceiling:
         yield Violation("param", f"invalid {path}: must be less than {budget.under}", param=path, value=tokens)
 

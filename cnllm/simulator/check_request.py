@@ -13,7 +13,6 @@ from cnllm.registry.model import Model
 from cnllm.simulator import check_messages
 from cnllm.simulator.check_params import context_violations, param_violations, reasoning_violations
 from cnllm.simulator.check_tools import tool_violations
-from cnllm.simulator.read import CHAT
 from cnllm.simulator.request import ParsedRequest, flags_for, turns_reasoning_off
 from cnllm.simulator.violations import RequestContext, Violation, refusals_of
 
@@ -70,8 +69,8 @@ def error_response(violation: Violation, refusals: list[Refusal], model: Model |
         if refusal.on == violation.on:
             return ErrorResponse(status=refusal.status, body=_fill_in(refusal.body, violation, model))
     status = _STATUSES.get(violation.on, 400)
-    if model is not None and model.protocol != CHAT:
-        body = server_codec(model.protocol).write_error(status, violation.message, _code(violation))
+    if model is not None and not (codec := server_codec(model.protocol)).dialects:
+        body = codec.write_error(status, violation.message, _code(violation))
         return ErrorResponse(status=status, body=json.dumps(body, ensure_ascii=False))
     error = {
         "message": violation.message,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cnllm.jsonpath import get
 from cnllm.registry.flags import Tools
 from cnllm.simulator.check_schema import schema_violation
-from cnllm.simulator.jsonpath import at
 from cnllm.simulator.request import ParsedTool
 from cnllm.simulator.violations import RequestContext, Violation
 
@@ -78,5 +78,5 @@ def _parallel(context: RequestContext) -> Iterator[Violation]:
     if context.flags.tools is None or context.flags.tools.parallel is not False or not context.refuses_by_name:
         return
     for path in _PARALLEL:
-        if (value := at(context.body, path)) is not None:
+        if (value := get(context.body, path)) is not None:
             yield Violation("param", f"Unsupported parameter: '{path}'.", param=path, value=value)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cnllm.jsonpath import get
 from cnllm.registry.flags import LEVELS, Reasoning
-from cnllm.simulator.jsonpath import at
 from cnllm.simulator.tokenize import split_pieces
 
 __all__ = ["reasoning_text"]
@@ -21,7 +21,7 @@ _MAX_STEPS = 40
 def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str, step: str) -> str:
     """Return `start` and further steps: more for a higher effort or a larger budget, within the budget."""
     budget = reasoning.budget if reasoning is not None else None
-    tokens = at(body, budget.at) if budget is not None and budget.at else None
+    tokens = get(body, budget.at) if budget is not None and budget.at else None
     steps = _effort_steps(reasoning, body)
     if type(tokens) is int and tokens > 0:
         steps = min(_MAX_STEPS, tokens // _TOKENS_PER_STEP)
@@ -31,7 +31,7 @@ def reasoning_text(reasoning: Reasoning | None, body: dict[str, Any], start: str
 
 def _effort_steps(reasoning: Reasoning | None, body: dict[str, Any]) -> int:
     effort = reasoning.effort if reasoning is not None else None
-    word = at(body, effort.at) if effort is not None and effort.at else None
+    word = get(body, effort.at) if effort is not None and effort.at else None
     if effort is None or not isinstance(word, str):
         return 0
     levels = [level for level in LEVELS if getattr(effort, level) == word]

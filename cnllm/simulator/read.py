@@ -1,52 +1,46 @@
-"""Parse a request on the wires that `cnllm.protocols` serves."""
+"""Parse a request through the server side of its wire."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cnllm.protocols import server_codec
+from cnllm.jsonpath import get
+from cnllm.protocols import ServerCodec, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat_request
-from cnllm.simulator.jsonpath import at
 from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
 from cnllm.types import Media, Message, Opaque, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 from cnllm.types.media import media_kind
 
-__all__ = ["CHAT", "SEALS", "read_request"]
-
-CHAT = "openai-chat"
-SEALS = "seals"
-"""The key of `ParsedMessage.wire` that holds the sealed data of a message."""
-
-_JSON_OBJECT = (("text.format.type", "json_object"), ("generationConfig.responseMimeType", "application/json"))
-"""Paths and values with which the wires request JSON without a schema."""
+__all__ = ["read_request"]
 
 
 def read_request(model: Model, body: dict[str, Any], path: str) -> ParsedRequest:
     """Parse a body. Never raises: `broken` names the place that does not have the shape of the wire."""
-    if model.protocol == CHAT:
+    codec = server_codec(model.protocol)
+    if codec.dialects:
         return chat_request.read_chat_request(body)
 
     def stamp(data: Any) -> Seal:
         return Seal(model.protocol, model.provider, model.id, data)
 
     try:
-        request = server_codec(model.protocol).read_request(body, path, stamp)
+        request = codec.read_request(body, path, stamp)
     except (TypeError, ValueError) as error:
         return ParsedRequest(body=body, turns=(), broken=str(error))
     fields = model.flags.reasoning.fields if model.flags.reasoning is not None else None
-    return _parsed_request(request, body, next(iter(fields or ()), "reasoning"))
+    return _parsed_request(codec, request, body, next(iter(fields or ()), "reasoning"))
 
 
-def _parsed_request(request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
+def _parsed_request(codec: ServerCodec, request: Request, body: dict[str, Any], field: str) -> ParsedRequest:
     options = request.options
     choice, tool_name = _choice(options.get("tool_choice"))
     schema = options.get("schema")
     json_schema = schema.get("json_schema") if isinstance(schema, Mapping) else None
     schema = json_schema["schema"] if isinstance(json_schema, Mapping) and "schema" in json_schema else schema
     tools = options.get("tools")
-    json_object = any(at(body, path) == word for path, word in _JSON_OBJECT)
+    json_object = codec.json_mode is not None and get(body, codec.json_mode[0]) == codec.json_mode[1]
     return ParsedRequest(
         body=body,
         turns=tuple(turn for message in request.messages for turn in _turns(message, field)),
@@ -68,29 +62,28 @@ def _turns(message: Message, field: str) -> list[ParsedMessage]:
             role="tool",
             form="text" if p.text else "empty",
             text=p.text,
-            wire=_seals([p]) | ({"name": p.name} if p.name is not None else {}),
-            media=tuple(_media_kind(m) for m in p.media),
+            wire={} if p.name is None else {"name": p.name},
+            media=tuple(media_kind(m) for m in p.media),
+            seals=_seals([p]),
             result_of=p.id,
         )
         for p in results
     ]
     if message.role == "tool":
         return turns
-    media = tuple(_media_kind(p) for p in message.parts if type(p) is Media)
+    media = tuple(media_kind(p) for p in message.parts if type(p) is Media)
     calls = tuple(ParsedCall(p.id, p.name, p.raw or p.arguments) for p in message.parts if type(p) is ToolCall)
-    wire: dict[str, Any] = _seals(message.parts)
-    if message.reasoning or any(type(p) is Reasoning for p in message.parts):
-        wire["reasoning"] = wire[field] = message.reasoning
-    if any(type(p) is Opaque for p in message.parts):
-        wire["refusal"] = ""  # it takes the place of the content
+    has_reasoning = bool(message.reasoning) or any(type(p) is Reasoning for p in message.parts)
     turn = ParsedMessage(
         role=message.role,
         form=_form(message, media),
         text=message.text,
-        wire=wire,
+        wire={"reasoning": message.reasoning, field: message.reasoning} if has_reasoning else {},
         media=media,
         blank=any(type(p) is Text and not p.text for p in message.parts),
         calls=calls or None,
+        seals=_seals(message.parts),
+        has_other_content=has_reasoning or any(type(p) is Opaque for p in message.parts),
     )
     return [*turns, turn]
 
@@ -103,13 +96,8 @@ def _form(message: Message, media: tuple[str, ...]) -> Form:
     return "empty" if any(type(p) is Text for p in message.parts) else "absent"
 
 
-def _seals(parts: Any) -> dict[str, Any]:
-    seals = [p.seal.data for p in parts if getattr(p, "seal", None) is not None]
-    return {SEALS: seals} if seals else {}
-
-
-def _media_kind(media: Media) -> str:
-    return media_kind(media)
+def _seals(parts: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(p.seal.data for p in parts if getattr(p, "seal", None) is not None)
 
 
 def _tool(tool: Any) -> ParsedTool:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags
 from cnllm.simulator.command_tools import command_tool, own_words, with_harmless_command
 from cnllm.simulator.effort import reasoning_text
-from cnllm.simulator.jsonpath import at
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
 from cnllm.simulator.request import (
@@ -198,7 +198,7 @@ def _schema_in_text(text: str) -> dict[str, Any] | None:
 # ── limits ───────────────────────────────────────────────────────────────────
 def _cut_at_stop(flags: Flags, request: ParsedRequest, text: str) -> str:
     path = param_path(flags, "stop")
-    stops = at(request.body, path) if path else None
+    stops = get(request.body, path) if path else None
     for stop in [stops] if isinstance(stops, str) else stops if isinstance(stops, list) else []:
         if isinstance(stop, str) and stop:
             text = text.partition(stop)[0]
@@ -216,7 +216,7 @@ def _cut_to_limit(
 ) -> SimulatedReply:
     """Cut the reply to the tokens that the request allows; reasoning uses them first, then text, then calls."""
     path = param_path(flags, "max_tokens")
-    limit = at(request.body, path) if path else None
+    limit = get(request.body, path) if path else None
     budget = limit if type(limit) is int and limit > 0 else 1 << 30
     cut_reasoning, budget, whole = _take_tokens(reasoning, budget)
     cut_text, budget, complete = _take_tokens(text, budget)

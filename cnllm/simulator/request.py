@@ -7,10 +7,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.jsonpath import contains, get, leaves
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags, Reasoning
 from cnllm.registry.model import Model, conditions
-from cnllm.simulator.jsonpath import at, leaves, within
 from cnllm.simulator.tokenize import split_pieces
 
 __all__ = [
@@ -43,7 +43,9 @@ class ParsedMessage(Struct, frozen=True):
     """One message: its role, the form and text of its content, its calls, and the JSON of the request (`wire`).
 
     `calls` is None if the message has no list of calls, and empty if the list is. `media` holds the kinds of its
-    parts that are not text. `blank` means that a text part is empty.
+    parts that are not text. `blank` means that a text part is empty. `seals` holds the sealed data of its parts, and
+    `keys` the keys of the message where endpoints check their names. `has_other_content`: something that is no text
+    may take the place of the content.
     """
 
     role: Any
@@ -54,6 +56,9 @@ class ParsedMessage(Struct, frozen=True):
     blank: bool = False
     calls: tuple[ParsedCall, ...] | None = None
     result_of: Any = None
+    seals: tuple[Any, ...] = ()
+    keys: tuple[str, ...] = ()
+    has_other_content: bool = False
 
 
 class ParsedTool(Struct, frozen=True):
@@ -133,25 +138,25 @@ def turns_reasoning_off(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     If the flags declare no patch for off, another value at a path of the patch for on counts too.
     """
     if reasoning.off is not None and reasoning.off.set:
-        if within(reasoning.off.set, body):
+        if contains(body, reasoning.off.set):
             return True
     elif reasoning.on is not None and reasoning.on.set:
-        pairs = [(at(body, path), value) for path, value in leaves(reasoning.on.set).items()]
+        pairs = [(get(body, path), value) for path, value in leaves(reasoning.on.set).items()]
         if any(actual is not None and actual != value for actual, value in pairs):
             return True
-    if reasoning.effort is not None and reasoning.effort.at and at(body, reasoning.effort.at) == "none":
+    if reasoning.effort is not None and reasoning.effort.at and get(body, reasoning.effort.at) == "none":
         return True
     budget = reasoning.budget
-    actual = at(body, budget.at) if budget is not None and budget.at else None
+    actual = get(body, budget.at) if budget is not None and budget.at else None
     return type(actual) is int and actual == 0
 
 
 def turns_reasoning_on(reasoning: Reasoning, body: dict[str, Any]) -> bool:
     """Whether the body turns reasoning on: by its patch, an effort or a budget."""
-    if reasoning.on is not None and reasoning.on.set and within(reasoning.on.set, body):
+    if reasoning.on is not None and reasoning.on.set and contains(body, reasoning.on.set):
         return True
     paths = [reasoning.effort and reasoning.effort.at, reasoning.budget and reasoning.budget.at]
-    return any(path and at(body, path) is not None for path in paths)
+    return any(path and get(body, path) is not None for path in paths)
 
 
 def param_path(flags: Flags, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cnllm.errors import CnllmError, UnknownModel
-from cnllm.protocols import PROTOCOLS
+from cnllm.protocols import PROTOCOLS, server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator.transport import MARK, ModelLookup, SimulatedResponse, is_unlisted, reject, respond
 from cnllm.simulator.violations import Violation
@@ -19,16 +20,7 @@ from cnllm.types.checks import unfit_id
 
 __all__ = ["HiddenNames", "ServedModels", "route"]
 
-_SHARED_PATHS = {
-    "/chat/completions": None,
-    "/v1/chat/completions": None,
-    "/v1/messages": "anthropic-messages",
-    "/responses": "openai-responses",
-    "/v1/responses": "openai-responses",
-}
 _LIST_PATHS = ("/models", "/v1/models")
-_PATH_WITH_MODEL = re.compile(r"/v1(?:beta)?/models/(?P<model>.+):(?:streamG|g)enerateContent")
-"""The path of a wire that names the model in the path."""
 
 
 class HiddenNames(Struct, frozen=True):
@@ -74,10 +66,8 @@ def route(
             return _list(catalog, method, None)
         if slash and "/" + provider_path in _LIST_PATHS and not hides_names:
             return _list(catalog, method, provider)
-        if match := _PATH_WITH_MODEL.fullmatch(path):
-            return _require_post(method) or _respond_to_path(catalog, headers, content, path, _parse_id(match["model"]))
-        if path in _SHARED_PATHS:
-            return _require_post(method) or _respond_to_body(catalog, headers, content, path)
+        if (shared := _shared_path(path)) is not None:
+            return _require_post(method) or _respond_to_shared(catalog, headers, content, path, *shared)
         name = _model_in_body(content)
         model = _model_at(registry, provider, "/" + provider_path, name) if slash and not hides_names else None
     except _BadModelId as bad_id:
@@ -116,18 +106,44 @@ def _resolve(catalog: ServedModels, name: str, protocol: str | None) -> Model:
     return catalog.registry.resolve(real, protocol=protocol)
 
 
-def _respond_to_path(
-    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, name: str
+def _respond_to_shared(
+    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, protocol: str, path_id: str | None
 ) -> SimulatedResponse:
-    return _respond(catalog, _resolve(catalog, name, "gemini"), headers, content, path, name)
+    """Return the response of the endpoint that serves the model of the path, or that of the body, over a wire."""
+    if path_id is None:
+        return _respond_to_body(catalog, headers, content, path, protocol)
+    name = _parse_id(path_id)
+    return _respond(catalog, _resolve(catalog, name, protocol), headers, content, path, name)
+
+
+@cache
+def _shared_paths() -> list[tuple[str, re.Pattern[str]]]:
+    """Return the paths without a provider, with the wire of each."""
+    return [(protocol, re.compile(_pattern(path))) for protocol in PROTOCOLS for path in server_codec(protocol).paths]
+
+
+@cache
+def _endings() -> list[tuple[str, re.Pattern[str]]]:
+    """Return patterns of the last segment of each wire's paths."""
+    return [
+        (protocol, re.compile(re.escape(path.rpartition("/")[2]).replace(re.escape("{model}"), ".*")))
+        for protocol in PROTOCOLS
+        for path in server_codec(protocol).paths
+    ]
+
+
+def _shared_path(path: str) -> tuple[str, str | None] | None:
+    """Return the wire of a path without a provider, and the model in the path; None for any other path."""
+    for protocol, pattern in _shared_paths():
+        if (match := pattern.fullmatch(path)) is not None:
+            return protocol, match.groupdict().get("model")
+    return None
 
 
 def _wire(path: str) -> str | None:
-    """Return the wire whose error shape clients expect at a path, or None for chat completions."""
-    if path.endswith("enerateContent"):
-        return "gemini"
+    """Return the wire whose error shape clients expect at a path, or None if no wire has such a path."""
     last = path.rpartition("/")[2]
-    return {"messages": "anthropic-messages", "responses": "openai-responses"}.get(last)
+    return next((protocol for protocol, pattern in _endings() if pattern.fullmatch(last)), None)
 
 
 class _BadModelId(Exception):
@@ -148,12 +164,14 @@ def _require_post(method: str) -> SimulatedResponse | None:
     return reject(Violation("method", f"{method} is not supported here, POST is."), status=405, allow="POST")
 
 
-def _respond_to_body(catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str) -> SimulatedResponse:
+def _respond_to_body(
+    catalog: ServedModels, headers: Mapping[str, str], content: bytes, path: str, protocol: str
+) -> SimulatedResponse:
     name = _model_in_body(content)
     if name is None:
         violation = Violation("param", "The body is a JSON object that names a model.", param="model")
-        return reject(violation, protocol=_SHARED_PATHS[path])
-    model = _resolve(catalog, name, _SHARED_PATHS[path])
+        return reject(violation, protocol=protocol)
+    model = _resolve(catalog, name, protocol)
     body: dict[str, Any] = msgspec.json.decode(content)
     try:
         resolved_content = msgspec.json.encode({**body, "model": model.id})
@@ -193,7 +211,12 @@ def _model_at(registry: ModelLookup, provider: str, path: str, model_name: str |
 def _path_patterns(model: Model) -> list[str]:
     """Return patterns of the paths of an endpoint."""
     paths = [p.partition("?")[0] for p in (model.flags.path, model.flags.stream_path) if p]
-    return [re.escape(p).replace(re.escape("{model}"), "(?P<model>.+)") for p in paths]
+    return [_pattern(path) for path in paths]
+
+
+def _pattern(path: str) -> str:
+    """Return the pattern of a path in which `{model}` stands for the model."""
+    return re.escape(path).replace(re.escape("{model}"), "(?P<model>.+)")
 
 
 def _list(catalog: ServedModels, method: str, provider: str | None) -> SimulatedResponse:

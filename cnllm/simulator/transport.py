@@ -14,7 +14,7 @@ from cnllm.protocols import server_codec
 from cnllm.registry.model import Model
 from cnllm.simulator import chat, write
 from cnllm.simulator.check_request import ErrorResponse, check_request, error_response
-from cnllm.simulator.read import CHAT, read_request
+from cnllm.simulator.read import read_request
 from cnllm.simulator.reply import make_reply
 from cnllm.simulator.request import ParsedRequest, flags_for
 from cnllm.simulator.violations import Violation
@@ -151,12 +151,13 @@ def _is_deep(body: Any) -> bool:
 def _success(model: Model, request: ParsedRequest, name: str) -> SimulatedResponse:
     flags, thinks = flags_for(model, request)
     reply = make_reply(name, flags, request, thinks)
+    encoder = chat if server_codec(model.protocol).dialects else write
     if request.stream:
-        frames = (chat if model.protocol == CHAT else write).encode_frames(model, flags, request, reply)
+        frames = encoder.encode_frames(model, flags, request, reply)
         return SimulatedResponse(
             200, {"content-type": "text/event-stream", "cache-control": "no-cache", MARK: "1"}, frames
         )
-    body = (chat if model.protocol == CHAT else write).encode_body(model, flags, request, reply)
+    body = encoder.encode_body(model, flags, request, reply)
     return SimulatedResponse(200, _json(), [body])
 
 
@@ -165,8 +166,8 @@ def reject(
 ) -> SimulatedResponse:
     """Return an error outside any endpoint: bad JSON, an unknown path or wire. `protocol` sets its shape."""
     error = error_response(violation, [])
-    if protocol is not None and protocol != CHAT:
-        body = server_codec(protocol).write_error(status or error.status, violation.message, violation.on)
+    if protocol is not None and not (codec := server_codec(protocol)).dialects:
+        body = codec.write_error(status or error.status, violation.message, violation.on)
         error = ErrorResponse(status=error.status, body=msgspec.json.encode(body).decode())
     response = _error_response(ErrorResponse(status=status or error.status, body=error.body))
     return SimulatedResponse(response.status, response.headers | headers, response.pieces)

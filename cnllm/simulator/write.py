@@ -1,16 +1,17 @@
-"""Encode a reply for the wires that `cnllm.protocols` serves."""
+"""Encode a reply through the server side of its wire."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
 
-from cnllm.protocols import server_codec, sse_frame
+from cnllm.protocols import PROTOCOLS, server_codec, sse_frame
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
@@ -38,19 +39,12 @@ from cnllm.types import (
 
 __all__ = ["encode_body", "encode_frames", "is_genuine_seal"]
 
-_SEALS: dict[str, Callable[[str, str], Any]] = {
-    "anthropic-messages": lambda token, text: {"signature": token},
-    "gemini": lambda token, text: {"thoughtSignature": token},
-    "openai-responses": lambda token, text: {
-        "type": "reasoning",
-        "id": f"rs_{token[:24]}",
-        "summary": [{"type": "summary_text", "text": text}],
-        "encrypted_content": token,
-    },
-}
 
-_LATE_SEALS = ("gemini",)
-"""Wires whose seal comes after the reasoning: with the first call, or with the text."""
+@cache
+def _seal_keys() -> frozenset[str]:
+    """Return the keys under which any wire writes a seal."""
+    examples = (make("token", "") for name in PROTOCOLS if (make := server_codec(name).seal_example) is not None)
+    return frozenset(key for example in examples for key, value in example.items() if value == "token")
 
 
 def _token(model: Model) -> str:
@@ -61,8 +55,7 @@ def _token(model: Model) -> str:
 def is_genuine_seal(model: Model, data: Any) -> bool:
     """Whether sealed data comes from this endpoint, or is of a kind that carries no seal."""
     text = json.dumps(data)
-    words = ("signature", "thoughtSignature", "encrypted_content")
-    return not any(f'"{word}"' in text for word in words) or _token(model) in text
+    return not any(f'"{key}"' in text for key in _seal_keys()) or _token(model) in text
 
 
 def encode_body(model: Model, flags: Flags, request: ParsedRequest, reply: SimulatedReply) -> bytes:
@@ -82,10 +75,11 @@ def _reply(model: Model, flags: Flags, reply: SimulatedReply) -> Reply:
     parts: list[Part] = []
     seals = flags.reasoning is not None and form(flags.reasoning) in ("seal", "content-parts")
     seal: Seal | None = None
-    if reply.reasoning and seals and reply.reasoning_complete:
-        data = _SEALS[model.protocol](_token(model), reply.reasoning)
+    codec = server_codec(model.protocol)
+    if reply.reasoning and seals and reply.reasoning_complete and codec.seal_example is not None:
+        data = codec.seal_example(_token(model), reply.reasoning)
         seal = Seal(model.protocol, model.provider, model.id, data)
-    late = model.protocol in _LATE_SEALS and bool(reply.text or reply.calls)
+    late = codec.late_seals and bool(reply.text or reply.calls)
     if reply.reasoning:
         parts.append(Reasoning(reply.reasoning, None if late else seal))
     if reply.text:

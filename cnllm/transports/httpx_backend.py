@@ -23,7 +23,7 @@ from cnllm.config import process
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["OPENED", "AsyncStream", "Stream", "install"]
+__all__ = ["OPENED", "WatchedAsyncStream", "WatchedStream", "install"]
 
 OPENED: ContextVar[list[Any] | None] = ContextVar("OPENED", default=None)
 """The connections that a request opens through a proxy: httpcore leaves them open where SOCKS fails."""
@@ -119,7 +119,7 @@ class _ConnectionWatch:
         return remaining
 
 
-class Stream(_ConnectionWatch):
+class WatchedStream(_ConnectionWatch):
     """A connection of a blocking pool."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -137,13 +137,13 @@ class Stream(_ConnectionWatch):
         self.open = False
         self._inner.close()
 
-    def start_tls(self, *args: Any, **options: Any) -> Stream:
+    def start_tls(self, *args: Any, **options: Any) -> WatchedStream:
         """Return a watched TLS connection over this one."""
         self.open = False
         return _stream(self._inner.start_tls(*args, **options), self._core)
 
 
-class AsyncStream(_ConnectionWatch):
+class WatchedAsyncStream(_ConnectionWatch):
     """A connection of an event loop's pool."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -169,20 +169,20 @@ class AsyncStream(_ConnectionWatch):
         self.open = False
         await self._inner.aclose()
 
-    async def start_tls(self, *args: Any, **options: Any) -> AsyncStream:
+    async def start_tls(self, *args: Any, **options: Any) -> WatchedAsyncStream:
         """Return a watched TLS connection over this one."""
         self.open = False
         return _async_stream(await self._inner.start_tls(*args, **options), self._core)
 
 
-def _stream(inner: Any, core: Any) -> Stream:
+def _stream(inner: Any, core: Any) -> WatchedStream:
     """Watch a blocking stream."""
-    return Stream(inner, core, _probes_of(inner))
+    return WatchedStream(inner, core, _probes_of(inner))
 
 
-def _async_stream(inner: Any, core: Any) -> AsyncStream:
+def _async_stream(inner: Any, core: Any) -> WatchedAsyncStream:
     """Watch an event loop's stream."""
-    return AsyncStream(inner, core, _async_probes_of(inner))
+    return WatchedAsyncStream(inner, core, _async_probes_of(inner))
 
 
 def _probes_of(inner: Any) -> Probes | None:
@@ -233,7 +233,7 @@ class _Backend:
         self._inner = inner
         self._core = core
 
-    def connect_tcp(self, *args: Any, **options: Any) -> Stream:
+    def connect_tcp(self, *args: Any, **options: Any) -> WatchedStream:
         """Open a watched connection."""
         return _stream(self._inner.connect_tcp(*args, **options), self._core)
 
@@ -245,7 +245,7 @@ class _Backend:
 class _AsyncBackend(_Backend):
     """Opens watched connections in an event loop."""
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> AsyncStream:  # type: ignore[override]
+    async def connect_tcp(self, *args: Any, **options: Any) -> WatchedAsyncStream:  # type: ignore[override]
         """Open a watched connection."""
         return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
 

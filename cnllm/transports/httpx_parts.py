@@ -18,7 +18,7 @@ from cnllm.transports import errors, tls
 from cnllm.transports.address import read_url
 from cnllm.transports.first_byte import response_began
 from cnllm.transports.headers import FRAMING, MAX_IDLE_CONNECTIONS, MAX_URLS, end_to_end_headers, proxy_for
-from cnllm.transports.httpx_backend import AsyncStream, Stream, install
+from cnllm.transports.httpx_backend import WatchedAsyncStream, WatchedStream, install
 from cnllm.types.policy import Timeouts
 
 __all__ = [
@@ -101,7 +101,7 @@ def watch_response(entry: TransportEntry, response: Any, host: str) -> Callable[
     if entry.proxy is not None and not entry.encrypted and response.status_code == 407:
         raise errors.proxy_refused(host, entry.proxy, "407 Proxy Authentication Required")
     stream = response.extensions.get("network_stream")
-    if entry.pool is None or not isinstance(stream, Stream | AsyncStream):
+    if entry.pool is None or not isinstance(stream, WatchedStream | WatchedAsyncStream):
         return None
     stream.answer()
     return functools.partial(stream.check_leftovers, entry.pool)

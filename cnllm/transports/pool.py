@@ -78,7 +78,7 @@ class Pool:
         self._reset()
 
     def _reset(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._condition = threading.Condition(threading.Lock())
         self._idle: deque[Connection] = deque()
         self._busy: set[Connection] = set()
         self._used_places = 0
@@ -87,9 +87,9 @@ class Pool:
         """Take a place and return a good idle connection, or None. Wait while all places are taken."""
         stale: list[Connection] = []
         usable: Connection | None = None
-        with self._changed:
+        with self._condition:
             while self._used_places >= self._limit:
-                self._changed.wait()
+                self._condition.wait()
             self._used_places += 1
             while (connection := self._pop_latest(key)) is not None:
                 if connection.is_usable():
@@ -113,12 +113,12 @@ class Pool:
 
     def add(self, connection: Connection) -> None:
         """Register a new connection for a place that was acquired."""
-        with self._changed:
+        with self._condition:
             self._busy.add(connection)
 
     def drop(self, connection: Connection) -> None:
         """Close a connection and keep its place for another one."""
-        with self._changed:
+        with self._condition:
             self._busy.discard(connection)
         connection.sock.close()
 
@@ -127,9 +127,9 @@ class Pool:
         if connection is not None and connection.inherited:  # it belongs to the parent
             return
         discarded = None if reusable else connection
-        with self._changed:
+        with self._condition:
             self._used_places -= 1
-            self._changed.notify()
+            self._condition.notify()
             if connection is not None and connection in self._busy:
                 self._busy.discard(connection)
                 if reusable:
@@ -145,7 +145,7 @@ class Pool:
 
     def close(self) -> None:
         """Close idle connections, and interrupt those in use; their readers notice."""
-        with self._changed:
+        with self._condition:
             idle, self._idle = self._idle, deque()
             busy, self._busy = self._busy, set()
             for connection in busy:  # under the lock, so that none is closed and its number reused meanwhile

@@ -43,33 +43,33 @@ class Watchdog:
     def __init__(self) -> None:
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._count = itertools.count()
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._running = False
 
     def schedule(self, seconds: float, callback: Callable[[], None]) -> Alarm:
         """Run `callback` after this many seconds."""
         alarm = Alarm(callback)
-        with self._changed:
+        with self._condition:
             entry = (time.monotonic() + seconds, next(self._count), alarm)
             heapq.heappush(self._alarms, entry)
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._watch, name="cnllm-watchdog", daemon=True).start()
             elif self._alarms[0] is entry:
-                self._changed.notify()
+                self._condition.notify()
         return alarm
 
     def _watch(self) -> None:
         while True:
-            with self._changed:
-                if not self._alarms and not self._changed.wait(_LINGER) and not self._alarms:
+            with self._condition:
+                if not self._alarms and not self._condition.wait(_LINGER) and not self._alarms:
                     self._running = False
                     return
                 if not self._alarms:
                     continue
                 remaining = self._alarms[0][0] - time.monotonic()
                 if remaining > 0:
-                    self._changed.wait(remaining)
+                    self._condition.wait(remaining)
                     continue
                 alarm = heapq.heappop(self._alarms)[2]
             alarm.ring()

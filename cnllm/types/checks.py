@@ -13,7 +13,9 @@ from urllib.parse import unquote
 
 __all__ = [
     "FAILURES",
+    "as_bytes",
     "as_dict",
+    "as_headers",
     "as_list",
     "as_text",
     "check_json_value",
@@ -132,6 +134,27 @@ def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
         return dict(value)
     except Exception as error:
         raise unreadable(name, error) from error
+
+
+def as_bytes(name: str, value: Any) -> bytes:
+    """Return a bytes-like value as bytes. Raises `TypeError` for anything else."""
+    require_type(name, value, (bytes, bytearray, memoryview), "bytes")
+    return bytes(value)
+
+
+def as_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with names in lower case. Raises `TypeError` for names and values that are no strings."""
+    if type(headers) is not dict:
+        headers = as_dict(name, headers)
+    try:
+        return {k.lower(): v for k, v in headers.items() if isinstance(v, str) or _raise_header_type(name, k, v)}
+    except AttributeError:
+        raise TypeError(f"{name} has a name that is no string; strings are expected") from None
+
+
+def _raise_header_type(name: str, key: Any, value: Any) -> bool:
+    """Raise `TypeError` for a header whose value is no string."""
+    raise wrong_type(f"{name}[{short_text(key)}]", value, "a string")
 
 
 def number(name: str, value: Any, minimum: int, *, none: bool = False) -> int | None:

@@ -1,4 +1,4 @@
-"""Write the reference pages of the manual: what the program itself knows, nobody writes by hand.
+"""Write the reference pages of the manual from the program itself.
 
     python -m docs.generate            write docs/reference/
     python -m docs.generate --check    name the pages that are out of date; exit status 1 if there are any
@@ -27,7 +27,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "flags": flags.page,
     "providers": providers.page,
 }
-"""Name of a page in docs/reference → what writes it."""
+"""Name of a page in docs/reference → the function that writes it."""
 
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
 
@@ -37,7 +37,7 @@ def _path(name: str) -> Path:
 
 
 def outdated() -> list[str]:
-    """List the pages that differ from what the program says."""
+    """List the pages that are out of date."""
     return [name for name, page in PAGES.items() if not _same(_path(name), _NOTICE + page())]
 
 

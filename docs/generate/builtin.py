@@ -1,4 +1,4 @@
-"""The built-in registry, whatever files the writer of the manual has of their own."""
+"""The built-in registry, without the registry files of whoever builds the manual."""
 
 from __future__ import annotations
 

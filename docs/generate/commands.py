@@ -29,13 +29,13 @@ def page() -> str:
     parts += [
         "## In a chat",
         "`cnllm chat` takes these at the beginning of a line.",
-        table(["command", "what it does"], [[f"`{name}`", cell(said)] for name, said in COMMANDS.items()]),
+        table(["command", "what it does"], [[f"`{name}`", cell(text)] for name, text in COMMANDS.items()]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _helps(command: click.Command, path: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield each command's words and its help, the groups before what is in them."""
+    """Yield each command's words and its help, a group before its commands."""
     result = CliRunner().invoke(root, [*path, "--help"], prog_name="cnllm", terminal_width=_WIDTH)
     if result.exit_code != 0:
         raise RuntimeError(f"cnllm {' '.join(path)} --help: {result.output}")

@@ -22,8 +22,8 @@ def page() -> str:
     """Return a page with every error of the package."""
     classes = [getattr(errors, name) for name in errors.__all__]
     rows = [
-        [f"`{one.__name__}`", cell(one.__doc__ or ""), _retried(one), _hints(one)]
-        for one in sorted(classes, key=_place)
+        [f"`{error.__name__}`", cell(error.__doc__ or ""), _retried(error), _hints(error)]
+        for error in sorted(classes, key=_place)
     ]
     return "\n\n".join(
         [
@@ -39,23 +39,23 @@ def page() -> str:
     ) + "\n"  # fmt: skip
 
 
-def _place(one: type[CnllmError]) -> list[int]:
-    """Where a class stands in the tree, those of one parent as the module names them."""
-    path = [list(vars(errors)).index(base.__name__) for base in one.__mro__ if issubclass(base, CnllmError)]
+def _place(error: type[CnllmError]) -> list[int]:
+    """Return the position of a class in the tree; the classes of one parent are in the order of the module."""
+    path = [list(vars(errors)).index(base.__name__) for base in error.__mro__ if issubclass(base, CnllmError)]
     return path[::-1]
 
 
 def _tree(root: type[CnllmError], depth: int = 0) -> str:
     lines = ["  " * depth + root.__name__]
-    for one in sorted(root.__subclasses__(), key=_place):
-        if one.__module__ == errors.__name__:
-            lines.append(_tree(one, depth + 1))
+    for error in sorted(root.__subclasses__(), key=_place):
+        if error.__module__ == errors.__name__:
+            lines.append(_tree(error, depth + 1))
     return "\n".join(lines)
 
 
 @cache
 def _rules() -> dict[str, set[bool]]:
-    """Kind of an endpoint's error → what the defaults say of trying again."""
+    """Return for each kind of an endpoint's error whether the defaults allow a retry."""
     rules = registry().resolve("openai-compatible/any").flags.errors or []
     out: dict[str, set[bool]] = {}
     for rule in rules:
@@ -64,30 +64,30 @@ def _rules() -> dict[str, set[bool]]:
     return out
 
 
-def _retried(one: type[CnllmError]) -> str:
-    if issubclass(one, TransportError):
+def _retried(error: type[CnllmError]) -> str:
+    if issubclass(error, TransportError):
         return "if nothing of a response came"
-    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is one]
-    said = {retry for kind in kinds for retry in _rules().get(kind, set())}
-    if issubclass(one, EndpointError) and said:
-        return "yes" if said == {True} else "no" if said == {False} else "as the rule says"
+    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is error]
+    retries = {retry for kind in kinds for retry in _rules().get(kind, set())}
+    if issubclass(error, EndpointError) and retries:
+        return "yes" if retries == {True} else "no" if retries == {False} else "as the rule says"
     return "no"
 
 
 @cache
 def _raised() -> dict[str, dict[str, None]]:
-    """Error → the hints that stand where the package raises it."""
-    found: dict[str, dict[str, None]] = {}
+    """Return for each error the hints with which the package raises it."""
+    hints: dict[str, dict[str, None]] = {}
     for module, name, call in calls(r"\bhint="):
         if name in errors.__all__ and module != "errors.py":
             for keyword in call.keywords:
                 if keyword.arg == "hint" and (text := _text(keyword.value)):
-                    found.setdefault(name, {})[text] = None
-    return found
+                    hints.setdefault(name, {})[text] = None
+    return hints
 
 
 def _text(node: ast.expr) -> str:
-    """A text of the source, with … for what is put into it; of a sum, what is known of it."""
+    """Return a text in the source, with … for each value in it; of a sum, its constant parts."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -99,8 +99,8 @@ def _text(node: ast.expr) -> str:
             return ""
 
 
-def _hints(one: type[CnllmError]) -> str:
-    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is one]
-    said = [*(HINTS[kind] for kind in kinds if kind in HINTS), *_raised().get(one.__name__, {})]
-    more = "; …" if len(said) > _SHOWN else ""
-    return cell("; ".join(said[:_SHOWN]).replace("{provider}", "…")) + more
+def _hints(error: type[CnllmError]) -> str:
+    kinds = [kind for kind, kind_class in CLASSES.items() if kind_class is error]
+    hints = [*(HINTS[kind] for kind in kinds if kind in HINTS), *_raised().get(error.__name__, {})]
+    more = "; …" if len(hints) > _SHOWN else ""
+    return cell("; ".join(hints[:_SHOWN]).replace("{provider}", "…")) + more

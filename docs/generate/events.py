@@ -20,7 +20,7 @@ _OWN = re.compile(r"\b(?:cnllm\.types|cnllm\.\w+\.\w+|typing|msgspec\._core|msgs
 def page() -> str:
     """Return a page with every event and its fields."""
     watched = [getattr(telemetry, name) for name in telemetry.__all__]
-    shown = [one for one in watched if isinstance(one, type) and issubclass(one, telemetry.TelemetryEvent)]
+    shown = [type_ for type_ in watched if isinstance(type_, type) and issubclass(type_, telemetry.TelemetryEvent)]
     return "\n\n".join(
         [
             "# Events",
@@ -30,7 +30,7 @@ def page() -> str:
             "The text of all `TextDelta`s since the last `Restarted` is the reply's `text`; so it is with reasoning.",
             "## Of a client",
             "`on_event` of a client gets these ([watching](../watching.md)). None holds a key, a prompt or an answer.",
-            _table([one for one in shown if one is not telemetry.TelemetryEvent]),
+            _table([type_ for type_ in shown if type_ is not telemetry.TelemetryEvent]),
             "Each has `call`, a number of its own in this process, and `model` (`provider/id`) as well.",
         ]
     ) + "\n"  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every flag of the registry, from the classes in `cnllm.registry.flags`: values, meaning, and who sets it."""
+"""The flags of the registry, from the classes in `cnllm.registry.flags`: values, meaning, and who sets them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = 3  # who set a flag, by name
 
 
 class Flag(Struct, frozen=True):
-    """One row: `names` are flags that mean the same thing, of the same table."""
+    """A row of a table: `names` are flags of one table with the same meaning."""
 
     names: tuple[str, ...]
     values: str
@@ -48,7 +48,7 @@ def plain(kind: Any) -> Any:
     """Return a type without its description and without None."""
     while typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
-    several = [one for one in typing.get_args(kind) if one is not type(None)]
+    several = [member for member in typing.get_args(kind) if member is not type(None)]
     optional = typing.get_origin(kind) in (types.UnionType, typing.Union) and len(several) == 1
     return plain(several[0]) if optional else kind
 
@@ -67,14 +67,14 @@ _WORDS = {bool: "true false", int: "number", float: "number", str: "text", datet
 
 
 def values(kind: Any) -> str:
-    """Say which values a type takes."""
+    """Return the values of a type."""
     kind = plain(kind)
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return " ".join(f"`{value}`" for value in inside)
     if origin in (types.UnionType, typing.Union):
-        shown = [values(one) for one in inside if one is not type(None)]
-        return ", ".join("`false`" if one == "true false" else one for one in shown)
+        shown = [values(member) for member in inside if member is not type(None)]
+        return ", ".join("`false`" if member == "true false" else member for member in shown)
     if origin is list:
         return f"list of {values(inside[0])}"
     if origin is dict:
@@ -84,22 +84,22 @@ def values(kind: Any) -> str:
 
 @cache
 def _docstrings(struct: type[Struct]) -> dict[str, str]:
-    """The strings that stand below the fields of a class."""
+    """Return the strings below the fields of a class."""
     try:
         tree = ast.parse(inspect.cleandoc(inspect.getsource(struct)))
     except (OSError, SyntaxError):
         return {}
-    (made,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    found = {}
-    for field, below in zip(made.body, made.body[1:], strict=False):
+    (class_node,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    out = {}
+    for field, below in zip(class_node.body, class_node.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
-    return found
+                out[name] = " ".join(text.split())
+    return out
 
 
 def meaning(struct: type[Struct], field: msgspec.structs.FieldInfo) -> str:
-    """Return what a flag does, and in italics why it exists, as far as the code says it."""
+    """Return the meaning of a flag, and in italics the reason for it, if the code gives one."""
     does = why = ""
     kind = field.type
     while typing.get_origin(kind) is typing.Annotated:
@@ -113,7 +113,7 @@ def meaning(struct: type[Struct], field: msgspec.structs.FieldInfo) -> str:
 
 
 def _rows(struct: type[Struct], prefix: str = "") -> Iterator[Flag]:
-    """One row a flag, tables within tables flattened."""
+    """Yield a row for each flag, also for those of inner tables."""
     for field in msgspec.structs.fields(struct):
         name = prefix + field.encode_name
         kind = plain(field.type)
@@ -132,13 +132,13 @@ def _open(name: str, kind: Any) -> str:
 
 
 def _within(kind: Any) -> Iterator[Any]:
-    """A type and the types inside it."""
+    """Yield a type and the types inside it."""
     yield kind
     for inner in typing.get_args(kind):
         yield from _within(inner)
 
 
-def _says(flag: Flag) -> tuple[str, str]:
+def _value_and_meaning(flag: Flag) -> tuple[str, str]:
     return flag.values, flag.meaning
 
 
@@ -151,7 +151,7 @@ def all_flags(struct: type[Struct] = flags.Flags) -> list[Flag]:
     out: list[Flag] = []
     for flag in _rows(struct):
         last = out[-1] if out else None
-        if last is not None and _table(last) == _table(flag) and _says(last) == _says(flag):
+        if last is not None and _table(last) == _table(flag) and _value_and_meaning(last) == _value_and_meaning(flag):
             out[-1] = msgspec.structs.replace(last, names=(*last.names, *flag.names))
         else:
             out.append(flag)
@@ -163,8 +163,8 @@ def all_flags(struct: type[Struct] = flags.Flags) -> list[Flag]:
 
 @cache
 def setters() -> dict[str, list[str]]:
-    """Flag → the providers (their models included), families and wires whose tables set it, and the defaults."""
-    found: dict[str, dict[str, None]] = {name: {} for flag in all_flags() for name in flag.names}
+    """Return for each flag the providers (with their models), families and wires that set it, and the defaults."""
+    names_by_flag: dict[str, dict[str, None]] = {name: {} for flag in all_flags() for name in flag.names}
     starts = {f"{table}.": shown for table, shown in OPEN.items()}
 
     def walk(who: str, part: dict[str, Any], prefix: str = "") -> None:
@@ -175,8 +175,8 @@ def setters() -> dict[str, list[str]]:
                 continue
             name = prefix + key
             for shown in (name, *(shown for start, shown in starts.items() if name.startswith(start))):
-                if shown in found:
-                    found[shown][who] = None
+                if shown in names_by_flag:
+                    names_by_flag[shown][who] = None
             if isinstance(value, dict):
                 walk(who, value, f"{name}.")
 
@@ -186,11 +186,11 @@ def setters() -> dict[str, list[str]]:
         for name, part in document[section].items():
             walk(label.format(name.split("/")[0] if section == "models" else name), part)
     walk("the defaults", document["defaults"])
-    return {name: list(who) for name, who in found.items()}
+    return {name: list(who) for name, who in names_by_flag.items()}
 
 
 def _set_by(flag: Flag) -> str:
-    who = list(dict.fromkeys(one for name in flag.names for one in setters()[name]))
+    who = list(dict.fromkeys(provider for name in flag.names for provider in setters()[name]))
     more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
     return ", ".join(who[:_SHOWN]) + more
 
@@ -199,7 +199,7 @@ def _set_by(flag: Flag) -> str:
 
 
 def page() -> str:
-    """Return a page with every flag, a section a table."""
+    """Return a page with every flag, with a section for each table."""
     parts = [
         "# Flags",
         "What an endpoint does on the wire, as data. A flag that nobody sets is unknown, which is neither false nor "
@@ -232,7 +232,7 @@ def page() -> str:
 
 
 def _section(flag: Flag) -> str:
-    """The table that a flag belongs to; flags of no table stand under the first that has none of its own."""
+    """Return the section of a flag; flags without a table are in the first section."""
     head, dot, _ = flag.names[0].partition(".")
     return head if dot or flag.inner is not None else ""
 
@@ -245,16 +245,16 @@ def _struct(name: str) -> type[Struct] | None:
     for field in msgspec.structs.fields(flags.Flags):
         kind = plain(field.type)
         if field.encode_name == name and _is_struct(kind):
-            found: type[Struct] = kind
-            return found
+            table: type[Struct] = kind
+            return table
     return None
 
 
 def _inner(flag: Flag) -> list[str]:
-    """What stands inside a flag that is a table or a list of tables."""
+    """Return the content of a flag that is a table or a list of tables."""
     assert flag.inner is not None
-    said = [f"The keys of `{flag.names[0]}`:", _keys_table(flag.inner)]
-    return [prose(flag.inner.__doc__), *said] if flag.inner.__doc__ else said
+    parts = [f"The keys of `{flag.names[0]}`:", _keys_table(flag.inner)]
+    return [prose(flag.inner.__doc__), *parts] if flag.inner.__doc__ else parts
 
 
 def _keys_table(struct: type[Struct], without: type[Struct] | None = None) -> str:

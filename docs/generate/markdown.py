@@ -12,7 +12,7 @@ _CODE = re.compile(r"(`+[^`]*`+)")
 
 
 def _escaped(text: str) -> str:
-    """Text whose signs mean themselves, but for code between backticks."""
+    """Return text with Markdown's signs escaped, except in code between backticks."""
     pieces = _CODE.split(text)
     for index in range(0, len(pieces), 2):
         pieces[index] = re.sub(r"([<*\[\]])", r"\\\1", pieces[index])

@@ -17,15 +17,15 @@ _MAKERS = {"Note", "note", "may_change", "cannot", "refuse", "_note", "tell"}
 
 @cache
 def flags_of() -> dict[str, list[str]]:
-    """Each code that the package writes → the flags that its notes name, as far as the source spells them."""
-    found: dict[str, dict[str, None]] = {}
+    """Return for each code that the package writes the flags of its notes, where the source has them as text."""
+    out: dict[str, dict[str, None]] = {}
     for _, name, call in calls(rf"\b({'|'.join(_MAKERS)})\(\s*['\"]"):
         match call.args:
             case [ast.Constant(value=str(code)), *rest] if name in _MAKERS:
-                flags = found.setdefault(code, {})
+                flags = out.setdefault(code, {})
                 if rest and isinstance(rest[0], ast.Constant) and _is_flag(flag := str(rest[0].value)):
                     flags[flag] = None
-    return {code: sorted(flags) for code, flags in found.items()}
+    return {code: sorted(flags) for code, flags in out.items()}
 
 
 def _is_flag(text: str) -> bool:

@@ -61,11 +61,11 @@ _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "tex
 
 
 def _values(kind: Any) -> list[str]:
-    """Say what an option takes; None is not among it, as every option may be left out."""
+    """Return the type of an option without None, because every option may be left out."""
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        said = [word for one in inside if one is not type(None) for word in _values(one)]
-        return list(dict.fromkeys(said))
+        text = [word for one in inside if one is not type(None) for word in _values(one)]
+        return list(dict.fromkeys(text))
     if origin is typing.Literal:
         return [f'`"{value}"`' for value in inside]
     if origin is type:

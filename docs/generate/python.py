@@ -1,4 +1,4 @@
-"""Every public name of the package: signature and docstring."""
+"""The public names of the package: signature and docstring."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from docs.generate.markdown import prose
 __all__ = ["page"]
 
 GROUPS: dict[str, Callable[[Any], bool]] = {
-    "Verbs": lambda one: isinstance(one, FunctionType),
-    "Clients": lambda one: one.__module__.startswith("cnllm.client") and not issubclass(one, Struct),
-    "The registry": lambda one: one.__module__.startswith("cnllm.registry"),
-    "Tools": lambda one: one.__module__.startswith("cnllm.tools"),
-    "Settings": lambda one: one.__module__ == "cnllm.types.policy",
-    "Values": lambda one: True,
+    "Verbs": lambda member: isinstance(member, FunctionType),
+    "Clients": lambda member: member.__module__.startswith("cnllm.client") and not issubclass(member, Struct),
+    "The registry": lambda member: member.__module__.startswith("cnllm.registry"),
+    "Tools": lambda member: member.__module__.startswith("cnllm.tools"),
+    "Settings": lambda member: member.__module__ == "cnllm.types.policy",
+    "Values": lambda member: True,
 }
-"""Heading → what stands below it; the first that fits."""
+"""Heading → the test for the names below it; the first that passes decides."""
 
 GIVEN = {"AsyncRun", "AsyncStream", "Model", "Plan", "Registry", "Run", "RunSummary", "Step", "Stream"}
-"""What cnllm makes: nobody calls these."""
+"""Classes whose instances only cnllm creates."""
 
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
 _DEFAULT = re.compile(r"<[^<>]*>")
@@ -45,68 +45,68 @@ def page() -> str:
         "pages of their own. How the names are used is under [the Python API](../python-api.md).",
     ]
     placed: dict[str, list[str]] = {heading: [] for heading in GROUPS}
-    for name, one in public.items():
-        if _has_a_page(one):
+    for name, member in public.items():
+        if _has_a_page(member):
             continue
-        if not isinstance(one, type) and not isinstance(one, FunctionType):
-            placed["Values"] += _union(name, one)
+        if not isinstance(member, type) and not isinstance(member, FunctionType):
+            placed["Values"] += _union(name, member)
             continue
-        heading = next(heading for heading, fits in GROUPS.items() if fits(one))
-        placed[heading] += _entry(name, one)
+        heading = next(heading for heading, fits in GROUPS.items() if fits(member))
+        placed[heading] += _entry(name, member)
     for heading, entries in placed.items():
         parts += [f"## {heading}", *entries]
     parts += ["## The engine", prose(_doc(importlib.import_module("cnllm.engine")))]
     for name in importlib.import_module("cnllm.engine").__all__:
-        one = getattr(cnllm.engine, name)
-        if isinstance(one, type | FunctionType):
-            parts += _entry(f"engine.{name}", one)
+        member = getattr(cnllm.engine, name)
+        if isinstance(member, type | FunctionType):
+            parts += _entry(f"engine.{name}", member)
     return "\n\n".join(parts) + "\n"
 
 
-def _has_a_page(one: Any) -> bool:
-    if not isinstance(one, type):
+def _has_a_page(member: Any) -> bool:
+    if not isinstance(member, type):
         return False
-    event = issubclass(one, Struct) and one in getattr(cnllm.Event, "__args__", ())
-    return event or issubclass(one, cnllm.CnllmError)
+    event = issubclass(member, Struct) and member in getattr(cnllm.Event, "__args__", ())
+    return event or issubclass(member, cnllm.CnllmError)
 
 
-def _union(name: str, one: Any) -> list[str]:
-    members = ", ".join(f"`{member.__name__}`" for member in one.__args__)
+def _union(name: str, member: Any) -> list[str]:
+    members = ", ".join(f"`{part.__name__}`" for part in member.__args__)
     return [f"### {name}", f"One of {members}."]
 
 
-def _doc(one: Any) -> str:
-    return inspect.getdoc(one) or ""
+def _doc(member: Any) -> str:
+    return inspect.getdoc(member) or ""
 
 
-def _entry(name: str, one: Any) -> list[str]:
-    signature = [] if name in GIVEN else [f"```text\n{_signature(name, one, width=88)}\n```"]
-    out = [f"### {name}", *signature, prose(_doc(one))]
-    if isinstance(one, type):
-        members = list(_members(one))
+def _entry(name: str, member: Any) -> list[str]:
+    signature = [] if name in GIVEN else [f"```text\n{_signature(name, member, width=88)}\n```"]
+    out = [f"### {name}", *signature, prose(_doc(member))]
+    if isinstance(member, type):
+        members = list(_members(member))
         out += ["\n".join(f"- `{shown}`: {text}" for shown, text in members)] if members else []
     return [part for part in out if part]
 
 
-def _members(one: type) -> Iterator[tuple[str, str]]:
-    """Public methods and properties, with the first paragraph of what they say."""
-    for name in dict.fromkeys(n for base in one.__mro__ if base.__module__.startswith("cnllm") for n in vars(base)):
-        member = inspect.getattr_static(one, name)
+def _members(owner: type) -> Iterator[tuple[str, str]]:
+    """Yield public methods and properties, with the first paragraph of the docstring."""
+    for name in dict.fromkeys(n for base in owner.__mro__ if base.__module__.startswith("cnllm") for n in vars(base)):
+        member = inspect.getattr_static(owner, name)
         if name.startswith("_") or not isinstance(member, FunctionType | property | staticmethod | classmethod):
             continue
         doc = " ".join(_doc(member).split("\n\n")[0].split())
-        yield name if isinstance(member, property) else _signature(name, getattr(one, name)), prose(doc)
+        yield name if isinstance(member, property) else _signature(name, getattr(owner, name)), prose(doc)
 
 
-def _signature(name: str, one: Any, width: int | None = None) -> str:
-    """Return how a name is called; where that is wider than `width`, one parameter a line."""
+def _signature(name: str, member: Any, width: int | None = None) -> str:
+    """Return the signature of a name; where it is wider than `width`, each parameter has a line."""
     result = ""
-    if isinstance(one, type) and issubclass(one, Struct):
-        inside = [_field(field) for field in msgspec.structs.fields(one)]
+    if isinstance(member, type) and issubclass(member, Struct):
+        inside = [_field(field) for field in msgspec.structs.fields(member)]
     else:
-        shown = inspect.signature(one)
+        shown = inspect.signature(member)
         inside = _parameters(shown)
-        result = "" if isinstance(one, type) else f" -> {_short(str(shown.return_annotation))}"
+        result = "" if isinstance(member, type) else f" -> {_short(str(shown.return_annotation))}"
     line = f"{name}({', '.join(inside)}){result}"
     if width is None or len(line) <= width:
         return line
@@ -121,7 +121,7 @@ def _parameters(shown: inspect.Signature) -> list[str]:
         if (
             parameter.kind is parameter.KEYWORD_ONLY
             and "*" not in text
-            and not any(one.startswith("*") for one in text)
+            and not any(member.startswith("*") for member in text)
         ):
             text.append("*")
         text.append(_short(str(parameter)))
@@ -135,7 +135,7 @@ def _short(text: str) -> str:
 
 
 class _Words(str):
-    """An annotation as its author wrote it."""
+    """Return an annotation as its author wrote it."""
 
     __slots__ = ()
 

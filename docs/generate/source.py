@@ -15,7 +15,7 @@ __all__ = ["calls", "texts"]
 
 @cache
 def texts() -> dict[str, str]:
-    """Each module's path below the package → its source."""
+    """Return the source of each module by its path below the package."""
     package = Path(cnllm.__file__).parent
     paths = sorted(package.rglob("*.py"))
     return {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in paths}

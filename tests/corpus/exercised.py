@@ -204,7 +204,7 @@ def _others(value: Value) -> list[Any]:
 
 def altered(document: Document, keys: Iterable[str], new: Any) -> Document:
     """The file with `new` under these keys. It knows no lines: to look them up takes longer than all the rest."""
-    return Document(document.path, document.shown, b"", _with(document.data, [*keys], new), builtin=True)
+    return Document(document.path, document.label, b"", _with(document.data, [*keys], new), builtin=True)
 
 
 def _with(table: Mapping[str, Any], keys: list[str], new: Any) -> dict[str, Any]:
@@ -237,8 +237,11 @@ class Replay:
         """The tables that its model's entry is made of."""
         provider, _, id = self.name.partition("/")
         wire = self.exchange.protocol
-        own = registry._model_layers(registry._extends_chain("models", f"{provider}/{id}"), wire)
-        paths = [layer.path for layer in (*registry._provider_layers(provider, registry._family(id), wire), *own)]
+        own = registry._layers.model_layers(registry._layers.extends_chain("models", f"{provider}/{id}"), wire)
+        paths = [
+            layer.path
+            for layer in (*registry._layers.provider_layers(provider, registry._layers.family(id), wire), *own)
+        ]
         return {path[:-2] if path[-2:-1] == ("on",) else path for path in paths}
 
     def outcome(self, registry: Registry) -> Any:
@@ -291,7 +294,7 @@ class Exercise:
     def __init__(self, document: Document) -> None:
         parts = document.data.items()
         data = {key: dict(part) if isinstance(part, Mapping) else part for key, part in parts}  # all tables at hand
-        self._document = Document(document.path, document.shown, b"", data, builtin=True)
+        self._document = Document(document.path, document.label, b"", data, builtin=True)
         self._registry = Registry([self._document])
         self._outcomes: dict[Replay, Any] = {}
 

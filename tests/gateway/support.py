@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,8 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
             if answer.wait is not None and index == 0:
                 answer.wait.wait(20)
-                for _ in range(200):  # until the client has gone, which only writing shows
+                for _ in range(2000):  # until the client has gone, which only writing shows
                     self._chunk({**base, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": None}]})
+                    time.sleep(0.005)
         if not answer.cut:
             self._chunk({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": answer.finish}]})
             self._chunk({**base, "choices": [], "usage": USAGE})

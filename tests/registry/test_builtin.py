@@ -13,7 +13,8 @@ import pytest
 from cases import each
 
 from cnllm import Registry
-from cnllm.registry.check import check, unsourced_paths
+from cnllm.registry.check import check
+from cnllm.registry.sources import unsourced_paths
 
 from .support import BUILTIN, builtin
 

@@ -45,8 +45,10 @@ def test_every_fact_of_an_endpoint_has_its_source(registry: Registry) -> None:
 def test_facts_are_the_flags_and_no_more(registry: Registry) -> None:
     for name in ("zai/glm-4.7", "deepseek/deepseek-flash", "openai/gpt-5", "openrouter/nobody/knows"):
         provider, _, id = name.partition("/")
-        own = registry._model_layers(registry._extends_chain("models", name), "openai-chat")
-        table = merge.merge_layers([*registry._provider_layers(provider, registry._family(id), "openai-chat"), *own])
+        own = registry._layers.model_layers(registry._layers.extends_chain("models", name), "openai-chat")
+        table = merge.merge_layers(
+            [*registry._layers.provider_layers(provider, registry._layers.family(id), "openai-chat"), *own]
+        )
         facts = registry.resolve(name).explain()
         assert {found.flag: found.value for found in facts} == {".".join(k): v for k, v in merge.flatten(table)}
         assert len(facts) == len({found.flag for found in facts})

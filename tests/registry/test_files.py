@@ -110,7 +110,7 @@ BROKEN: list[tuple[str | bytes, int | None, str]] = [
     ("\r\n\r\nschema = \r\n", 3, "not TOML"),
     ("prefer = " + "[" * 3000 + "]" * 3000, None, "cannot be read"),
     (f"[models.'zai/x']\nlimits.output = {'9' * 5000}\n", None, "cannot be read"),
-    (f"[models.'zai/x']\nlimits.output = {'9' * 50}\n", 2, "cannot be kept"),
+    (f"[models.'zai/x']\nlimits.output = {'9' * 50}\n", 2, "cannot be stored"),
 ]
 
 

@@ -68,7 +68,7 @@ def block(registry: Registry, model: Model, rules: dict[str, str]) -> Iterator[s
     """One line a table, with the flags that differ."""
     wire = model.protocol
     base = merge.merge_layers(
-        [*registry._table_layers(("defaults",), wire), *registry._table_layers(("protocols", wire), wire)]
+        [*registry._layers.table_layers(("defaults",), wire), *registry._layers.table_layers(("protocols", wire), wire)]
     )
     below = {".".join(keys): value for keys, value in merge.flatten(base)}
     flags = {fact.flag: fact.value for fact in model.explain()}

@@ -10,12 +10,12 @@ import pytest
 from cases import each
 
 import cnllm.simulator
+from cnllm.jsonpath import get, get_first
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import Flags, Param
 from cnllm.registry.model import Model, conditions
 from cnllm.registry.registry import Registry
 from cnllm.simulator import chat_request, check_request
-from cnllm.simulator.jsonpath import at, first
 from cnllm.simulator.request import flags_for
 from cnllm.simulator.violations import refusals_of
 
@@ -54,7 +54,7 @@ def texts(message: Json, flags: Flags) -> tuple[str, str]:
         thought = "".join(t["text"] for p in content if p["type"] == part for t in p[str(part)])
         content = "".join(p["text"] for p in content if p["type"] == "text")
     elif reasoning is not None and reasoning.fields:
-        found = at(message, reasoning.fields[0])
+        found = get(message, reasoning.fields[0])
         thought = "".join(d["text"] for d in found) if isinstance(found, list) else found or ""
     return content or "", thought
 
@@ -101,8 +101,8 @@ def test_whole_and_stream_are_valid_and_equal(provider: str, tools: bool) -> Non
         assert texts(choice["message"], flags_of(model, False, "tools" in body)) == (text, thought), model
         assert [c["function"]["arguments"] for c in calls] == arguments, model
         assert choice["finish_reason"] == finish, model
-        usage = first(whole, (flags.usage and flags.usage.at) or ["usage"])
-        assert first(usage, (flags.usage and flags.usage.output) or ["completion_tokens"]) > 0, model
+        usage = get_first(whole, (flags.usage and flags.usage.at) or ["usage"])
+        assert get_first(usage, (flags.usage and flags.usage.output) or ["completion_tokens"]) > 0, model
 
 
 @each("provider", PROVIDERS)

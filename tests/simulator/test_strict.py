@@ -17,6 +17,7 @@ from cases import each
 
 import cnllm
 from cnllm import CnllmError, ContextTooLong, Message, Plan, Reasoning, Text, ToolCall, ToolResult, engine
+from cnllm.jsonpath import set_value
 from cnllm.registry.documents import builtin_path, read
 from cnllm.registry.flags import LEVELS, Param
 from cnllm.registry.model import Model
@@ -24,7 +25,6 @@ from cnllm.registry.param_rules import state
 from cnllm.registry.registry import Registry
 from cnllm.simulator import SimTransport
 from cnllm.simulator.check_request import ErrorResponse, check_request
-from cnllm.simulator.jsonpath import put
 from cnllm.simulator.read import read_request
 from cnllm.simulator.violations import refusals_of
 
@@ -150,7 +150,7 @@ def test_what_the_engine_sends_is_accepted() -> None:
 # ── what the flags deny ──────────────────────────────────────────────────────
 def changed(request: Plan, path: str, value: Any) -> Json:
     body: Json = copy.deepcopy(request.body)
-    put(body, path, value)
+    set_value(body, path, value)
     return body
 
 

@@ -165,7 +165,7 @@ def test_an_overlay_adds_markup_and_an_empty_list_takes_it_away(tmp_path: Path) 
 
     (problem,) = check([str(file)])
     assert (problem.severity, problem.line) == ("warning", 2)
-    assert "that of families stays" in problem.message
+    assert "not that of families" in problem.message
 
 
 def test_no_rule_stands_twice() -> None:

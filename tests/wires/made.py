@@ -26,7 +26,7 @@ TOOLS = [
     }
     for name in ("search", "weather")
 ]
-SPOKEN = [p for p in PROTOCOLS if p in BUILTIN._names("protocols")]
+SPOKEN = [p for p in PROTOCOLS if p in BUILTIN._layers.names("protocols")]
 
 
 @cache

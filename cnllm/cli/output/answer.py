@@ -33,7 +33,7 @@ from cnllm.types import (
 )
 
 if TYPE_CHECKING:
-    from cnllm.engine.run.effects import Step
+    from cnllm.engine.run.loop_effects import Step
 
 __all__ = [
     "EventLinesView",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from cnllm.registry.check import Problem
 from cnllm.registry.compare import Disagreement
 from cnllm.registry.flags import Price
 from cnllm.registry.model import Fact
 from cnllm.registry.param_rules import State
+from cnllm.registry.problem import Problem
 from cnllm.registry.sources import Citation, UnsourcedFlag
 from cnllm.types import Note
 

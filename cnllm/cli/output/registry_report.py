@@ -13,8 +13,8 @@ from cnllm.cli.output import answer, columns, stdio, terminal
 from cnllm.cli.output.format import format_amount, to_plain
 
 if TYPE_CHECKING:
-    from cnllm.registry.check import Problem
     from cnllm.registry.model import Fact
+    from cnllm.registry.problem import Problem
 
 __all__ = ["print_comparison", "print_counts", "print_faults", "print_old_sources", "print_unsourced"]
 

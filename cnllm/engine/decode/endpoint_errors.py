@@ -57,7 +57,7 @@ HINTS = {
     "replay": "send the assistant turns back unchanged: append reply.message to the history",
     "filtered": "a moderation rule refused it; rephrase",
 }
-"""What to do next, by the kind of an error."""
+"""The hint for each kind of error: the next step for the user."""
 _SPECIFIC = {401, 402, 403, 404, 413, 422, 429, 503, 529}  # numbers that say more than a 400 or 5xx around them
 _MAX_BODY = 65_536  # characters of a body that an error carries
 _MAX_BAD_JSON = 200  # characters of unreadable JSON in a sentence
@@ -67,8 +67,8 @@ _MAX_LINE = 1000  # characters of a first line that replaces a sentence
 class Fault(Struct, frozen=True):
     """A reported failure: the endpoint's sentence and code, all its texts, and the body.
 
-    `codes` are all codes in lower case, `number` is the HTTP status that the error object names itself, `wait` the
-    delay in seconds that it asks for.
+    `codes` are all codes in lower case, `number` is the HTTP status in the error object, `delay` the wait that the
+    endpoint asks for, in seconds.
     """
 
     message: str
@@ -253,7 +253,7 @@ def _first_line(text: str) -> str:
 
 
 def _hint(kind: str, builder: ReplyBuilder, facts: Callable[[], str] | None) -> str | None:
-    """Return what to do next; for a retired model, its successor."""
+    """Return the hint for a kind of error; for a retired model, its successor."""
     status = builder.flags.status
     if status is not None and status.is_ == "retired" and status.use:
         return f"{builder.registry_model.name} is retired; use {status.use}"

@@ -171,9 +171,9 @@ def find_sentence(data: Any, paths: tuple[str, ...] = (), depth: int = 0) -> str
         for path in paths:
             if path in data and (sentence := find_sentence(data[path], paths, depth + 1)):
                 return sentence
-        named = _by_name(data)
+        values = _by_name(data)
         for name in _SENTENCE_KEYS:
-            if name in named and (sentence := find_sentence(named[name], paths, depth + 1)):
+            if name in values and (sentence := find_sentence(values[name], paths, depth + 1)):
                 return sentence
     return ""
 
@@ -225,9 +225,9 @@ def find_status(*values: Any) -> int | None:
     """Return the HTTP status that an error names itself, as a number or at the start of a text."""
     for value in values:
         if type(value) is dict:
-            named = _by_name(value)
+            fields = _by_name(value)
             for name in NUMBERS:
-                if (status := _as_status(named.get(name))) is not None:
+                if (status := _as_status(fields.get(name))) is not None:
                     return status
     for value in values:
         if type(value) is str and (match := _HTTP.match(value)):

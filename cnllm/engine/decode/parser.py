@@ -6,30 +6,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from cnllm.engine.decode import endpoint_errors
 from cnllm.engine.decode.body_form import BLANK, BOM, detect_mode, is_complete, short_text
 from cnllm.engine.decode.json_array import JsonArrayElements
-from cnllm.engine.decode.reply_builder import ReplyBuilder
+from cnllm.engine.decode.reply_setup import reply_builder
 from cnllm.engine.decode.request_facts import request_facts
 from cnllm.engine.decode.sse import TOO_LONG, SseParser
 from cnllm.engine.decode.structured import OutputReader
-from cnllm.engine.decode.text_tool_calls import TextCalls, Then, text_call_filters
-from cnllm.engine.encode.call_rules import CallRules
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.history.prompted_tools import is_prompted
-from cnllm.engine.options import read_options
 from cnllm.errors import ReplyTooLarge, StreamCut
 from cnllm.protocols import wire
-from cnllm.protocols.call_ids import ReplyIds
-from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, checks
 from cnllm.types.lenient_json import NotJson, decode_lenient
 from cnllm.types.policy import Limits
 
-__all__ = ["StreamParser", "parse_response", "text_reply_builder"]
+__all__ = ["StreamParser", "parse_response"]
 
 _MAX_FAST_PIECE = 25  # characters
 _MAX_STATUS = 999  # RFC 9110 gives a status three digits
@@ -101,19 +93,8 @@ class StreamParser:
         codec = wire(model.protocol)
         self._plan = plan
         self._status = status
-        self._headers = _lower_case_names(headers) if headers is not None else {}
-        self._builder = ReplyBuilder(
-            model,
-            flags,
-            plan.renamed if plan is not None else {},
-            _call_filters(flags, tools, plan, known=plan is not None or tools is not None),
-            codec.ordered,
-            _reply_ids(flags, plan),
-            _reply_rules(plan),
-        )
-        if plan is not None:
-            self._builder.expect(plan.max_output, plan.stops)
-            self._builder.strict_forms = plan.strict_forms
+        self._headers = checks.as_headers("headers", headers) if headers is not None else {}
+        self._builder = reply_builder(model, flags, tools, plan)
         answer = plan.answer if plan is not None else None
         self._output_reader = None if answer is None else OutputReader(answer, self._builder)
         self._framing: SseParser | JsonArrayElements = SseParser(limits.event)
@@ -153,7 +134,7 @@ class StreamParser:
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that these bytes cause. Never raises for bytes; after the end it ignores them."""
         if type(chunk) is not bytes:
-            chunk = _bytes("chunk", chunk)
+            chunk = checks.as_bytes("chunk", chunk)
         self._room = room = self._room - len(chunk)
         if room < 0:
             return self._feed_last(chunk)
@@ -445,75 +426,5 @@ def parse_response(
     unknown: whether a call written as text is a quotation is judged by the reply alone, and no call is excluded.
     """
     parser = StreamParser(model, tools, plan=plan, status=status, headers=headers)
-    parser.feed(content if type(content) is bytes else _bytes("content", content))
+    parser.feed(content if type(content) is bytes else checks.as_bytes("content", content))
     return parser.close()
-
-
-def text_reply_builder(
-    model: Model, tools: Sequence[Any] | None = None, then: Then | None = None, script: str | None = None
-) -> ReplyBuilder:
-    """Return a builder for a text that the model wrote: feed it with `ReplyBuilder.add_piece`, then end it.
-
-    `then` and `script`: see `cnllm.engine.decode.text_tool_calls`.
-    """
-    builder = ReplyBuilder(model, model.flags, {}, _call_filters(model.flags, tools, None, then, script))
-    builder.whole = True
-    return builder
-
-
-def _bytes(name: str, value: Any) -> bytes:
-    """Return a bytes-like value as bytes. Raises `TypeError` for anything else."""
-    checks.require_type(name, value, (bytes, bytearray, memoryview), "bytes")
-    return bytes(value)
-
-
-def _lower_case_names(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with names in lower case. Raises `TypeError` for names and values that are no strings."""
-    if type(headers) is not dict:
-        headers = checks.as_dict("headers", headers)
-    try:
-        return {k.lower(): v for k, v in headers.items() if isinstance(v, str) or _raise_header_type(k, v)}
-    except AttributeError:
-        raise TypeError("headers has a name that is no string; strings are expected") from None
-
-
-def _raise_header_type(name: Any, value: Any) -> bool:
-    """Raise `TypeError` for a header whose value is no string."""
-    raise checks.wrong_type(f"headers[{checks.short_text(name)}]", value, "a string")
-
-
-def _call_filters(
-    flags: Flags,
-    tools: Sequence[Any] | None,
-    plan: Plan | None,
-    then: Then | None = None,
-    script: str | None = None,
-    known: bool = True,
-) -> TextCalls | None:
-    """Return the filters for calls in text: those of the request, or as if `tools` had been offered."""
-    if plan is None:
-        offered = read_options({"tools": tools}).tools
-        then = then or (flags.call or {}).get("recover_text_calls")
-        return text_call_filters(
-            flags, offered, {}, then, prompted=is_prompted(flags, "adjust"), script=script, known=known
-        )
-    filters = text_call_filters(
-        flags, plan.callable, plan.renamed, plan.text_calls, plan.prompt, plan.prompted, messages=plan.messages
-    )
-    if filters is not None and plan.call_rules is not None and plan.call_rules.choice == "none":
-        filters.excluded = "tool_choice='none' excludes calls"
-    return filters
-
-
-def _reply_rules(plan: Plan | None) -> CallRules | None:
-    """Return the rules for the calls of the reply; None where every call is allowed."""
-    if plan is None or plan.call_rules is None or plan.answer is None or plan.answer.method != "tool":
-        return None if plan is None else plan.call_rules
-    return replace(plan.call_rules, answer=plan.answer.name)
-
-
-def _reply_ids(flags: Flags, plan: Plan | None) -> ReplyIds | None:
-    """Return the ids for the reply's calls, which differ from all ids in the request."""
-    if plan is None:
-        return None
-    return ReplyIds(flags.tools.call_id_pattern if flags.tools else None, plan.messages, plan.content)

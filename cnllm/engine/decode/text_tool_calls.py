@@ -12,9 +12,9 @@ from cnllm.engine.decode.tool_calls import CallBuilder
 from cnllm.engine.history.prompted_tools import FLAG
 from cnllm.engine.history.prompted_tools import markup_rules as markup_rules
 from cnllm.engine.options import Function
+from cnllm.leaks.fallback_text import FallbackText, call_name
 from cnllm.leaks.markers import Markers
 from cnllm.leaks.rules import unite_rules
-from cnllm.leaks.wanted import FallbackText, wanted_name
 from cnllm.registry.flags import Flags, Leak
 from cnllm.types import Message, ToolResult
 from cnllm.types.arguments import decode_arguments
@@ -39,19 +39,19 @@ def text_call_filters(
     prompted: bool = False,
     messages: Sequence[Message] = (),
     script: str | None = None,
-    known: bool = True,
+    is_offer_known: bool = True,
 ) -> TextCalls | None:
     """Return the filters of one reply, or None where no rule applies.
 
     `tools` are those the model may call, `renamed` maps their names on the wire to the caller's. `then` is the caller's
     option and replaces the action of each rule. `prompted` means that the request asked for calls as text. Blocks that
     repeat what the user or the results of tools say in `messages` are quotations. A fallback sentence is in the
-    language of the `prompt`, or in `script`. Where it is not `known` which tools were offered, a broken block stays
+    language of the `prompt`, or in `script`. Where it is not known which tools were offered, a broken block stays
     text: it may be no call.
     """
     short = {long: name for name, long in renamed.items()}
     offered = {short.get(tool.name, tool.name): tool.parameters for tool in tools or () if tool.definition is None}
-    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not known)
+    rules = _active_rules(_RuleList(flags.leaks or ()), then, prompted, bool(offered) or not is_offer_known)
     if rules is None:
         return None
     sentences = FallbackText(flags.fallback or {}, prompt, script)
@@ -326,9 +326,9 @@ class TextCalls:
     def _missing(self, block: BlockResult) -> str:
         """Return the tool that a block calls and that is not offered; empty where only the call is broken."""
         offered = self._tools or ()
-        if any(call.name in offered for call in block.wanted):
+        if any(call.name in offered for call in block.stripped_calls):
             return ""
-        name = wanted_name(block.wanted, block.raw)
+        name = call_name(block.stripped_calls, block.raw)
         return "" if name in offered else name
 
     def _note(self, code: str, subject: str, did: str, flag: str = "") -> None:

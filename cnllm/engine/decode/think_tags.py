@@ -1,7 +1,7 @@
 """Split reasoning between tags from an answer while it streams.
 
-Only text that may still become a tag is held back, never more than a tag's length. There are no regular expressions and
-no second pass: the time is linear in the text.
+Only text that may still become a tag is held back, never more than a tag's length. The time is linear in the text:
+there are no regular expressions and no second pass.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from operator import itemgetter
 
 __all__ = ["TagSplitter"]
 
-_STRAYS = 8  # closing tags that close nothing, at the head of a text; they are left out
-_WINDOW = 8192  # characters that are looked at together
+_MAX_STRAY_CLOSERS = 8  # closing tags without an opening one, at the beginning of a text, that are removed
+_WINDOW = 8192  # characters of one search
 
 
 class TagSplitter:
-    """The splitter of one answer: `feed` returns pieces of (is_reasoning, text) from text in pieces of any size.
+    """A splitter of one answer: `feed` takes text in pieces of any size and returns pieces of (is_reasoning, text).
 
-    `tags` are an opening and a closing one, then those of other spellings. `at` is "start" (the opening tag may stand
-    only before all other text), "start-open" (the prompt template has written it: the text begins inside), or
-    "anywhere". A closing tag at the start, or again after a block, closes nothing and is left out: see
-    `take_stray_closers`. `raw` is the text of the tagged blocks with their tags.
+    `tags` are an opening and a closing tag, then pairs of other spellings. `at` is "start" (the opening tag may stand
+    only before all other text), "start-open" (the prompt template has written it: the text begins inside a block), or
+    "anywhere". A closing tag at the start, or again after a block, is removed: see `take_stray_closers`. `raw` is the
+    text of the tagged blocks with their tags.
     """
 
     __slots__ = (
         "_at",
         "_close",
         "_first",
-        "_held",
         "_longest",
         "_pairs",
+        "_pending",
         "_raw",
         "_spare",
         "_state",
@@ -41,21 +41,22 @@ class TagSplitter:
     )
 
     def __init__(self, tags: list[str], at: str = "start") -> None:
-        self._pairs, self._strays, self._first, self._longest = _shape(tuple(tags))
-        self._close = self._strays  # those that would end the block one is in
+        self._pairs, self._strays, self._first, self._longest = _parse_tags(tuple(tags))
+        self._close = self._strays  # the closing tags of the open block
         self._at = at
-        # before: white space at most; inside a block; after: just behind one; text: in the answer; plain: for good
+        # before: only white space so far; inside: in a block; after: right after a block; text: in the answer;
+        # plain: in the answer, and no tag is recognised any more
         self._state = "inside" if at == "start-open" else "before"
-        self._held = ""
+        self._pending = ""
         self._raw: list[str] = []
         self._stray = ""
-        self._spare = _STRAYS
+        self._spare = _MAX_STRAY_CLOSERS
         self.unclosed = at == "start-open"
 
     @property
     def has_ended(self) -> bool:
         """Whether tag splitting has ended."""
-        return self._state == "plain" and not self._held
+        return self._state == "plain" and not self._pending
 
     @property
     def has_block(self) -> bool:
@@ -68,40 +69,40 @@ class TagSplitter:
         return "".join(self._raw)
 
     def take_stray_closers(self) -> str:
-        """Return the closing tags that were left out since the last call."""
+        """Return the closing tags that were removed since the last call."""
         stray, self._stray = self._stray, ""
         return stray
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """Return the pieces that are now certain."""
+        """Feed text and return the pieces that can no longer be part of a tag."""
         if self._at != "anywhere" or len(text) <= _WINDOW:
             return self._feed(text)
         out: list[tuple[bool, str]] = []
-        for at in range(0, len(text), _WINDOW):  # what is left of a text is copied at each tag
-            out += self._feed(text[at : at + _WINDOW])
-        return _merged(out)
+        for start in range(0, len(text), _WINDOW):  # each tag copies the rest of the text, so it must be short
+            out += self._feed(text[start : start + _WINDOW])
+        return _merge_neighbours(out)
 
     def _feed(self, text: str) -> list[tuple[bool, str]]:
         out: list[tuple[bool, str]] = []
-        text = self._held + text
-        self._held = ""
+        text = self._pending + text
+        self._pending = ""
         while text:
             text = self._step(text, out)
         return out
 
     def close(self) -> list[tuple[bool, str]]:
         """End the text and return what was held back."""
-        held, self._held = self._held, ""
-        if not held:
+        pending, self._pending = self._pending, ""
+        if not pending:
             return []
         if self._state == "inside":
-            self._raw.append(held)
-            return [(True, held)]
-        return [(False, held)]
+            self._raw.append(pending)
+            return [(True, pending)]
+        return [(False, pending)]
 
     def release(self) -> list[tuple[bool, str]]:
         """Return the text that is held back, because its part of the reply is over."""
-        if self._state in ("before", "after") and self._held.strip():
+        if self._state in ("before", "after") and self._pending.strip():
             self._state = "text" if self._at == "anywhere" else "plain"
         return self.close()
 
@@ -126,7 +127,7 @@ class TagSplitter:
                 if (tag := self._closed(rest)) is not None:
                     return rest[len(tag) :]
                 if rest and (self._may_close(rest) or (not self._raw and self._may_open(rest))):
-                    self._held = rest
+                    self._pending = rest
                     return ""
                 if rest:
                     self._state = "text" if self._at == "anywhere" else "plain"
@@ -136,19 +137,19 @@ class TagSplitter:
 
     def _before(self, text: str, out: list[tuple[bool, str]]) -> str:
         rest = text.lstrip()
-        if rest and rest[0] not in self._first:  # most answers
+        if rest and rest[0] not in self._first:  # true of most answers
             self._state = "text" if self._at == "anywhere" else "plain"
             return text
-        near = len(text) - len(rest) <= self._longest  # white space without end is not waited for
-        if near and (tag := self._opened(rest)) is not None:
+        is_near = len(text) - len(rest) <= self._longest  # do not wait through endless white space
+        if is_near and (tag := self._opened(rest)) is not None:
             self._raw.append(text[: len(text) - len(rest)] + tag)
             self._state, self.unclosed = "inside", True
             return rest[len(tag) :]
-        if near and (tag := self._closed(rest)) is not None:
+        if is_near and (tag := self._closed(rest)) is not None:
             self._state = "after"
             return rest[len(tag) :]
-        if near and (self._may_open(rest) or self._may_close(rest)):
-            self._held = text
+        if is_near and (self._may_open(rest) or self._may_close(rest)):
+            self._pending = text
             return ""
         self._state = "text" if self._at == "anywhere" else "plain"
         return text
@@ -156,21 +157,21 @@ class TagSplitter:
     def _inside(self, text: str, out: list[tuple[bool, str]]) -> str:
         if self._at == "start-open" and not self._raw:
             rest = text.lstrip()
-            near = len(text) - len(rest) <= self._longest
-            if near and (tag := self._opened(rest)) is not None:  # the template left it to the model after all
+            is_near = len(text) - len(rest) <= self._longest
+            if is_near and (tag := self._opened(rest)) is not None:  # the model wrote the tag, not the template
                 self._raw.append(text[: len(text) - len(rest)] + tag)
                 return rest[len(tag) :]
-            if near and self._may_open(rest):
-                self._held = text
+            if is_near and self._may_open(rest):
+                self._pending = text
                 return ""
-        end, tag = _earliest(text, self._close)
+        end, tag = _find_first(text, self._close)
         if end < 0:
-            keep = max(_overlap(text, close) for close in self._close)
-            said = text[: len(text) - keep]
-            self._held = text[len(text) - keep :]
-            if said:
-                self._raw.append(said)
-                out.append((True, said))
+            overlap = max(_overlap(text, close) for close in self._close)
+            certain = text[: len(text) - overlap]
+            self._pending = text[len(text) - overlap :]
+            if certain:
+                self._raw.append(certain)
+                out.append((True, certain))
             return ""
         if end:
             out.append((True, text[:end]))
@@ -179,12 +180,12 @@ class TagSplitter:
         return text[end + len(tag) :]
 
     def _text(self, text: str, out: list[tuple[bool, str]]) -> str:
-        start, tag = _earliest(text, tuple(self._pairs))
+        start, tag = _find_first(text, tuple(self._pairs))
         if start < 0:
-            keep = max(_overlap(text, opening) for opening in self._pairs)
-            if len(text) > keep:
-                out.append((False, text[: len(text) - keep]))
-            self._held = text[len(text) - keep :]
+            overlap = max(_overlap(text, opening) for opening in self._pairs)
+            if len(text) > overlap:
+                out.append((False, text[: len(text) - overlap]))
+            self._pending = text[len(text) - overlap :]
             return ""
         if start:
             out.append((False, text[:start]))
@@ -194,7 +195,7 @@ class TagSplitter:
         return text[start + len(tag) :]
 
     def _opened(self, text: str) -> str | None:
-        """Return the opening tag at the start of a text; only its own closing tag ends the block."""
+        """Return the opening tag at the start of a text, and remember its closing tag, which alone ends the block."""
         for opening, closing in self._pairs.items():
             if text.startswith(opening):
                 self._close = (closing,)
@@ -202,12 +203,12 @@ class TagSplitter:
         return None
 
     def _closed(self, text: str) -> str | None:
-        """Return the closing tag at the start of a text where none is open. It is left out."""
+        """Return the closing tag at the start of a text outside a block. The caller removes it."""
         for closing in self._strays:
             if text.startswith(closing):
                 self._stray += closing
                 self._spare -= 1
-                if not self._spare:  # more of them are text
+                if not self._spare:  # further ones stay in the text
                     self._strays = ()
                 return closing
         return None
@@ -220,21 +221,21 @@ class TagSplitter:
 
 
 @lru_cache(maxsize=64)
-def _shape(tags: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...], frozenset[str], int]:
+def _parse_tags(tags: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...], frozenset[str], int]:
     """Return the pairs of tags, the closing tags, the first characters of all, and the longest opening tag's length."""
     pairs = dict(zip(tags[::2], tags[1::2], strict=True))
     return pairs, tuple(pairs.values()), frozenset(tag[0] for tag in tags), max(map(len, pairs))
 
 
-def _merged(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:
-    """Join neighbours of one kind."""
+def _merge_neighbours(pieces: list[tuple[bool, str]]) -> list[tuple[bool, str]]:
+    """Join consecutive pieces of the same kind."""
     return [(inside, "".join([text for _, text in run])) for inside, run in groupby(pieces, itemgetter(0))]
 
 
-def _earliest(text: str, tags: tuple[str, ...]) -> tuple[int, str]:
+def _find_first(text: str, tags: tuple[str, ...]) -> tuple[int, str]:
     """Return the index of the first tag in a text, and the tag; -1 where there is none."""
-    found = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
-    return min(found, default=(-1, ""))
+    matches = [(index, tag) for tag in tags if (index := text.find(tag)) >= 0]
+    return min(matches, default=(-1, ""))
 
 
 def _overlap(text: str, tag: str) -> int:

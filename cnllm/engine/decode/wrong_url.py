@@ -6,7 +6,10 @@ Only the form of the URL is known: a path that occurs twice, a version that is m
 from __future__ import annotations
 
 import re
+from functools import cache
 from urllib.parse import urlsplit
+
+from cnllm.protocols import PROTOCOLS, server_codec
 
 __all__ = ["better_base_url", "is_suspected", "url_hint", "without_query"]
 
@@ -24,19 +27,8 @@ _NO_ROUTE = re.compile(
     r"|路由不存在|接口不存在|路径不存在|无效的(?:url|路径|接口)|页面不存在|找不到(?:路由|路径|接口|页面)",
     re.IGNORECASE,
 )
-_KNOWN_PATHS = (
-    *(
-        "/chat/completions",
-        "/v1/messages",
-        "/messages",
-        "/responses",
-        "/completions",
-        "/chat",
-        "/embeddings",
-        "/models",
-    ),
-    *(":streamGenerateContent", ":generateContent"),
-)
+_OTHER_PATHS = ("/completions", "/chat", "/embeddings", "/models")
+"""Paths beside those of the wires that users paste into a base URL."""
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
 _REPEATED_VERSION = re.compile(r"(/v\d+(?:(?:alpha|beta)\d*)?)(?:/+v\d+(?:(?:alpha|beta)\d*)?)+(?=/|$)")
 _MODEL = re.compile(r"/models/[^/]+(?:/[^/]+)?:\w+$")
@@ -65,8 +57,8 @@ def url_hint(url: str, path: str, protocol: str) -> str:
 
 def better_base_url(url: str, path: str, protocol: str) -> str | None:
     """Return a base URL that may work better than that of this URL; None where its form shows no fault."""
-    shown = without_query(url)
-    scheme, _, rest = shown.partition("://")
+    address = without_query(url)
+    scheme, _, rest = address.partition("://")
     host, _, tail = rest.partition("/")
     before = _without_path(f"/{tail}" if tail else "", path)
     after = re.sub(r"/{2,}", "/", before).rstrip("/")
@@ -77,7 +69,7 @@ def better_base_url(url: str, path: str, protocol: str) -> str | None:
     if version is not None:
         after = after.removesuffix(version[0])
     elif not _VERSION.search(after):
-        after += "/v1beta" if protocol == "gemini" else "/v1"
+        after += _usual_version(protocol)
     return f"{scheme}://{host}{after}" if after != before.rstrip("/") else None
 
 
@@ -92,6 +84,20 @@ def _without_path(tail: str, path: str) -> str:
 def _without_known_path(tail: str) -> str:
     """Return a path without a known ending."""
     tail = _MODEL.sub("", tail)
-    for ending in _KNOWN_PATHS:
+    for ending in _known_endings():
         tail = tail.removesuffix(ending)
     return tail.rstrip("/")
+
+
+@cache
+def _known_endings() -> tuple[str, ...]:
+    """Return the endings of URLs that are paths and belong in no base URL, each with and without its version."""
+    paths = [path.rpartition("{model}")[2] for name in PROTOCOLS for path in server_codec(name).paths]
+    both = [ending for path in paths for ending in (path, _VERSION.sub("", path, count=1))]
+    return tuple(dict.fromkeys([*both, *_OTHER_PATHS]))
+
+
+def _usual_version(protocol: str) -> str:
+    """Return the version in the usual path of a wire."""
+    paths = server_codec(protocol).paths if protocol in PROTOCOLS else ()
+    return next((match[0] for path in paths if (match := _VERSION.match(path))), "/v1")

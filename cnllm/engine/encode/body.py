@@ -1,4 +1,4 @@
-"""What is put into the body after the wire has written it: patches of the endpoint, budgets, the caller's own keys."""
+"""Complete the body after the wire has written it: patches of the endpoint, budgets, `extra_body`; encode it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
-from cnllm.engine.encode import endpoint, params, prefill, structured
+from cnllm.engine.encode import params, prefill, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import resolve_client_data
 from cnllm.engine.encode.mode import Draft, draft, settle
@@ -110,11 +110,11 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
             messages=history,
             tools=adapt_tools(tools, flags, ledger.for_option("tools")) if tools else (),
             choice=options.choice if tools else None,
-            tool_name=None if options.chosen is None else names.get(options.chosen, options.chosen),
+            tool_name=None if options.tool_name is None else names.get(options.tool_name, options.tool_name),
             parallel=parallel,
             names=names,
             method=None if output is None else output.method,
-            schema=None if output is None else output.sent,
+            schema=None if output is None else output.wire_schema,
             schema_name="answer" if output is None else output.name,
             stream=streams,
         ),
@@ -129,8 +129,8 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
 
     # The plan.
     rules = _call_rules(wish, request, prompted, forced, single)
-    url, userinfo = endpoint.endpoint_url(request.model, flags, streams, ledger)
-    headers = endpoint.request_headers(flags, options, streams, endpoint.basic_auth(userinfo, flags, ledger))
+    url, userinfo = url_headers.endpoint_url(request.model, flags, streams, ledger)
+    headers = url_headers.request_headers(flags, options, streams, url_headers.basic_auth(userinfo, flags, ledger))
     continues = output is None and prompted is None and "reasoning" not in request.mode
     return Plan(
         method="POST",
@@ -175,9 +175,9 @@ def _reasoning_off(request: Draft, ledger: Ledger) -> Draft:
     index = reasoning_gap(request.messages, request.model)
     if index is None:
         return request
-    said, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
+    subject, did = f"messages[{index}] has no reasoning of this model", "reasoning is off for this call"
     ledger = ledger.for_option("reasoning")
-    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", said, did):
+    if not ledger.may_change("reasoning-missing", "reasoning.if_missing", subject, did):
         return request
     return request.with_options(replace(request.options, reasoning="off"))
 
@@ -210,8 +210,8 @@ def _other_wire(request: Draft) -> Model | None:
 def _build_over(other: Model, request: Draft, arguments: dict[str, Any]) -> Plan:
     """Build the request over another wire of the endpoint, with a note."""
     model, mode = request.model, request.mode
-    said = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
-    note = Note("wire-routed", "protocol", said, f"sent over {other.protocol}", model.where("protocol", mode))
+    subject = f"{'+'.join(sorted(atom for atom in mode if not atom.startswith('no-')))} over {model.protocol}"
+    note = Note("wire-routed", "protocol", subject, f"sent over {other.protocol}", model.where("protocol", mode))
     plan = build_request(other, request.messages, stream=request.stream, **arguments)
     return replace(plan, notes=[*plan.notes, note])
 
@@ -280,7 +280,7 @@ def _call_rules(
     patch = request.flags.body.set if request.flags.body is not None else None
     tools = request.tools if request.tools is wish.tools else [*wish.tools, *request.tools]
     if prompted is not None:
-        forced, single = prompted.must is not None, prompted.one
+        forced, single = prompted.must is not None, prompted.single
     return call_rules(wish, tools, patch or {}, forced=forced, single=single)
 
 

@@ -32,13 +32,13 @@ class CallRules(Struct, frozen=True, kw_only=True):
     `names` are the tools of the request. It is None where none was offered, or where the endpoint brings its own tools:
     a call of any name is shown then, and there is no function that could be executed.
 
-    `choice` and `chosen` are the caller's. `forced` means that the request demands a call, `single` that it allows one
-    at most. `answer` is the tool whose call is the answer, which nobody executes.
+    `choice` and `tool_name` are the caller's. `forced` means that the request demands a call, `single` that it allows
+    one at most. `answer` is the tool whose call is the answer, which nobody executes.
     """
 
     names: frozenset[str] | None = None
     choice: Literal["auto", "none", "required", "named"] | None = None
-    chosen: str | None = None
+    tool_name: str | None = None
     forced: bool = False
     single: bool = False
     answer: str | None = None
@@ -51,15 +51,15 @@ class CallRules(Struct, frozen=True, kw_only=True):
             return Exclusion("call-excluded", "tool_choice", "tool_choice='none' excludes it")
         if self.names is not None and name not in self.names:
             return Exclusion("call-not-offered", "tools", "no tool of exactly this name was offered")
-        if self.choice == "named" and name != self.chosen:
-            return Exclusion("call-excluded", "tool_choice", f"tool_choice={self.chosen!r} excludes it")
+        if self.choice == "named" and name != self.tool_name:
+            return Exclusion("call-excluded", "tool_choice", f"tool_choice={self.tool_name!r} excludes it")
         return None
 
     def ignored_wishes(self, calls: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return (code, said, did) for each option that a whole reply with these calls did not follow."""
         out: list[tuple[str, str, str]] = []
-        if self.forced and not any(self.choice == "required" or name == self.chosen for name in calls):
-            subject = f"tool_choice={self.chosen or self.choice!r}"
+        if self.forced and not any(self.choice == "required" or name == self.tool_name for name in calls):
+            subject = f"tool_choice={self.tool_name or self.choice!r}"
             out.append(("tool-choice-ignored", subject, "the endpoint ignored it: the reply holds no such call"))
         if self.single and len(calls) > 1:
             subject = "parallel_tool_calls=False"
@@ -89,7 +89,7 @@ def call_rules(
     return CallRules(
         names=frozenset(names) if names and not has_builtin else None,
         choice=options.choice,
-        chosen=options.chosen,
+        tool_name=options.tool_name,
         forced=forced,
         single=single,
     )

@@ -69,7 +69,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def turns(self) -> list[dict[str, Any]]:
-        """The conversation as it stands in the body."""
+        """Return the turns of the conversation in the body."""
         turns: list[dict[str, Any]] = self.body[wire(self.model.protocol).turns]
         return turns
 

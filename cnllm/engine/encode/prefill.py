@@ -7,11 +7,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.registry.flags import Flags, Prefill
 from cnllm.types import Message, Part, Reply, Text
+from cnllm.types.totals import total_cost, total_usage
 
-__all__ = ["apply_prefill", "join_replies", "prefill_rules", "prefill_turn"]
+__all__ = ["apply_prefill", "join_halves", "prefill_rules", "prefill_turn"]
 
 
 def prefill_rules(flags: Flags) -> Prefill | None:
@@ -46,7 +46,7 @@ def prefill_turn(reply: Reply | None) -> Message | None:
     return Message("assistant", (Text(reply.text),), by=reply.message.by)
 
 
-def join_replies(old: Reply, new: Reply) -> Reply:
+def join_halves(old: Reply, new: Reply) -> Reply:
     """Join both halves of a reply. Both requests were paid for: usage and cost are their sums."""
     text = old.text + new.text
     parts: list[Part] = [p for p in new.message.parts if type(p) is not Text]

@@ -26,14 +26,14 @@ _FORCED_CHOICES: tuple[Literal["named", "required"], ...] = ("named", "required"
 class OutputMethod(Struct, frozen=True, kw_only=True):
     """The method by which an answer by a schema is requested.
 
-    `schema` is the caller's, `sent` the schema on the wire: the same, or an object around it (`wrapped`). `kind` is the
-    model class that was given instead of a schema. `choice` is the tool_choice of the method `tool`. `with_text_tools`
-    means that the model also calls tools as text.
+    `schema` is the caller's, `wire_schema` the one on the wire: the same, or an object around it (`wrapped`). `kind` is
+    the model class that was given instead of a schema. `choice` is the tool_choice of the method `tool`.
+    `with_text_tools` means that the model also calls tools as text.
     """
 
     method: Literal["json_schema", "json_object", "tool", "prompt"]
     schema: dict[str, Any]
-    sent: dict[str, Any]
+    wire_schema: dict[str, Any]
     name: str
     kind: Any = None
     wrapped: bool = False
@@ -64,11 +64,11 @@ def choose_method(
     if options.schema_kind is None:
         _require_schema(options.schema)
     method = "prompt" if text_tools_flag is not None else _first_method(options, flags, ledger)
-    sent, wrapped = (options.schema, False) if method == "prompt" else _as_object_schema(options.schema)
+    wire_schema, wrapped = (options.schema, False) if method == "prompt" else _as_object_schema(options.schema)
     answer = OutputMethod(
         method=method,
         schema=options.schema,
-        sent=sent,
+        wire_schema=wire_schema,
         name=options.schema_name,
         kind=options.schema_kind,
         wrapped=wrapped,
@@ -138,9 +138,9 @@ def add_answer_tool(options: RequestOptions, answer: OutputMethod) -> RequestOpt
     description = "Gives the answer. Call it once, with all of it."
     return msgspec.structs.replace(
         options,
-        tools=(Function(answer.name, description, answer.sent),),
+        tools=(Function(answer.name, description, answer.wire_schema),),
         choice=answer.choice,
-        chosen=answer.name if answer.choice == "named" else None,
+        tool_name=answer.name if answer.choice == "named" else None,
     )
 
 
@@ -154,7 +154,7 @@ def add_instruction(turns: list[Message], answer: OutputMethod) -> list[Message]
             begin = "When you call no tool, answer" if answer.with_text_tools else "Answer"
             text = (
                 f"{begin} with one JSON {form} and nothing else, no code fence. "
-                "It must be valid against this JSON Schema:\n" + msgspec.json.encode(answer.sent).decode()
+                "It must be valid against this JSON Schema:\n" + msgspec.json.encode(answer.wire_schema).decode()
             )
         case _:
             return turns

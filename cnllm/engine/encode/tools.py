@@ -25,7 +25,7 @@ def drop_unsupported(
             return prompted_tools.remove_tools(_check_choice(options, ledger), ledger)
         subject = f"{len(options.tools)} tools"
         if ledger.for_option("tools").may_change("tools-unsupported", "tools.supported", subject, "left out"):
-            return msgspec.structs.replace(options, tools=(), choice=None, chosen=None), None
+            return msgspec.structs.replace(options, tools=(), choice=None, tool_name=None), None
     return _check_choice(options, ledger), None
 
 
@@ -36,16 +36,16 @@ def _check_choice(options: RequestOptions, ledger: Ledger) -> RequestOptions:
     is_explicit = "tool_choice" not in options.defaults  # a default holds only for calls that it fits
     if not options.tools:
         if is_explicit and options.choice in ("required", "named"):
-            subject = options.chosen or options.choice
+            subject = options.tool_name or options.choice
             ledger.refuse("tool-choice-alone", "tool_choice", f"{subject} without tools", "nothing could be called")
-        return msgspec.structs.replace(options, choice=None, chosen=None)
-    if options.choice == "named" and options.chosen not in {t.name for t in options.tools}:
+        return msgspec.structs.replace(options, choice=None, tool_name=None)
+    if options.choice == "named" and options.tool_name not in {t.name for t in options.tools}:
         names = ", ".join(t.name for t in options.tools)
         if not is_explicit:
             did = f"left out: it is not among the tools: {names}"
-            ledger.for_option("tool_choice").note("tool-choice-alone", "call.tool_choice", options.chosen, did)
-            return msgspec.structs.replace(options, choice=None, chosen=None)
-        raise ValueError(f"tool_choice={options.chosen!r} is not among the tools: {names}")
+            ledger.for_option("tool_choice").note("tool-choice-alone", "call.tool_choice", options.tool_name, did)
+            return msgspec.structs.replace(options, choice=None, tool_name=None)
+        raise ValueError(f"tool_choice={options.tool_name!r} is not among the tools: {names}")
     return options
 
 
@@ -57,7 +57,7 @@ def resolve_tool_choice(
     allowed = rules.allowed if rules else None
     if options.choice is None or allowed is None or options.choice in allowed:
         return options, options.tools
-    subject = options.chosen or options.choice
+    subject = options.tool_name or options.choice
     flag = "tool_choice.allowed"
     by_default = ledger.defaults
     ledger = ledger.for_option("tool_choice")
@@ -67,7 +67,7 @@ def resolve_tool_choice(
         return options, options.tools
     otherwise = (rules.otherwise if rules else None) or "auto"
     if otherwise == "error" and ledger.cannot("tool-choice", flag, subject, f"it takes {', '.join(allowed)}"):
-        return msgspec.structs.replace(options, choice=None, chosen=None), options.tools
+        return msgspec.structs.replace(options, choice=None, tool_name=None), options.tools
     is_off = "no-reasoning" in ledger.mode  # there is no reasoning to turn off
     # A default must not cost the reasoning.
     if otherwise == "reasoning-off" and not is_off and "tool_choice" not in by_default:
@@ -80,8 +80,8 @@ def resolve_tool_choice(
     tools = options.tools
     if options.choice == "named" and "required" in allowed:
         if ledger.may_change("tool-choice", flag, subject, "required, with that tool alone"):
-            named = tuple(t for t in tools if t.name == options.chosen)
-            return msgspec.structs.replace(options, choice="required", chosen=None), named
+            matches = tuple(t for t in tools if t.name == options.tool_name)
+            return msgspec.structs.replace(options, choice="required", tool_name=None), matches
         return options, tools
     did = "auto"
     if otherwise == "narrow" and options.choice == "named":
@@ -89,8 +89,8 @@ def resolve_tool_choice(
     if not ledger.may_change("tool-choice", flag, subject, did):
         return options, tools
     if otherwise == "narrow" and options.choice == "named":
-        tools = tuple(t for t in tools if t.name == options.chosen)
-    return msgspec.structs.replace(options, choice="auto" if "auto" in allowed else None, chosen=None), tools
+        tools = tuple(t for t in tools if t.name == options.tool_name)
+    return msgspec.structs.replace(options, choice="auto" if "auto" in allowed else None, tool_name=None), tools
 
 
 def takes_parallel(options: RequestOptions, flags: Flags, ledger: Ledger) -> bool:

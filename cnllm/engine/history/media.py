@@ -54,8 +54,8 @@ def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Led
                 )
             else:
                 parts.append(part)
-        changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
-        out.append((index, replace(message, parts=tuple(parts)) if changed else message))
+        is_changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
+        out.append((index, replace(message, parts=tuple(parts)) if is_changed else message))
     return out
 
 

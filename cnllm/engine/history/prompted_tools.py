@@ -38,13 +38,13 @@ _RULE = Leak(open=[_OPEN], close=[_CLOSE], format=["json"])
 class PromptedTools(Struct, frozen=True):
     """The tools to describe.
 
-    `must` is the name of the tool to call, "" for any of them, None where none must be called. `one` allows one call
+    `must` is the name of the tool to call, "" for any of them, None where none must be called. `single` allows one call
     only.
     """
 
     tools: tuple[Function, ...]
     must: str | None = None
-    one: bool = False
+    single: bool = False
 
 
 def is_prompted(flags: Flags, policy: str) -> bool:
@@ -58,7 +58,7 @@ def remove_tools(options: RequestOptions, ledger: Ledger) -> tuple[RequestOption
 
     Only functions can be described; other tools are left out, with a note.
     """
-    without_tools = replace(options, tools=(), choice=None, chosen=None, parallel_tool_calls=None)
+    without_tools = replace(options, tools=(), choice=None, tool_name=None, parallel_tool_calls=None)
     functions = tuple(tool for tool in options.tools if tool.definition is None)
     ledger = ledger.for_option("tools")
     others = ", ".join(tool.name for tool in options.tools if tool.definition is not None)
@@ -68,7 +68,7 @@ def remove_tools(options: RequestOptions, ledger: Ledger) -> tuple[RequestOption
         return without_tools, None
     did = "described in the prompt, and calls read from the text"
     ledger.may_change("tools-prompted", FLAG, f"{len(functions)} tools", did)
-    must = {"named": options.chosen, "required": ""}.get(options.choice or "")
+    must = {"named": options.tool_name, "required": ""}.get(options.choice or "")
     return without_tools, PromptedTools(functions, must, options.parallel_tool_calls is False)
 
 
@@ -87,7 +87,7 @@ def describe_tools(prompted: PromptedTools) -> str:
         _block("NAME", {"PARAMETER": "VALUE"}),
         "The arguments are one JSON object that is valid against the schema of the tool's parameters. "
         "End your message after the block: the result is given to you in the next one, as <tool_result>. "
-        + ("Write at most one block." if prompted.one else "To call several tools at once, write several blocks."),
+        + ("Write at most one block." if prompted.single else "To call several tools at once, write several blocks."),
         "Do not mention these blocks, and do not make up results.",
     ]
     if prompted.must is None:

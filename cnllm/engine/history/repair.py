@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
-from cnllm.engine.history.arguments import repair_arguments
+from cnllm.engine.history.argument_repair import repair_arguments
 from cnllm.types import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 __all__ = [
@@ -256,20 +256,20 @@ def _check_calls(
     if ToolCall not in map(type, message.parts):
         return message
     parts: list[Part] = []
-    changed = False
+    is_changed = False
     for part in message.parts:
         if type(part) is ToolCall:
             if not part.name:
                 ledger.note("call-nameless", "messages", f"messages[{index}] calls a tool without a name", "left out")
-                changed = True
+                is_changed = True
                 continue
             call = part if schemas is None else repair_arguments(part, index, schemas.get(part.name), ledger)
-            changed = changed or call is not part
+            is_changed = is_changed or call is not part
             slots.append(_CallSlot(call, index, len(slots)))
             parts.append(call)
         else:
             parts.append(part)
-    return replace(message, parts=tuple(parts)) if changed else message
+    return replace(message, parts=tuple(parts)) if is_changed else message
 
 
 def _assign_result(

@@ -1,17 +1,7 @@
 """Run one call as a generator: it yields effects for the client to perform, and receives their results.
 
-Everything that a call decides (retry, waiting, recovery of a cut stream) is in this file, once; `Client` and
-`AsyncClient` only perform the effects:
-
-    Send(plan)                → (status, headers), or the TransportError that happened
-    ReadBody(most)            → (the rest of the body, at most one piece beyond that many bytes; the TransportError
-                                that ended it, or None)
-    SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
-    DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
-    Sleep(seconds)            → None; the call is tried again after that, because of `error`
-    Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
-    a list                    → deliver these events, then read on: bytes, None at the end, or the TransportError
-    FinalEvents               → deliver these events, and read nothing more
+Every decision of a call (retry, waiting, recovery of a cut stream) is made here and in `retry_policy`; `Client` and
+`AsyncClient` only perform the effects (see `call_effects`).
 """
 
 from __future__ import annotations
@@ -19,15 +9,25 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.engine.decode.parser import StreamParser
 from cnllm.engine.encode import prefill
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run import corrections
+from cnllm.engine.run import corrections, retry_policy
+from cnllm.engine.run.call_effects import (
+    DrainBody,
+    Effect,
+    FinalEvents,
+    Observed,
+    ReadBody,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    Steps,
+)
 from cnllm.engine.run.continuation import remaining_events
 from cnllm.engine.run.endings import corrected_events, final_events, is_verdict
 from cnllm.errors import CannotSend, CnllmError, EndpointError, IdleTimeout, ReplyTooLarge, StreamCut, TransportError
@@ -45,53 +45,10 @@ from cnllm.types import (
 )
 from cnllm.types.policy import Retry, Timeouts
 
-__all__ = ["Call", "DrainBody", "FinalEvents", "Observed", "ReadBody", "Send", "SetReadDeadline", "Sleep"]
+__all__ = ["Call"]
 
 _USAGE_WAIT = 2.0  # seconds in which usage may follow a finish
 _DEFAULT_STREAM_RETRIES = 3  # whole calls after a cut stream, where the registry sets no number
-
-Effect = Any  # one of the structs below, or a list of events
-Steps = Generator[Effect, Any, Reply]
-
-
-class Send(Struct, frozen=True):
-    """Send a request and wait for the status line."""
-
-    plan: Plan
-
-
-class ReadBody(Struct, frozen=True):
-    """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess."""
-
-    most: int
-
-
-class SetReadDeadline(Struct, frozen=True):
-    """End reading after so many seconds, as if the stream had ended."""
-
-    seconds: float
-
-
-class DrainBody(Struct, frozen=True):
-    """Read the rest of the body, if it has arrived."""
-
-
-class Sleep(Struct, frozen=True):
-    """Wait, then try again the request that failed with `error`."""
-
-    seconds: float
-    error: CnllmError | None = None
-
-
-class Observed(Struct, frozen=True):
-    """Report an event that is of interest for logs."""
-
-    kind: Literal["cut", "recovered"]
-    reason: str = ""
-
-
-class FinalEvents(list[Event]):
-    """A list of events to deliver without reading on."""
 
 
 class Call:
@@ -159,7 +116,7 @@ class Call:
                     return self._parse(status, headers, body)
                 except EndpointError as reported:
                     error = reported
-            yield Sleep(self._wait(error, tries), error)
+            yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
 
     def _read_body(self, status: int) -> Generator[Effect, Any, bytes]:
         """Return the rest of a body.
@@ -178,24 +135,6 @@ class Call:
         self.parser = parser = StreamParser(self.plan.model, plan=self.plan, status=status, headers=headers)
         parser.feed(body)
         return parser.close()
-
-    def _wait(self, error: CnllmError, tries: int) -> float:
-        """Return the seconds until the next try. Raises the error where there is none."""
-        retry_after = error.retry_after if isinstance(error, EndpointError) else None
-        is_retryable = isinstance(error, EndpointError | TransportError) and error.retryable
-        if (
-            not is_retryable
-            or tries >= self._retry.attempts
-            or (retry_after is not None and retry_after > self._retry.cap)
-        ):
-            raise error
-        if retry_after is not None:
-            return retry_after + self._chance() * min(self._retry.base, 1.0)
-        return self._pause(tries)
-
-    def _pause(self, tries: int) -> float:
-        """Return a pause that doubles each time, with jitter, so that many callers do not return at once."""
-        return float(min(self._retry.cap, self._retry.base * 2 ** (tries - 1)) * (0.5 + self._chance() / 2))
 
     # ── stream ───────────────────────────────────────────────────────────────
 
@@ -243,7 +182,7 @@ class Call:
             except (EndpointError, TransportError) as error:
                 if self._delivered:
                     raise
-                yield Sleep(self._wait(error, tries), error)
+                yield Sleep(retry_policy.retry_delay(error, tries, self._retry, self._chance), error)
 
     def _deliver_whole(self, status: int, headers: Mapping[str, str], body: bytes) -> Steps:
         """Parse a whole response and deliver its events."""
@@ -391,13 +330,13 @@ class Call:
                 yield from nested.complete()
             except (StreamCut, TransportError, EndpointError) as error:
                 last_error = error
-                if not _is_retryable(error):
+                if not retry_policy.may_recover(error):
                     break
             else:
                 assert nested.parser is not None
                 return (yield from self._deliver_recovered(cut.reply, nested.parser.close()))
             if tries < limit:
-                yield Sleep(self._pause(tries), last_error)
+                yield Sleep(retry_policy.backoff(tries, self._retry, self._chance), last_error)
         yield FinalEvents([e for e in last if e not in before])
         raise cut from last_error
 
@@ -415,7 +354,7 @@ class Call:
             rest = yield from nested.complete()
         except (StreamCut, TransportError, EndpointError, CannotSend):
             return None
-        reply = prefill.join_replies(old, rest)
+        reply = prefill.join_halves(old, rest)
         note = Note(
             "reply-continued",
             "messages.prefill",
@@ -446,16 +385,6 @@ class Call:
         yield Observed("recovered")
         yield FinalEvents([*events, *final_events(reply)])
         return reply
-
-
-def _is_retryable(error: CnllmError) -> bool:
-    """Whether a request that recovers a cut stream may be sent again.
-
-    A reply that broke off may. After other failures it may only where the request cannot have been served.
-    """
-    if isinstance(error, EndpointError | TransportError):
-        return error.retryable or (isinstance(error, TransportError) and error.began)
-    return isinstance(error, StreamCut)
 
 
 def _close_parser(parser: StreamParser, *, is_broken: bool) -> Reply:

@@ -1,16 +1,15 @@
-"""Decide how a tool loop goes on after a step: history, repeated steps, endless cycles, and sums of usage."""
+"""Decide how a tool loop continues after a step: history, repeated steps, endless cycles."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from cnllm.errors import CnllmError, EmptyReply, ReplyTooLarge, StreamCut, Timeout, TransportError
 from cnllm.types import (
-    Cost,
     Event,
     Message,
     Part,
@@ -21,7 +20,6 @@ from cnllm.types import (
     TextDelta,
     ToolCall,
     ToolResult,
-    Usage,
 )
 
 __all__ = [
@@ -33,8 +31,6 @@ __all__ = [
     "remaining_events",
     "result_turn",
     "retry_reason",
-    "total_cost",
-    "total_usage",
     "unique_call_ids",
 ]
 
@@ -56,7 +52,7 @@ def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
 
     Endpoints without ids of their own lead to the same few ids in every reply.
     """
-    changed: dict[int, ToolCall] = {}
+    new_calls: dict[int, ToolCall] = {}
     numbers: dict[str, int] = {}  # the last number that was tried for an id
     for call in reply.tool_calls:
         id, number = call.id, numbers.get(call.id, 1)
@@ -66,11 +62,11 @@ def unique_call_ids(reply: Reply, used: set[str]) -> Reply:
         numbers[call.id] = number
         used.add(id)
         if id != call.id:
-            changed[id_of(call)] = replace(call, id=id)
-    if not changed:
+            new_calls[id_of(call)] = replace(call, id=id)
+    if not new_calls:
         return reply
-    parts: list[Part] = [changed.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
-    calls = [changed.get(id_of(call), call) for call in reply.tool_calls]
+    parts: list[Part] = [new_calls.get(id_of(p), p) if type(p) is ToolCall else p for p in reply.message.parts]
+    calls = [new_calls.get(id_of(call), call) for call in reply.tool_calls]
     return replace(reply, tool_calls=calls, message=replace(reply.message, parts=tuple(parts)))
 
 
@@ -177,25 +173,3 @@ def _step_key(calls: Sequence[ToolCall], results: Sequence[ToolResult] | None) -
         json.dumps([c.name, c.raw if c.arguments is None else c.arguments, *outcome], sort_keys=True)
         for c, outcome in zip(calls, outcomes, strict=True)
     )
-
-
-# ── sums ─────────────────────────────────────────────────────────────────────
-
-
-def total_usage(replies: Sequence[Reply]) -> Usage:
-    """Return the sum of the replies' usage; a count that one of them lacks is None."""
-
-    def sums() -> Iterator[tuple[str, int | None]]:
-        for name in Usage.__struct_fields__:
-            counts: list[Any] = [getattr(reply.usage, name) for reply in replies]
-            yield name, sum(counts) if counts and None not in counts else None
-
-    return Usage(**dict(sums()))
-
-
-def total_cost(replies: Sequence[Reply]) -> Cost | None:
-    """Return the sum of the replies' cost; None where one is unknown, or where the currencies differ."""
-    costs = [reply.cost for reply in replies if reply.cost is not None]
-    if not costs or len(costs) < len(replies) or len({cost.currency for cost in costs}) > 1:
-        return None
-    return Cost(sum((cost.amount for cost in costs[1:]), costs[0].amount), costs[0].currency)

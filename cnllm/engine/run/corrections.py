@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.continuation import total_cost, total_usage
 from cnllm.types import Message, Note, Reply, Text
+from cnllm.types.totals import total_cost, total_usage
 
 __all__ = ["add_usage", "correction_failed", "correction_turns", "validation_error"]
 

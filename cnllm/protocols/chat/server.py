@@ -246,6 +246,9 @@ class StreamEncoder:
         self._sends_usage = request is None or (isinstance(options, Mapping) and options.get("include_usage") is True)
         self._usage: Usage | None = None
 
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
+
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return the frames before the first event."""
         return [self._chunk({"role": "assistant", "content": ""})]
@@ -327,4 +330,6 @@ CODEC = ServerCodec(
     stream=StreamEncoder,
     result_names=True,
     feature_headers=("openai-beta",),
+    paths=("/v1/chat/completions", "/chat/completions"),
+    dialects=True,
 )

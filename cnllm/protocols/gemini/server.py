@@ -21,6 +21,15 @@ CODEC = ServerCodec(
     write_error=write_error,
     stream=StreamEncoder,
     result_names=True,
+    whole_calls=True,
     read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature"),
     write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature"),
+    paths=tuple(
+        f"/{version}/models/{{model}}:{method}"
+        for version in ("v1beta", "v1")
+        for method in ("generateContent", "streamGenerateContent")
+    ),
+    json_mode=("generationConfig.responseMimeType", "application/json"),
+    seal_example=lambda token, text: {"thoughtSignature": token},
+    late_seals=True,
 )

@@ -135,6 +135,9 @@ class StreamEncoder:
         self._usage: Usage | None = None
         self._candidate_keys: dict[str, Any] = {}
 
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
+
     def begin(self) -> list[tuple[str | None, Any]]:
         """Return no frames: the first piece is the first chunk."""
         return []

@@ -21,4 +21,6 @@ CODEC = ServerCodec(
     read_token=token_reader(_PROTOCOL, [Reasoning], "signature", "data"),
     write_token=token_writer(_PROTOCOL, [Reasoning], "signature"),
     feature_headers=("anthropic-beta",),
+    paths=("/v1/messages",),
+    seal_example=lambda token, text: {"signature": token},
 )

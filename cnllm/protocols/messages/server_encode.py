@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cnllm.protocols.reply_ids import stream_id
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -30,6 +31,7 @@ from cnllm.types import (
 __all__ = ["StreamEncoder", "write_error", "write_reply"]
 
 _PROTOCOL = "anthropic-messages"
+_PREFIX = "msg_"
 _FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _RAW_REASONS = {
     "stop": ("end_turn", "stop_sequence", "pause_turn"),
@@ -55,7 +57,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
     """Return the body of a whole reply. Incomplete calls are included with the input that is known."""
     parts = [*reply.message.parts, *reply.incomplete]
     return {
-        "id": reply.id or "msg",
+        "id": stream_id(reply.id or "", _PREFIX),
         "type": "message",
         "role": "assistant",
         "model": reply.model or "",
@@ -124,9 +126,10 @@ class StreamEncoder:
     """The encoder of one reply's events: one block is open at a time, and closes before the next begins."""
 
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
-        self._id = id
+        self._id = stream_id(id, _PREFIX)
         self._model = model
         self._usage = Usage()
+        self._input_tokens: int | None = None
         self._open = ""  # the type of the open block
         self._place = -1
         self._calls: dict[int, list[str]] = {}  # input of calls without a block so far, by the call's index
@@ -134,17 +137,21 @@ class StreamEncoder:
         self._current: int | None = None
         self._raw = ""
 
+    def expect_input(self, tokens: int) -> None:
+        """Set an estimate of the request's tokens, which stands in the first frame."""
+        self._input_tokens = tokens
+
     def begin(self) -> Frames:
         """Return the frames before the first event."""
         message: dict[str, Any] = {
-            "id": self._id or "msg",
+            "id": self._id,
             "type": "message",
             "role": "assistant",
             "model": self._model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _usage(Usage()),
+            "usage": _usage(Usage(input=self._input_tokens)),
         }
         return [("message_start", {"type": "message_start", "message": message})]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cnllm.protocols import ServerCodec
 from cnllm.protocols.responses.server_decode import read_request
 from cnllm.protocols.responses.server_encode import StreamEncoder, token_fields, write_error, write_reply
@@ -12,6 +14,17 @@ __all__ = ["CODEC"]
 
 _PROTOCOL = "openai-responses"
 
+
+def _seal_example(token: str, text: str) -> dict[str, Any]:
+    """Return an item of reasoning."""
+    return {
+        "type": "reasoning",
+        "id": f"rs_{token[:24]}",
+        "summary": [{"type": "summary_text", "text": text}],
+        "encrypted_content": token,
+    }
+
+
 CODEC = ServerCodec(
     read_request=read_request,
     write_reply=write_reply,
@@ -20,4 +33,7 @@ CODEC = ServerCodec(
     read_token=token_reader(_PROTOCOL, [Reasoning], "encrypted_content"),
     write_token=token_writer(_PROTOCOL, [Reasoning], "encrypted_content", token_fields),
     feature_headers=("openai-beta",),
+    paths=("/v1/responses", "/responses"),
+    json_mode=("text.format.type", "json_object"),
+    seal_example=_seal_example,
 )

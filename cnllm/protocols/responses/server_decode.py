@@ -61,7 +61,7 @@ def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
             names = [name for entry in allowed if isinstance(entry, dict) for name in tools.chosen(entry)]
             kinds = [entry.get("type") for entry in allowed if isinstance(entry, dict)]
             allow_tools(options, choice.get("mode"), names, kinds)
-        case {"type": str()} as choice if len(names := tools.chosen(choice)) == 1:
+        case {"type": str()} as choice if names := tools.chosen(choice):
             options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
         case {"type": "function", "name": str(name)}:
             options["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -255,10 +255,12 @@ def _call(item: dict[str, Any], stamp: Stamp, tools: ClientTools) -> ToolCall | 
                 return None
             return _own_call(item["call_id"], tools.function_name("tool_search"), item.get("arguments"))
         case "local_shell_call":
-            action = item.get("action") if isinstance(item.get("action"), dict) else {}
-            shell_arguments = {k: v for k, v in action.items() if k != "type" and v not in (None, {})}
-            id = item.get("call_id") or item.get("id")
-            return _own_call(str(id or ""), tools.function_name("local_shell"), shell_arguments)
+            action = item.get("action")
+            fields = action if isinstance(action, dict) else {}
+            shell_arguments = {k: v for k, v in fields.items() if k != "type" and v not in (None, {})}
+            return _own_call(
+                str(_output_id(item) or item.get("id") or ""), tools.function_name("local_shell"), shell_arguments
+            )
     id, name, raw = (_text(item, key) for key in ("call_id", "name", "arguments"))
     decoded, problem = _decode_arguments(raw)
     own_keys = ("type", "call_id", "name", "arguments", "namespace")

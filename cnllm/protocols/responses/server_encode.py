@@ -193,6 +193,9 @@ class StreamEncoder:
         self._calls: dict[int, _OpenItem] = {}
         self._usage: Usage = Usage()
 
+    def expect_input(self, tokens: int) -> None:
+        """Ignore the estimate: this protocol counts tokens at the end only."""
+
     def begin(self) -> list[Frame]:
         """Return the frames before the first event."""
         created = self._frame("response.created", response=self._resource)

@@ -1,4 +1,4 @@
-"""Every flag a registry can set: what an endpoint does on the wire, as data.
+"""The flags of the registry: the behaviour of an endpoint on the wire, as data.
 
 One class per table of providers.toml, one description per flag: what it does, and why it exists. From these classes
 come the checks of a registry file, its JSON Schema (`cnllm registry schema`) and the tables of the manual. Absent
@@ -58,12 +58,12 @@ __all__ = [
 
 
 class Flags(Base, frozen=True):
-    """What one (endpoint, model, mode) does."""
+    """The flags of a table: the behaviour of one endpoint and model, in one mode."""
 
     title: Annotated[
         str | None,
         flag(
-            "Who answers, in words.",
+            "The provider's name for readers.",
             "Names of providers are short, and several endpoints belong to one vendor.",
             every_wire=True,
         ),
@@ -71,7 +71,7 @@ class Flags(Base, frozen=True):
     protocol: Annotated[
         str | None,
         flag(
-            "The wire protocol spoken unless another is asked for.",
+            "The wire protocol of a call that names none.",
             "Many endpoints speak several wires, one of them better than the others.",
             every_wire=True,
         ),
@@ -79,20 +79,24 @@ class Flags(Base, frozen=True):
     base_url: Annotated[
         str | None,
         flag(
-            "Where the endpoint is.",
+            "The URL of the endpoint, without the path of a request.",
             "Each has an address of its own, and some have one for each wire.",
             every_wire=True,
         ),
     ] = None
     path: Annotated[
         str | None,
-        flag("What follows base_url; {model} is filled in.", "Endpoints that copy a wire do not always copy its path."),
+        flag(
+            "The path of a request after base_url; {model} is replaced by the model's id.",
+            "Endpoints that copy a wire do not always copy its path.",
+        ),
     ] = None
     stream_path: Annotated[
         str | None, flag("The path when streaming, where it differs.", "Some wires stream from another address.")
     ] = None
     auth: Annotated[
-        Auth | None, flag("How the key is sent.", "Endpoints that copy a wire often keep their own header for the key.")
+        Auth | None,
+        flag("The header that carries the key.", "Endpoints that copy a wire often keep their own header for the key."),
     ] = None
     headers: Annotated[
         dict[str, str] | None,
@@ -109,21 +113,21 @@ class Flags(Base, frozen=True):
     status: Annotated[
         Status | None,
         flag(
-            "Whether it is current, in preview or retired.",
+            "Whether the model is current, in preview or retired.",
             "Calls of a retired model fail, mostly without naming its successor.",
             every_wire=True,
         ),
     ] = None
     limits: Annotated[
-        Limits | None, flag("How many tokens fit.", "Endpoints refuse a request that asks for more.", every_wire=True)
+        Limits | None, flag("The limits of tokens.", "Endpoints refuse a request that asks for more.", every_wire=True)
     ] = None
     price: Annotated[
-        Price | None, flag("What a million tokens cost.", "Replies do not say what they cost.", every_wire=True)
+        Price | None, flag("The prices of tokens.", "Replies do not say what they cost.", every_wire=True)
     ] = None
     input: Annotated[
         list[str] | None,
         flag(
-            "What it reads: text, image, audio, video, file.",
+            "The kinds of input that the model reads: text, image, audio, video, file.",
             "Endpoints refuse, or silently drop, what a model does not read.",
             every_wire=True,
         ),
@@ -131,16 +135,20 @@ class Flags(Base, frozen=True):
     reasoning: Annotated[
         Reasoning | None,
         flag(
-            "How reasoning is asked for, arrives and goes back.",
-            "No wire but the newest says, so each vendor chose its own way.",
+            "How reasoning is requested, how it arrives and how it is sent back.",
+            "Only the newest wire defines it, so each vendor chose its own way.",
         ),
     ] = None
     tool_choice: Annotated[
         ToolChoice | None,
-        flag("Which tool choices it takes.", "Many endpoints take only some, and fewer while they reason."),
+        flag(
+            "The values of tool_choice that the endpoint accepts.",
+            "Many endpoints take only some, and fewer while they reason.",
+        ),
     ] = None
     tools: Annotated[
-        Tools | None, flag("What it demands of tools.", "Endpoints refuse schemas, names and ids that others take.")
+        Tools | None,
+        flag("The endpoint's rules for tools.", "Endpoints refuse schemas, names and ids that others take."),
     ] = None
     params: Annotated[
         dict[str, str | bool | Param] | None,
@@ -152,40 +160,47 @@ class Flags(Base, frozen=True):
     ] = None
     messages: Annotated[
         Messages | None,
-        flag("What it demands of messages.", "Endpoints and chat templates refuse conversations that others take."),
+        flag(
+            "The endpoint's rules for messages.", "Endpoints and chat templates refuse conversations that others take."
+        ),
     ] = None
     schema: Annotated[
         Schema | None,
         flag(
-            "How structured output is asked for.",
+            "How structured output is requested.",
             "Each endpoint has some of the ways, and refuses or ignores the others.",
         ),
     ] = None
     body: Annotated[
-        Body | None, flag("Anything else about the body.", "Some needs of one endpoint are no flag of their own.")
+        Body | None,
+        flag("Changes to the body of every request.", "Some needs of one endpoint are no flag of their own."),
     ] = None
     finish: Annotated[
         dict[str, str] | None,
         flag(
-            "Its words for why a reply ended → ours.",
+            "The endpoint's finish reasons → cnllm's.",
             "Endpoints add words of their own for a length, a filter, an error.",
         ),
     ] = None
     usage: Annotated[
         UsagePaths | None,
-        flag("Where token counts are.", "Each wire, and many an endpoint, has names of its own for them."),
+        flag("The paths of token counts.", "Each wire, and many an endpoint, has names of its own for them."),
     ] = None
     stream: Annotated[
-        Stream | None, flag("How its streams behave.", "Servers end, cut and repeat streams in different ways.")
+        Stream | None, flag("The behaviour of its streams.", "Servers end, cut and repeat streams in different ways.")
     ] = None
     error: Annotated[
         ErrorPaths | None,
-        flag("Where an error says what went wrong.", "Endpoints and the gateways before them wrap errors differently."),
+        flag(
+            "The paths of an error's message and code.",
+            "Endpoints and the gateways before them wrap errors differently.",
+        ),
     ] = None
     errors: Annotated[
         list[ErrorRule] | None,
         flag(
-            "What an error is; a sentence goes before a status, the nearest layer first.",
+            "Rules that map an error to its kind; a rule about the sentence goes before one about the status, the "
+            "nearest layer first.",
             "What can be done about an error depends on its kind, and endpoints use one status for several.",
             every_wire=True,
         ),
@@ -193,24 +208,25 @@ class Flags(Base, frozen=True):
     simulator: Annotated[
         Simulator | None,
         flag(
-            "What only the simulator goes by.",
-            "A client need not know it, and a test against the endpoint's habits does.",
+            "Rules that only the simulator reads.",
+            "A client does not need them; a test of the endpoint's refusals does.",
         ),
     ] = None
     leaks: Annotated[
         list[Leak] | None,
         flag(
-            "The markup in which it may write tool calls as text, beside what lower layers say; [] takes all of it "
-            "away.",
-            "Servers without the right parser pass on calls as text, in the markup of the model's family.",
+            "The markup in which the model may write tool calls as text, in addition to that of lower layers; [] "
+            "removes all of it.",
+            "Servers without the right parser return calls as text, in the markup of the model's family.",
             every_wire=True,
         ),
     ] = None
     fallback: Annotated[
         dict[str, str] | None,
         flag(
-            "What is said when an answer was nothing but markup, by the script of the prompt (han, kana, …, other); "
-            "{call} is the tool or the command that the model wanted, SCRIPT-unnamed is said where nobody can tell.",
+            "The sentence for an answer that holds nothing but markup, by the script of the prompt (han, kana, …, "
+            "other); {call} is the tool or the command in the markup, SCRIPT-unnamed is the sentence for markup "
+            "without a name.",
             "Some models answer with a call of a tool that they do not have, and nothing else.",
             every_wire=True,
         ),
@@ -218,15 +234,16 @@ class Flags(Base, frozen=True):
     resume: Annotated[
         dict[str, str] | None,
         flag(
-            "What a tool loop says, as the last resort, where a reply keeps breaking off; by script as `fallback`.",
-            "Some models stop in the middle of a task until somebody speaks.",
+            "The message that a tool loop sends, as its last attempt, when a reply keeps breaking off; by script as in "
+            "`fallback`.",
+            "Some models stop in the middle of a task until they receive a message.",
             every_wire=True,
         ),
     ] = None
     recovery: Annotated[
         Recovery | None,
         flag(
-            "What is tried where a reply breaks off, or comes empty.",
+            "The attempts after a reply that breaks off or is empty.",
             "Some endpoints break off more often than others, and attempts cost money.",
         ),
     ] = None
@@ -240,31 +257,34 @@ class Flags(Base, frozen=True):
     ] = None
 
     def __repr__(self) -> str:  # names alone: a value may be a password
-        said = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
-        return f"<{type(self).__name__} {', '.join(said)}>"
+        names = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"<{type(self).__name__} {', '.join(names)}>"
 
 
 class Source(Base, frozen=True):
-    """Where facts of the same table come from."""
+    """The source of facts in the same table."""
 
     url: Annotated[str, flag("A URL, repository:path@commit, or a thread.")]
-    seen: Annotated[datetime.date, flag("The day it was read.")]
+    seen: Annotated[datetime.date, flag("The day on which it was read.")]
     how: Annotated[
         Literal["docs", "recorded", "code", "issue", "probe", "inferred"],
-        flag("What kind of source it is.", reasons={"probe": "for overlays that `cnllm probe` writes"}),
+        flag("The kind of source.", reasons={"probe": "for overlays that `cnllm probe` writes"}),
     ]
     backs: Annotated[list[str], flag("The flags of this table that it supports.")]
-    quote: Annotated[str | None, flag("Its own words, in short.")] = None
+    quote: Annotated[str | None, flag("A short quotation.")] = None
 
 
 class Table(Flags, frozen=True):
-    """A layer of the registry: flags, and what a layer may hold besides."""
+    """A layer of the registry: flags, and the keys that only a layer has."""
 
-    match: Annotated[list[str] | None, flag("families: globs of the ids that belong to it.", every_wire=True)] = None
-    extends: Annotated[
-        str | None, flag("providers, models: another one whose table this one starts from.", every_wire=True)
+    match: Annotated[
+        list[str] | None, flag("families: globs of the model ids that belong to the family.", every_wire=True)
     ] = None
-    unset: Annotated[list[str] | None, flag("Flags to take away after merging.")] = None
+    extends: Annotated[
+        str | None,
+        flag("providers, models: the name of another one, whose table this one starts from.", every_wire=True),
+    ] = None
+    unset: Annotated[list[str] | None, flag("Flags to remove after merging.")] = None
     on: Annotated[dict[str, dict[str, Any]] | None, flag("Flags that hold on one wire protocol only.")] = None
     when: Annotated[
         dict[str, dict[str, Any]] | None,
@@ -273,9 +293,7 @@ class Table(Flags, frozen=True):
     families: Annotated[
         dict[str, dict[str, Any]] | None, flag("providers: flags of one family as this provider serves it.")
     ] = None
-    sources: Annotated[dict[str, Source] | None, flag("Where the facts of this table come from.", every_wire=True)] = (
-        None
-    )
+    sources: Annotated[dict[str, Source] | None, flag("The sources of this table's facts.", every_wire=True)] = None
 
 
 class Gateway(Base, frozen=True):
@@ -291,12 +309,14 @@ class File(Base, frozen=True):
     """A whole registry file."""
 
     schema: Annotated[int | None, flag("The version of this format.")] = None
-    defaults: Annotated[Table | None, flag("What holds when nothing else is said.")] = None
-    protocols: Annotated[dict[str, Table] | None, flag("The wires.")] = None
-    families: Annotated[dict[str, Table] | None, flag("What travels with the weights, whoever serves them.")] = None
-    providers: Annotated[dict[str, Table] | None, flag("Who answers.")] = None
+    defaults: Annotated[Table | None, flag("The flags that hold where no other layer sets them.")] = None
+    protocols: Annotated[dict[str, Table] | None, flag("The wire protocols.")] = None
+    families: Annotated[
+        dict[str, Table] | None, flag("Model families: the behaviour that belongs to the weights, whoever serves them.")
+    ] = None
+    providers: Annotated[dict[str, Table] | None, flag("The endpoints.")] = None
     models: Annotated[dict[str, Table] | None, flag('The models, by "provider/id-on-the-wire".')] = None
     aliases: Annotated[dict[str, str] | None, flag("Short names, each of one model.")] = None
-    tiers: Annotated[dict[str, list[str]] | None, flag("Models to choose from for a purpose, best first.")] = None
+    tiers: Annotated[dict[str, list[str]] | None, flag("Models for a purpose, best first.")] = None
     gateway: Annotated[Gateway | None, flag("Settings of a gateway.")] = None
-    prefer: Annotated[list[str] | None, flag("Providers to take for a short name when they serve it too.")] = None
+    prefer: Annotated[list[str] | None, flag("Providers that a short name prefers, if they serve the model.")] = None

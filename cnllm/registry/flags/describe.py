@@ -1,4 +1,4 @@
-"""How a flag is declared: what it does, why it exists, and what else is to be known of it."""
+"""Declare flags: the description of a flag, the reason for it, and its metadata."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ def flag(
 ) -> Meta:
     """Describe a flag.
 
-    `does`: what it says or does. `why`: the behaviour of endpoints that makes it necessary. `formerly`: the name that
-    it had, for the hint about a file that still says it. `every_wire`: it is true of the endpoint and its model
-    whichever wire protocol is spoken. `reasons`: why there is a value that fewer than two tables of the built-in file
-    set.
+    `does`: its meaning. `why`: the behaviour of endpoints that makes it necessary. `formerly`: its old name, for the
+    hint about a file that still uses it. `every_wire`: whether it holds on every wire protocol of the endpoint.
+    `reasons`: for each value that fewer than two tables of the built-in file set, why it exists.
     """
     extra = {"does": does, "why": why, "formerly": formerly, "every_wire": every_wire, "reasons": dict(reasons or {})}
     return Meta(description=f"{does} {why}".rstrip(), extra=extra)
 
 
 def about(kind: Any) -> Mapping[str, Any]:
-    """Return what was declared of a flag of this type; empty for what is no flag."""
+    """Return the metadata of a flag's type; empty for a type that is not a flag's."""
     if typing.get_origin(kind) is not typing.Annotated:
         return {}
     return getattr(kind.__metadata__[-1], "extra", None) or {}
 
 
 def inner_table(kind: Any) -> type[Struct] | None:
-    """Return the table that a flag of this type is, or None."""
-    for one in typing.get_args(typing.get_args(kind)[0]) if typing.get_origin(kind) is typing.Annotated else ():
-        if isinstance(one, type) and issubclass(one, Struct):
-            return one
+    """Return the class of the table in a flag's type; None where the flag is no table."""
+    for member in typing.get_args(typing.get_args(kind)[0]) if typing.get_origin(kind) is typing.Annotated else ():
+        if isinstance(member, type) and issubclass(member, Struct):
+            return member
     return None

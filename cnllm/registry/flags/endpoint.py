@@ -1,4 +1,4 @@
-"""Who answers: how the key is sent, how long the model lives, what it may hold and what it costs."""
+"""Flags of the endpoint and its model: the key's header, the state of the model, limits of tokens, prices."""
 
 import datetime
 from typing import Annotated, Any, Literal
@@ -11,6 +11,8 @@ __all__ = ["Auth", "Limits", "Price", "Status"]
 
 
 class Auth(Base, frozen=True):
+    """The header that carries the key."""
+
     header: Annotated[
         str | None,
         flag("The header that carries the key.", "Vendors with a protocol of their own do not use Authorization."),
@@ -25,28 +27,32 @@ class Auth(Base, frozen=True):
 
 
 class Status(Base, frozen=True):
+    """The state of a model between its first day and its last."""
+
     is_: Annotated[
         Literal["current", "preview", "retired"] | None,
         flag(
-            "Where the model is in its life.",
+            "Whether the model is current, in preview or retired.",
             "Vendors retire models, and a call of one fails with an error that seldom names the successor.",
-            reasons={"current": "what most models are without a word; it takes back what a lower layer says"},
+            reasons={"current": "most models are current without this line; it overrides a lower layer"},
         ),
     ] = field(default=None, name="is")
     since: Annotated[
         datetime.date | None,
-        flag("The day it began.", "A model is announced as retired before it stops answering."),
+        flag("The first day of this state.", "A model is announced as retired before it stops answering."),
     ] = None
     use: Annotated[
         str | None,
         flag(
             "The successor of a retired model, as provider/id.",
-            "Whoever still calls the old one has to be told the new one.",
+            "The error for a call of the old model names the new one.",
         ),
     ] = None
 
 
 class Limits(Base, frozen=True):
+    """The limits of a model, in tokens."""
+
     context: Annotated[
         int | None,
         flag(
@@ -57,17 +63,17 @@ class Limits(Base, frozen=True):
     output: Annotated[
         int | None,
         flag(
-            "The most tokens one reply may have; a larger max_tokens is clamped to it.",
+            "The greatest number of tokens of a reply; a larger max_tokens is clamped to it.",
             "Many endpoints refuse a larger number instead of clamping it.",
         ),
     ] = None
 
 
-_PRICE = "Replies do not name their price; it is worked out from their token counts."
+_PRICE = "Replies do not name their price; cnllm computes it from the token counts."
 
 
 class Price(Base, frozen=True):
-    """Per million tokens."""
+    """The prices of a model, for a million tokens."""
 
     currency: Annotated[str | None, flag("The ISO 4217 code of the prices.", "Vendors bill in several currencies.")] = (
         None
@@ -78,7 +84,7 @@ class Price(Base, frozen=True):
         float | None,
         flag(
             "The price of a million input tokens read from the endpoint's cache.",
-            "What is read from a cache is cheaper.",
+            "Tokens from a cache are cheaper.",
         ),
     ] = None
     cache_write: Annotated[

@@ -1,4 +1,4 @@
-"""Reasoning: how it is asked for, where it arrives, and how it goes back."""
+"""Flags of reasoning: how it is requested, how it arrives, and how it is sent back."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,13 +8,15 @@ __all__ = ["Budget", "Effort", "Patch", "Reasoning"]
 
 
 class Patch(Base, frozen=True):
+    """A change to the body of a request."""
+
     set: Annotated[
         dict[str, Any] | None,
         flag("A table merged into the body.", "Each vendor has a switch of its own, at a place of its own."),
     ] = None
     drop: Annotated[
         list[str] | None,
-        flag("Paths taken out of the body.", "Some endpoints refuse a switch beside another that it contradicts."),
+        flag("Paths removed from the body.", "Some endpoints refuse a switch beside another that it contradicts."),
     ] = None
 
 
@@ -25,9 +27,11 @@ _LEVEL = flag(
 
 
 class Effort(Base, frozen=True):
+    """The endpoint's levels of reasoning."""
+
     at: Annotated[
         str | None,
-        flag("Where the level goes in the body.", "Endpoints that take levels take them at different places."),
+        flag("The path of the level in the body.", "Endpoints that take levels take them at different places."),
     ] = None
     minimal: Annotated[str | None, _LEVEL] = None
     low: Annotated[str | None, _LEVEL] = None
@@ -41,22 +45,26 @@ _BOUND = "Endpoints refuse a budget that is out of their range."
 
 
 class Budget(Base, frozen=True):
+    """The endpoint's limit of tokens for reasoning."""
+
     at: Annotated[
         str | None,
-        flag("Where the number of tokens goes in the body.", "Some endpoints take a number of tokens and no level."),
+        flag("The path of the number of tokens in the body.", "Some endpoints take a number of tokens and no level."),
     ] = None
-    min: Annotated[int | None, flag("The fewest tokens it takes.", _BOUND)] = None
-    max: Annotated[int | None, flag("The most tokens it takes.", _BOUND)] = None
+    min: Annotated[int | None, flag("The least number of tokens.", _BOUND)] = None
+    max: Annotated[int | None, flag("The greatest number of tokens.", _BOUND)] = None
     under: Annotated[
         str | None,
         flag(
-            "The parameter it must stay below (max_tokens).",
+            "The parameter that the budget must stay below (max_tokens).",
             "Where reasoning counts as output, a budget that leaves no room for an answer is refused.",
         ),
     ] = None
 
 
 class Reasoning(Base, frozen=True):
+    """How reasoning is requested, how it arrives, and how it is sent back."""
+
     mode: Annotated[
         Literal["unknown", "never", "toggle", "always"] | None,
         flag(
@@ -68,30 +76,40 @@ class Reasoning(Base, frozen=True):
     default: Annotated[
         Literal["off", "on"] | None,
         flag(
-            "What the endpoint does when nothing is sent.",
-            "Some models reason unless they are told not to; what else holds may depend on it.",
+            "Whether the model reasons when the request does not say.",
+            "Some models reason unless the request turns it off, and other flags may depend on it.",
             every_wire=True,
         ),
     ] = None
     on: Annotated[
-        Patch | None, flag("What turns reasoning on.", "Each vendor has its own switch, and some have none.")
+        Patch | None,
+        flag("The change to the body that turns reasoning on.", "Each vendor has its own switch, and some have none."),
     ] = None
     off: Annotated[
-        Patch | None, flag("What turns reasoning off.", "The switch for off is not always the reverse of that for on.")
+        Patch | None,
+        flag(
+            "The change to the body that turns reasoning off.",
+            "The switch for off is not always the reverse of that for on.",
+        ),
     ] = None
     effort: Annotated[
         Effort | None,
-        flag("Where a level goes, and the endpoint's word for each.", "Endpoints that take levels differ in both."),
+        flag(
+            "The path of a level in the body, and the endpoint's word for each.",
+            "Endpoints that take levels differ in both.",
+        ),
     ] = None
     budget: Annotated[
         Budget | None,
-        flag("Where a number of tokens goes, and its range.", "Endpoints that take a number differ in both."),
+        flag(
+            "The path of a number of tokens in the body, and its range.", "Endpoints that take a number differ in both."
+        ),
     ] = None
     effort_budgets: Annotated[
         dict[str, int] | None,
         flag(
-            "The tokens that each level stands for where only a number can be sent, or the reverse.",
-            "A caller asks in one form, and some endpoints take only the other.",
+            "The tokens of each level, to translate a level into a number of tokens or the reverse.",
+            "A caller gives one of the two, and some endpoints take only the other.",
             formerly="scale",
             every_wire=True,
         ),
@@ -99,16 +117,16 @@ class Reasoning(Base, frozen=True):
     fields: Annotated[
         list[str] | None,
         flag(
-            "The keys it arrives under, in a message and in a delta, tried in order.",
+            "The keys of reasoning in a message and in a delta, tried in order.",
             "The wire has no official key for it, so servers chose different ones, and changed them.",
         ),
     ] = None
     shape: Annotated[
         Literal["field", "details", "tags", "content-parts", "seal"] | None,
         flag(
-            "How it is written, arriving and going back: a text under a key of its own, a list of {text} under one, "
-            "between tags in the text, as parts of `content`, or as blocks that are signed.",
-            "Servers that keep more than the text, such as signatures, need more than a text for it.",
+            "The form of reasoning, in replies and in requests: a text under a key of its own, a list of {text} under "
+            "one, text between tags in the answer, parts of `content`, or signed blocks.",
+            "Some servers add data, such as signatures, for which a text has no room.",
             reasons={
                 "details": "one vendor with this as its only form; a router writes the list beside the text",
                 "tags": "for overlays, of servers that never split the tags off: tests/engine/test_reasoning_shape.py",
@@ -118,14 +136,14 @@ class Reasoning(Base, frozen=True):
     part: Annotated[
         str | None,
         flag(
-            "The type of a part of `content` that holds it, under a key of the same name.",
+            "The type of the part of `content` that holds reasoning, under a key of the same name.",
             "Where reasoning is a part of the content, vendors differ in the part's type.",
         ),
     ] = None
     tags: Annotated[
         list[str] | None,
         flag(
-            "The opening and closing tag where it arrives inside the text; further pairs may follow.",
+            "The opening and closing tag of reasoning inside the text; further pairs may follow.",
             "Models write reasoning between tags, and servers without a parser for them pass the tags on.",
             every_wire=True,
         ),
@@ -145,15 +163,15 @@ class Reasoning(Base, frozen=True):
     replay: Annotated[
         Literal["never", "tool-turns", "since-user", "always"] | None,
         flag(
-            "Which earlier turns of the same model carry it back.",
+            "The earlier turns of the same model that are sent back with their reasoning.",
             "Some endpoints refuse a turn without its reasoning, others one that has it.",
         ),
     ] = None
     replay_as: Annotated[
         Literal["field", "details", "tags", "content-parts", "seal"] | None,
         flag(
-            "The form in which it goes back, where it is not that in which it arrives (`shape`).",
-            "A few endpoints take it in another form than they give it.",
+            "The form in which reasoning is sent back, where it differs from `shape`.",
+            "A few endpoints accept another form than they return.",
             reasons={
                 ANY: "an exception from `shape`, so it has all of its values (tests/engine/test_reasoning_shape.py)"
             },
@@ -162,16 +180,16 @@ class Reasoning(Base, frozen=True):
     replay_field: Annotated[
         str | None,
         flag(
-            "The key under which it goes back, where that is not the first of `fields`.",
-            "A few endpoints take it under another key than the one that it arrives under.",
+            "The key under which reasoning is sent back, where it is not the first of `fields`.",
+            "A few endpoints accept another key than they return.",
         ),
     ] = None
     if_missing: Annotated[
         Literal["omit", "empty", "space", "reasoning-off", "error"] | Patch | None,
         flag(
-            "What a turn carries that must have reasoning and has none; reasoning-off: nothing, and the call goes "
-            "without reasoning; set: what its first call is sealed with instead. No case of `otherwise`: nothing was "
-            "asked for that the endpoint does not take.",
+            "What is sent in a turn that must have reasoning and has none; reasoning-off: nothing, and the request is "
+            "made without reasoning; set: a seal for the turn's first call. It is not named `otherwise`, because no "
+            "option of the call is refused.",
             "A conversation begun with another model has turns without reasoning, and endpoints that demand it there "
             "accept different stand-ins.",
             reasons={
@@ -183,8 +201,8 @@ class Reasoning(Base, frozen=True):
     if_foreign: Annotated[
         Literal["drop", "text"] | None,
         flag(
-            "What becomes of reasoning that another model wrote. No case of `otherwise`: it is about who wrote it, "
-            "not about what the endpoint takes.",
+            "What happens to reasoning that another model wrote. It is not named `otherwise`, because it depends on "
+            "the author of the reasoning, not on what the endpoint accepts.",
             "Endpoints that check where reasoning comes from refuse another model's.",
             formerly="foreign",
             every_wire=True,
@@ -196,8 +214,8 @@ class Reasoning(Base, frozen=True):
     replay_patch: Annotated[
         Patch | None,
         flag(
-            "What is sent along when reasoning goes back.",
-            "Some servers throw away the reasoning of earlier turns unless a switch tells them to keep it.",
+            "A change to the body of a request that sends reasoning back.",
+            "Some servers discard the reasoning of earlier turns unless a switch tells them to keep it.",
             formerly="keep",
         ),
     ] = None

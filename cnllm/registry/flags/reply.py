@@ -1,4 +1,4 @@
-"""What a reply says where: token counts, the end of a stream, errors; and what is tried when it breaks off."""
+"""Flags of replies: paths of token counts, the end of a stream, errors, and attempts after a broken reply."""
 
 from typing import Annotated, Literal
 
@@ -18,10 +18,12 @@ _COUNT = flag(
 
 
 class UsagePaths(Base, frozen=True):
+    """The paths of token counts in a reply."""
+
     at: Annotated[
         list[str] | None,
         flag(
-            "Where the usage object is, in a body or a chunk, tried in order.",
+            "Paths of the usage object in a body or a chunk, tried in order.",
             "Some endpoints put it into the choice, others into the last chunk.",
         ),
     ] = None
@@ -34,19 +36,21 @@ class UsagePaths(Base, frozen=True):
     excluded_from_totals: Annotated[
         list[Literal["reasoning", "cached", "cache_write"]] | None,
         flag(
-            "What the endpoint does not count into its output or input, so that it is added.",
-            "On some wires the input leaves out what the cache held, or the output leaves out the reasoning.",
+            "The counts that the endpoint leaves out of its input or output, so that cnllm adds them.",
+            "On some wires the input does not include tokens from the cache, or the output does not include reasoning.",
             formerly="apart",
         ),
     ] = None
 
 
 class Stream(Base, frozen=True):
+    """The behaviour of an endpoint's streams."""
+
     terminator: Annotated[
         Literal["finish", "done", "any"] | None,
         flag(
-            "What proves that a stream is whole: a finish reason, the closing [DONE], or either.",
-            "Some endpoints send no finish reason, others no [DONE], and a stream without its proof was cut.",
+            "What shows that a stream is complete: a finish reason, the closing [DONE], or either.",
+            "Some endpoints send no finish reason, others no [DONE]; a stream that ends without either was cut.",
             formerly="proof",
             reasons={"done": "one vendor documents the closing [DONE] as the end of its streams"},
         ),
@@ -54,9 +58,8 @@ class Stream(Base, frozen=True):
     if_cut: Annotated[
         Literal["error", "again-whole", "keep"] | None,
         flag(
-            "What becomes of a stream that was cut. No case of `otherwise`: it has the name of the call's option whose "
-            "default it is.",
-            "Networks and servers break off streams, and half an answer is worth something to some callers only.",
+            "What happens to a stream that was cut: the default of the call's option of the same name.",
+            "Networks and servers break off streams, and only some callers can use half an answer.",
             reasons={
                 "again-whole": "the caller's choice; an overlay makes it the default: tests/client/test_cuts.py",
                 "keep": "the caller's choice; an overlay makes it the default: tests/client/test_cuts.py",
@@ -66,8 +69,8 @@ class Stream(Base, frozen=True):
     deltas: Annotated[
         Literal["incremental", "cumulative", "either"] | None,
         flag(
-            "Whether a delta holds what is new, or all so far; either: both were seen, and each stream is judged by "
-            "itself.",
+            "Whether a delta holds only new text, or the whole text so far; either: both occur, and cnllm decides for "
+            "each stream.",
             "Some servers repeat the whole text in each chunk.",
             reasons={
                 "cumulative": "for overlays, of servers known to repeat: tests/pain/test_d_thinking.py",
@@ -78,7 +81,7 @@ class Stream(Base, frozen=True):
     tools: Annotated[
         bool | None,
         flag(
-            "Whether a reply with tool calls can be streamed. If not, it is asked for whole.",
+            "Whether a reply to a request with tools can be streamed. If not, cnllm requests it whole.",
             "Some endpoints do not stream a reply to a request with tools.",
             reasons={"false": "one endpoint, whose own client calls it whole"},
         ),
@@ -86,90 +89,105 @@ class Stream(Base, frozen=True):
     required: Annotated[
         bool | None,
         flag(
-            "Whether it answers only when streaming. Whole calls are then streamed too.",
+            "Whether the endpoint answers only requests that stream. Whole calls are then streamed too.",
             "Some models, while they reason, refuse a request that does not stream.",
         ),
     ] = None
 
 
 class Recovery(Base, frozen=True):
-    """What is tried where a reply breaks off, or comes empty. A call's `recovery` option wins."""
+    """The attempts after a reply that breaks off or is empty. A call's `recovery` option wins."""
 
     steps: Annotated[
         _FromZero | None,
         flag(
-            "How often a tool loop takes an empty or broken step again.",
-            "Some models return nothing at times, and a run of many steps should not end for it.",
+            "How often a tool loop repeats an empty or broken step.",
+            "Some models return nothing at times, and this should not end a run of many steps.",
         ),
     ] = None
     streams: Annotated[
         _FromZero | None,
         flag(
-            "How often a cut stream is asked for again, whole.",
+            "How often a cut stream is requested again, whole.",
             "Some servers cut long streams often, and each attempt costs money.",
         ),
     ] = None
     resume: Annotated[
         bool | None,
         flag(
-            "Whether a tool loop asks the model, at last, to go on; the flag `resume` has the words.",
-            "Some models stop in the middle of a task and go on when they are asked to.",
+            "Whether a tool loop asks the model to continue, as its last attempt; the flag `resume` has the sentence.",
+            "Some models stop in the middle of a task and continue when they are asked to.",
         ),
     ] = None
     cycle: Annotated[
         _FromOne | None,
         flag(
-            "How many steps a circle of the same calls and results may have.",
-            "Models repeat themselves, some in longer circles than others.",
+            "The greatest number of steps in a cycle of the same calls and results that is still detected.",
+            "Models repeat themselves, some in longer cycles than others.",
         ),
     ] = None
 
 
 class ErrorPaths(Base, frozen=True):
+    """The paths of an error object, its message and its code."""
+
     at: Annotated[
         list[str] | None,
         flag(
-            "Where an error object hides in a body or a chunk, tried in order.",
+            "Paths of an error object in a body or a chunk, tried in order.",
             "Some endpoints report an error with status 200.",
         ),
     ] = None
     message: Annotated[
         list[str] | None,
-        flag("Paths to its sentence, tried in order.", "Gateways wrap the error of the endpoint behind them."),
+        flag(
+            "Paths of the message in the error object, tried in order.",
+            "Gateways wrap the error of the endpoint behind them.",
+        ),
     ] = None
     code: Annotated[
         list[str] | None,
-        flag("Paths to its code, tried in order.", "Codes stand in `code`, `type`, `status` and other places."),
+        flag(
+            "Paths of the code in the error object, tried in order.",
+            "Codes stand in `code`, `type`, `status` and other places.",
+        ),
     ] = None
 
 
 class ErrorRule(Base, frozen=True):
-    """Each given key must match; `text`, `pattern` and `code` match when one of theirs does, `unless` when none does.
+    """A rule that maps an error to its kind.
 
-    Patterns are matched in linear time: they know no look-around and no back-references.
+    Each key of the rule must match; `text`, `pattern` and `code` match when one of their items does, `unless` when none
+    does. Patterns are matched in linear time: they support no look-around and no back-references.
     """
 
     kind: Annotated[
         Literal["bad-key", "quota", "rate", "overloaded", "context", "filtered", "replay", "bad-request", "other"],
         flag(
-            "What such an error is.",
+            "The kind of such an error.",
             "The same status means a wrong key here, an empty account there, a rate limit elsewhere.",
             formerly="is",
         ),
     ]
-    status: Annotated[list[int] | None, flag("The HTTP statuses it has.", "Some sentences mean two things.")] = None
-    code: Annotated[list[str] | None, flag("The endpoint's codes.", "A code is surer than a sentence.")] = None
-    text: Annotated[list[str] | None, flag("Pieces of its sentence, in any case.", "Many endpoints have no codes.")] = (
-        None
-    )
+    status: Annotated[
+        list[int] | None, flag("The HTTP statuses of such an error.", "Some sentences mean two things.")
+    ] = None
+    code: Annotated[list[str] | None, flag("The endpoint's codes.", "A code is more reliable than a sentence.")] = None
+    text: Annotated[
+        list[str] | None,
+        flag("Pieces of the error's sentence; upper and lower case do not matter.", "Many endpoints have no codes."),
+    ] = None
     pattern: Annotated[
         list[str] | None,
-        flag("Regular expressions that its sentence matches, in any case.", "Sentences hold numbers and names."),
+        flag(
+            "Regular expressions that the sentence matches; upper and lower case do not matter.",
+            "Sentences hold numbers and names.",
+        ),
     ] = None
     unless: Annotated[
         list[str] | None,
         flag(
-            "Regular expressions of which its sentence must match none.",
+            "Regular expressions that the sentence must not match.",
             "Some sentences name a limit that was not the reason.",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""What only the simulator goes by: how an endpoint behaves where a client need not know it."""
+"""Flags that only the simulator reads: behaviour of an endpoint that a client need not know."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ __all__ = ["Refusal", "Simulator"]
 
 
 class Refusal(Base, frozen=True):
-    """How the endpoint words a refusal; the simulator answers with it."""
+    """The endpoint's own words for a refusal; the simulator answers with them."""
 
     on: Annotated[
         Literal[
@@ -33,40 +33,46 @@ class Refusal(Base, frozen=True):
             "context",
         ],
         flag(
-            "What it refuses.",
+            "The kind of request that is refused.",
             "Endpoints refuse different things, and word them differently.",
             reasons={ANY: "the kinds are those the simulator can tell apart, worded by an endpoint or not"},
         ),
     ]
     status: Annotated[
-        int, flag("The HTTP status.", "The same refusal is 400 here and 422 there, and clients go by the status.")
+        int,
+        flag(
+            "The HTTP status.",
+            "The same refusal is 400 at one endpoint and 422 at another, and clients read the status.",
+        ),
     ]
     body: Annotated[
         str,
         flag(
-            "What it answers; {param} {value} {role} {index} {model} {choice} are filled in.",
-            "Clients go by the words of an error.",
+            "The body of the answer; {param} {value} {role} {index} {model} {choice} are filled in.",
+            "Clients read the words of an error.",
         ),
     ]
 
 
 class Simulator(Base, frozen=True):
+    """Behaviour of an endpoint that only the simulator reads."""
+
     refusals: Annotated[
         list[Refusal] | None,
         flag(
-            "The endpoint's own words of refusal.",
-            "A client tried against other words is not tried against this endpoint.",
+            "The endpoint's own words for refusals.",
+            "A test with other words would not be a test of this endpoint.",
             formerly="refusals",
         ),
     ] = None
     stream_usage: Annotated[
         Literal["chunk", "last", "choice", "none"] | None,
         flag(
-            "Where usage comes in a stream: a chunk of its own, the last chunk with a choice, inside that choice, "
+            "The place of usage in a stream: a chunk of its own, the last chunk with a choice, inside that choice, "
             "nowhere.",
             "Servers put it in different places; cnllm reads it wherever it is.",
             formerly="stream.usage",
-            reasons={"none": "for overlays, of servers that never tell: tests/simulator/endpoints.toml"},
+            reasons={"none": "for overlays, of servers that never send usage: tests/simulator/endpoints.toml"},
         ),
     ] = None
     object_arguments: Annotated[
@@ -80,8 +86,8 @@ class Simulator(Base, frozen=True):
     json_word: Annotated[
         str | None,
         flag(
-            "The word that a prompt must hold when JSON is asked for.",
-            "Some endpoints refuse JSON mode without it; cnllm says it in any case.",
+            "The word that a prompt must hold when JSON is requested.",
+            "Some endpoints refuse JSON mode without it; cnllm adds it in any case.",
             formerly="schema.word",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""Tools: what is demanded of them, and the markup in which a model may write a call as text."""
+"""Flags of tools: the endpoint's rules for them, and the markup in which a model may write a call as text."""
 
 from typing import Annotated, Literal
 
@@ -10,18 +10,20 @@ _ONE_SPEC = "a rule of the one subset that a vendor published; each of its model
 
 
 class ToolChoice(Base, frozen=True):
+    """The values of tool_choice that an endpoint accepts."""
+
     allowed: Annotated[
         list[Literal["auto", "none", "required", "named"]] | None,
         flag(
-            "The choices the endpoint takes.",
+            "The choices that the endpoint accepts.",
             "Many endpoints refuse a forced call, often only while the model reasons.",
         ),
     ] = None
     otherwise: Annotated[
         Literal["auto", "narrow", "reasoning-off", "error"] | None,
         flag(
-            "What becomes of another choice; narrow: auto, with only the wanted tool offered.",
-            "Some endpoints refuse a choice that they do not take, others ignore it; what comes nearest differs.",
+            "What happens to another choice; narrow: auto, with only the named tool offered.",
+            "Some endpoints refuse other choices, some ignore them, and the best replacement differs.",
             reasons={
                 "reasoning-off": "for overlays that want the call more than the reasoning: tests/engine/test_plan.py",
                 "error": "for overlays that would rather fail than not force a call: tests/pain/test_b_parameters.py",
@@ -31,10 +33,12 @@ class ToolChoice(Base, frozen=True):
 
 
 class Tools(Base, frozen=True):
+    """The endpoint's rules for tools."""
+
     supported: Annotated[
         bool | None,
         flag(
-            "Whether it takes tools at all.",
+            "Whether the endpoint accepts tools at all.",
             "Some models refuse a request with tools, or answer as if there were none.",
             every_wire=True,
         ),
@@ -42,25 +46,28 @@ class Tools(Base, frozen=True):
     otherwise: Annotated[
         Literal["prompt", "drop"] | None,
         flag(
-            "What becomes of tools where it takes none; prompt: they are described in the prompt, and calls are read "
-            "from the text.",
+            "What happens to tools where the endpoint accepts none; prompt: cnllm describes them in the prompt, and "
+            "reads calls from the text.",
             "Some models without tools follow such a description well.",
             every_wire=True,
-            reasons={"drop": "for overlays that take `prompt` back: tests/tools/test_prompted.py"},
+            reasons={"drop": "for overlays that override `prompt`: tests/tools/test_prompted.py"},
         ),
     ] = None
     parallel: Annotated[
         bool | None,
-        flag("Whether it takes parallel_tool_calls.", "Some endpoints refuse the parameter, others ignore it."),
+        flag(
+            "Whether the endpoint accepts parallel_tool_calls.",
+            "Some endpoints refuse the parameter, others ignore it.",
+        ),
     ] = None
     strict: Annotated[
         bool | None,
-        flag("Whether it takes `strict` on a function.", "Some endpoints refuse the key."),
+        flag("Whether the endpoint accepts `strict` on a function.", "Some endpoints refuse the key."),
     ] = None
     strict_all: Annotated[
         bool | None,
         flag(
-            "Whether all functions must be strict where one is.",
+            "Whether all functions must be strict if one is.",
             "Some endpoints refuse a list in which only some functions are strict.",
         ),
     ] = None
@@ -86,7 +93,7 @@ class Tools(Base, frozen=True):
         ]
         | None,
         flag(
-            "What is done to a function's parameters to put them into the subset of JSON Schema that it takes.",
+            "Changes to a function's parameters that put them into the endpoint's subset of JSON Schema.",
             "Endpoints refuse a schema outside their subset, and no two subsets are alike.",
             every_wire=True,
             reasons={
@@ -101,15 +108,15 @@ class Tools(Base, frozen=True):
     schema_drop: Annotated[
         list[str] | None,
         flag(
-            "The keywords of JSON Schema that it refuses.",
-            "Some endpoints refuse keywords that others use to say more about a value.",
+            "The keywords of JSON Schema that the endpoint refuses.",
+            "Some endpoints refuse keywords that others accept.",
             every_wire=True,
         ),
     ] = None
     name_max_length: Annotated[
         int | None,
         flag(
-            "The longest function name it takes, in characters.",
+            "The length of the longest function name, in characters.",
             "Names of tools from a registry of tools are often longer than endpoints allow.",
             formerly="names_max",
             every_wire=True,
@@ -119,7 +126,7 @@ class Tools(Base, frozen=True):
         str | None,
         flag(
             "A regular expression that call ids must match as a whole.",
-            "Some endpoints refuse ids that another one made.",
+            "Some endpoints refuse the ids of other endpoints.",
             formerly="ids",
         ),
     ] = None
@@ -149,35 +156,35 @@ class Leak(Base, frozen=True):
             "Each model family has markers of its own, and writes them in several spellings.",
         ),
     ]
-    close: Annotated[list[str], flag("The markers that end it.", "What is not closed is not a whole call.")]
+    close: Annotated[list[str], flag("The markers that end it.", "A block without its end is not a whole call.")]
     format: Annotated[
         list[Literal["json", "invoke", "arg-pairs", "function", "sections", "element"]],
         flag(
-            "The grammar of what is between, tried in order.",
+            "The grammars of the text between the markers, tried in order.",
             "Models of one family write calls in several grammars between the same markers.",
         ),
     ]
     parts: Annotated[
         list[str] | dict[str, list[str]] | None,
         flag(
-            "The grammar's own words: for invoke and function where they differ, for arg-pairs those of a key and a "
-            "value, for sections begin, separator and end; a table has them by grammar.",
-            "Families that share a grammar have words of their own in it.",
+            "The keywords of the grammar: for invoke and function where they differ, for arg-pairs those of a key and "
+            "a value, for sections begin, separator and end; a table has them by grammar.",
+            "Families that share a grammar use different keywords in it.",
         ),
     ] = None
     then: Annotated[
         Literal["recover", "strip", "keep"],
         flag(
-            "What becomes of a block: a call, nothing, or the text it is. No case of `otherwise`: it says what is done "
-            "with what was found.",
-            "Some servers would rather not have calls made out of text.",
+            "What happens to a block: it becomes a call, is removed, or stays text. It is not named `otherwise`, "
+            "because it does not depend on what the endpoint accepts.",
+            "Some users do not want text turned into calls.",
             reasons={ANY: "for overlays that treat one markup unlike the rest: tests/tools/test_prompted.py"},
         ),
     ] = "recover"
     strict: Annotated[
         bool,
         flag(
-            "Whether all that does not read as a call, with arguments and no more, is text.",
+            "Whether a block is text unless it holds calls with arguments and nothing else.",
             "Some markers are also those of ordinary code blocks.",
         ),
     ] = False

@@ -128,23 +128,23 @@ class _Questions:
         self._params = params
         self._interactive = interactive
 
-    def required(self, name: str, question: str, read: Callable[[str], Any]) -> Any:
+    def required(self, name: str, question: str, parse: Callable[[str], Any]) -> Any:
         """Return a required value. Raise `UsageError` if it is missing and there is no terminal."""
         if self._params[name] is not None:
-            return read(self._params[name])
+            return parse(self._params[name])
         if not self._interactive:
             raise errors.UsageError(f"{_option(name)} is missing", "cnllm models add --help shows what is needed")
-        return self._ask(question, read)
+        return self._ask(question, parse)
 
-    def optional(self, name: str, question: str, read: Callable[[str], Any]) -> Any:
+    def optional(self, name: str, question: str, parse: Callable[[str], Any]) -> Any:
         """Return a value that may stay unknown."""
         if self._params[name] is not None:
-            return read(str(self._params[name]))
+            return parse(str(self._params[name]))
         if not self._interactive:
             return None
-        return self._ask(question, lambda text: read(text) if text else None)
+        return self._ask(question, lambda text: parse(text) if text else None)
 
-    def _ask(self, question: str, read: Callable[[str], Any]) -> Any:
+    def _ask(self, question: str, parse: Callable[[str], Any]) -> Any:
         """Ask on stderr, since stdout holds only the added lines. Raise `click.Abort` at the end of stdin."""
         while True:
             stdio.write_text(f"{question}: ")
@@ -152,7 +152,7 @@ class _Questions:
             if not line:
                 raise click.Abort
             try:
-                return read(line.strip())
+                return parse(line.strip())
             except errors.UsageError as error:
                 errors.print_error(error.message, error.hint)
 
@@ -226,7 +226,7 @@ def _check_new(registry: Registry, documents: list[Document], addition: Addition
 def _places(documents: list[Document], name: str) -> str:
     """Return the file and line of each table of a model, such as "providers.toml:97"."""
     owners = [document for document in documents if name in document.data.get("models", {})]
-    return ", ".join(f"{document.shown}:{document.line(['models', name])}" for document in owners)
+    return ", ".join(f"{document.label}:{document.line(['models', name])}" for document in owners)
 
 
 def _write(path: Path, document: Document | None, addition: Addition, in_use: list[str]) -> None:

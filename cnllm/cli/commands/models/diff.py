@@ -12,8 +12,8 @@ from cnllm.cli.output.flag_table import file_letters, shown_value, source_place
 from cnllm.cli.output.format import to_plain
 
 if TYPE_CHECKING:
-    from cnllm.registry.diff import Difference
     from cnllm.registry.model import Fact
+    from cnllm.registry.model_diff import Difference
 
 __all__ = ["diff"]
 
@@ -35,7 +35,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
     If only one model has a flag, it is unknown for the other. --json shortens nothing.
     """
     from cnllm.registry import Registry
-    from cnllm.registry.diff import differences
+    from cnllm.registry.model_diff import differences
 
     registry = Registry.load()
     first, second = registry.resolve(a), registry.resolve(b)

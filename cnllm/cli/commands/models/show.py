@@ -113,17 +113,17 @@ def parameters(model: Model) -> dict[str, dict[str, State]]:
 
     reasoning = model.flags.reasoning.mode if model.flags.reasoning else None
     modes = {"always": ("reasoning",), "never": ("no-reasoning",), "toggle": ("no-reasoning", "reasoning")}
-    found = {mode: model.flags_for(frozenset({mode})).params or {} for mode in modes.get(reasoning or "", ())}
-    found = found or {"any": model.flags_for(conditions()).params or {}}
-    names = dict.fromkeys([*_COMMON, *(name for rules in found.values() for name in rules)])
-    return {name: {mode: state(rules.get(name)) for mode, rules in found.items()} for name in names}
+    rules_by_mode = {mode: model.flags_for(frozenset({mode})).params or {} for mode in modes.get(reasoning or "", ())}
+    rules_by_mode = rules_by_mode or {"any": model.flags_for(conditions()).params or {}}
+    names = dict.fromkeys([*_COMMON, *(name for rules in rules_by_mode.values() for name in rules)])
+    return {name: {mode: state(rules.get(name)) for mode, rules in rules_by_mode.items()} for name in names}
 
 
-def _parameters(states: dict[str, dict[str, State]], wanted: State) -> str:
+def _parameters(states: dict[str, dict[str, State]], target: State) -> str:
     """Return the parameters in one state, with the mode where it is not so in each."""
     words: list[str] = []
     for name, by_mode in states.items():
-        modes = [mode for mode, state in by_mode.items() if state == wanted]
+        modes = [mode for mode, state in by_mode.items() if state == target]
         if modes:
             words.append(name if len(modes) == len(by_mode) else f"{name} ({modes[0]})")
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""Describe the call that a model wanted to make in a few safe words, and write a sentence about it."""
+"""Name the call in an answer that was nothing but markup, and choose the sentence about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from cnllm.leaks.grammars.base import ParsedCall
 from cnllm.leaks.script import in_script, script
 
-__all__ = ["CALL", "FallbackText", "short_name", "wanted_name"]
+__all__ = ["CALL", "FallbackText", "call_name", "short_name"]
 
 CALL = "{call}"
 _UNNAMED = "-unnamed"
@@ -52,7 +52,7 @@ class FallbackText(Struct, frozen=True):
         return self.sentences.get(name + _UNNAMED, self.sentences.get("other" + _UNNAMED, ""))
 
 
-def wanted_name(calls: Sequence[ParsedCall], raw: str) -> str:
+def call_name(calls: Sequence[ParsedCall], raw: str) -> str:
     """Return the command that the first call runs, else its tool. Without calls, return the name in `raw`."""
     for call in calls:
         if name := _command_name(call.arguments) or short_name(call.name):

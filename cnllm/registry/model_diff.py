@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from cnllm.registry.check import _bare
+from cnllm.registry.check_types import bare_type
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Fact, Model
 
@@ -49,7 +49,7 @@ def _flags(table: type[Struct], prefix: str = "") -> Iterator[str]:
     for field in msgspec.structs.fields(table):
         name = f"{prefix}{field.encode_name}"
         yield name
-        kind = _bare(field.type)
+        kind = bare_type(field.type)
         if isinstance(kind, type) and issubclass(kind, Struct):
             yield from _flags(kind, f"{name}.")
 

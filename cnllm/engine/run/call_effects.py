@@ -1,0 +1,68 @@
+"""Define the effects of a call: what its client performs, and what the call receives in return.
+
+Send(plan)                → (status, headers), or the TransportError that happened
+ReadBody(most)            → (the rest of the body, at most one piece beyond that many bytes; the TransportError
+                            that ended it, or None)
+SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
+DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
+Sleep(seconds)            → None; the call is tried again after that, because of `error`
+Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
+a list                    → deliver these events, then read on: bytes, None at the end, or the TransportError
+FinalEvents               → deliver these events, and read nothing more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
+from cnllm.types import Event, Reply
+
+__all__ = ["DrainBody", "Effect", "FinalEvents", "Observed", "ReadBody", "Send", "SetReadDeadline", "Sleep", "Steps"]
+
+Effect = Any  # one of the structs below, or a list of events
+Steps = Generator[Effect, Any, Reply]
+
+
+class Send(Struct, frozen=True):
+    """Send a request and wait for the status line."""
+
+    plan: Plan
+
+
+class ReadBody(Struct, frozen=True):
+    """Read the rest of the body, at most one piece beyond `most` bytes: the parser reports the excess."""
+
+    most: int
+
+
+class SetReadDeadline(Struct, frozen=True):
+    """End reading after so many seconds, as if the stream had ended."""
+
+    seconds: float
+
+
+class DrainBody(Struct, frozen=True):
+    """Read the rest of the body, if it has arrived."""
+
+
+class Sleep(Struct, frozen=True):
+    """Wait, then try again the request that failed with `error`."""
+
+    seconds: float
+    error: CnllmError | None = None
+
+
+class Observed(Struct, frozen=True):
+    """Report an event that is of interest for logs."""
+
+    kind: Literal["cut", "recovered"]
+    reason: str = ""
+
+
+class FinalEvents(list[Event]):
+    """A list of events to deliver without reading on."""

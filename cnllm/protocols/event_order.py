@@ -1,0 +1,208 @@
+"""Put the events of a reply in the order in which the protocols write it: each part ends before the next one begins.
+
+The end of a part may come after the next one has begun, from endpoints that do not order their parts: only at the end
+of the stream is known what they want back with it. Calls wait for it, so that a seal stands in its own block. Text
+does not wait, because a reader sees it: the part ends without its seal, and a seal that comes later is written in a
+block of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from msgspec.structs import replace
+
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    NoteAdded,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    Restarted,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    UsageSeen,
+)
+
+__all__ = ["EventOrder"]
+
+_KINDS: dict[type, type] = {TextDelta: Text, ReasoningDelta: Reasoning}
+_DELTAS: dict[type, type[TextDelta] | type[ReasoningDelta]] = {Text: TextDelta, Reasoning: ReasoningDelta}
+
+
+class EventOrder:
+    """A buffer between a reply's events and an encoder.
+
+    With `whole_calls` the encoder writes calls when they are complete: later parts wait for them. `seal` is called for
+    each part of reasoning and each call when it ends, and returns the part to write; then calls need not wait.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_count",
+        "_delivered",
+        "_ended_calls",
+        "_held",
+        "_is_ordered",
+        "_kind",
+        "_pieces",
+        "_seal",
+        "_seals",
+        "_whole_calls",
+    )
+
+    def __init__(self, *, whole_calls: bool = False, seal: Callable[[Part], Part] | None = None) -> None:
+        self._whole_calls = whole_calls
+        self._seal = seal
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin a reply."""
+        self._kind: type | None = None  # of the open part
+        self._is_ordered = False  # whether a part ended before the next one began
+        self._count = 0  # parts that ended
+        self._pieces: list[str] = []  # of the open part
+        self._delivered: dict[type, list[str]] = {Text: [], Reasoning: []}
+        self._seals: list[object] = []  # that were delivered
+        self._held: list[Event] = []
+        self._calls: list[int] = []  # that began, and were not delivered if they are written whole
+        self._ended_calls: dict[int, Event] = {}
+
+    def feed(self, event: Event) -> list[Event]:
+        """Return the events to write now."""
+        kind = type(event)
+        if not self._held:
+            if self._kind is not None and _KINDS.get(kind) is self._kind:
+                self._pieces.append(event.text)  # type: ignore[union-attr]
+                return [event]
+        elif kind is Finished:
+            return [*self.flush(), event]
+        elif kind is UsageSeen or kind is NoteAdded:
+            return [event]
+        elif not self._resolves(event):
+            self._held.append(event)
+            return []
+        if kind is Restarted:
+            self._reset()
+            return [event]
+        if not self._fits(event):
+            self._held.append(event)
+            return []
+        out = self._take(event)
+        if self._held and self._kind is None and not self._waits_for_calls:
+            out += self._release()
+        return out
+
+    def flush(self) -> list[Event]:
+        """Return the events that wait, because no more come."""
+        out: list[Event] = []
+        while self._held:
+            out += self._end_unsealed() if self._kind is not None else []
+            self._calls = []
+            out += self._release()
+        return out
+
+    @property
+    def _waits_for_calls(self) -> bool:
+        """Whether calls must be complete before anything else is written."""
+        return self._whole_calls and bool(self._calls)
+
+    def _resolves(self, event: Event) -> bool:
+        """Whether an event ends what the waiting events wait for."""
+        if isinstance(event, BlockEnd):
+            return type(event.part) is self._kind
+        return type(event) is Restarted or (self._waits_for_calls and isinstance(event, ToolCallDelta | ToolCallEnd))
+
+    def _fits(self, event: Event) -> bool:
+        """Whether an event can be written now."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                is_next = self._kind in (None, _KINDS[type(event)]) or not self._is_ordered
+                return is_next and not self._waits_for_calls
+            case ToolCallStart():
+                needs_seal = self._is_ordered or (self._kind is Reasoning and self._seal is None)
+                return self._kind is None or not needs_seal
+            case BlockEnd():
+                return self._kind in (None, type(event.part)) and not self._waits_for_calls
+        return True
+
+    def _take(self, event: Event) -> list[Event]:
+        """Return the events to write for one that fits."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                kind = _KINDS[type(event)]
+                out = [] if self._kind in (None, kind) else self._end_unsealed()
+                self._kind = kind
+                self._pieces.append(event.text)
+                return [*out, event]
+            case ToolCallStart(index=index):
+                out = [] if self._kind is None else self._end_unsealed()
+                self._calls.append(index)
+                return [*out, event]
+            case ToolCallEnd(index=index, call=call):
+                if self._seal is not None:
+                    event = ToolCallEnd(index, cast(ToolCall, self._seal(call)))
+                if self._whole_calls:
+                    self._ended_calls[index] = event
+                    return self._complete_calls()
+            case BlockEnd():
+                self._is_ordered = self._is_ordered or self._kind is type(event.part)
+                return self._end(event)
+        return [event]
+
+    def _end_unsealed(self) -> list[Event]:
+        """Return the end of the open part, whose seal is not known."""
+        part: Part = Reasoning("") if self._kind is Reasoning else Text("")
+        return [self._ended(self._count, replace(part, text=self._close()))]
+
+    def _complete_calls(self) -> list[Event]:
+        """Return the ends of calls in the order in which the calls began."""
+        out: list[Event] = []
+        while self._calls and self._calls[0] in self._ended_calls:
+            out.append(self._ended_calls.pop(self._calls.pop(0)))
+        if not self._calls:  # calls that never began
+            out += self._ended_calls.values()
+            self._ended_calls = {}
+        return out
+
+    def _end(self, event: BlockEnd) -> list[Event]:
+        """Return the end of a part with the text that its deltas had."""
+        part = event.part
+        if not isinstance(part, Text | Reasoning):
+            return [event]
+        if self._kind is type(part):
+            text = self._close()
+            return [self._ended(event.index, part if part.text == text else replace(part, text=text))]
+        if part.text and part.text not in "".join(self._delivered[type(part)]):  # it came in no deltas
+            self._delivered[type(part)].append(part.text)
+            return [_DELTAS[type(part)](part.text), self._ended(event.index, part)]
+        if part.text and (part.seal is None or part.seal in self._seals):
+            return []  # a part that has ended already
+        return [self._ended(event.index, replace(part, text="") if part.text else part)]
+
+    def _ended(self, index: int, part: Part) -> BlockEnd:
+        """Return the end of a part."""
+        self._count += 1
+        if part.seal is not None:
+            self._seals.append(part.seal)
+        return BlockEnd(index, self._seal(part) if self._seal is not None and type(part) is Reasoning else part)
+
+    def _close(self) -> str:
+        """Close the open part, and return its text."""
+        text = "".join(self._pieces)
+        if self._kind is not None:
+            self._delivered[self._kind].append(text)
+        self._kind, self._pieces = None, []
+        return text
+
+    def _release(self) -> list[Event]:
+        """Return the waiting events that can be written now."""
+        held, self._held = self._held, []
+        return [ready for event in held for ready in self.feed(event)]

@@ -1,0 +1,129 @@
+"""Check the names in a registry file: protocols, families, providers, models, and the flags that sources back."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from cnllm.errors import CnllmError, RegistryError
+from cnllm.registry.documents import layer_tables
+from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
+
+if typing.TYPE_CHECKING:
+    from cnllm.registry.documents import Document
+    from cnllm.registry.registry import Registry
+
+__all__ = ["reference_problems"]
+
+
+def reference_problems(document: Document, registry: Registry) -> Iterator[Problem]:
+    """Yield the faults of references: unknown names, sources of absent flags, a toggle without its switch."""
+    models = set(registry.names())
+    providers = set(registry.providers)
+    protocols = registry._layers.names("protocols")
+    families = registry._layers.names("families")
+
+    def problem(path: list[str], message: str) -> Problem:
+        return Problem(document.label, document.line(path), message)
+
+    for path, table in layer_tables(document.data):
+        wire = table.get("protocol")
+        if wire is not None and wire not in protocols:
+            yield problem(
+                [*path, "protocol"],
+                f"{dotted_path(path)}: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
+            )
+        for mode, flags in table.get("when", {}).items():
+            wire = flags.get("protocol")
+            if wire is not None and wire not in protocols:
+                yield problem(
+                    [*path, "when", mode, "protocol"],
+                    f"{dotted_path(path)}.when: no protocol is called '{wire}'{did_you_mean(wire, protocols)}",
+                )
+        for kind, noun, names in (("on", "protocol", protocols), ("families", "family", families)):
+            for name in table.get(kind, {}):
+                if name not in names:
+                    yield problem(
+                        [*path, kind, name],
+                        f"{dotted_path(path)}.{kind}: no {noun} is called '{name}'{did_you_mean(name, names)}",
+                    )
+        use = table.get("status", {}).get("use")
+        if use is not None and use not in models:
+            yield problem(
+                [*path, "status"], f"{dotted_path(path)}: no model is called '{use}'{did_you_mean(use, models)}"
+            )
+        if table.get("status", {}).get("is") == "retired" and use is None:
+            yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
+        for name, source in table.get("sources", {}).items():
+            for flag in source["backs"]:
+                if not _has_flag(table, flag):
+                    yield problem(
+                        [*path, "sources", name],
+                        f"{dotted_path(path)}.sources.{name} backs '{flag}', which is not there",
+                    )
+    if not document.builtin and document.data.get("defaults", {}).get("leaks") == []:
+        yield Problem(
+            document.label,
+            document.line(["defaults", "leaks"]),
+            "defaults.leaks = [] removes only the general markup, not that of families; to remove all: "
+            '[defaults.call] recover_text_calls = "keep"',
+            "warning",
+        )
+    for name in document.data.get("prefer", ()):
+        if name not in providers:
+            yield problem(["prefer"], f"prefer: no provider is called '{name}'{did_you_mean(name, providers)}")
+    for name in document.data.get("providers", {}):
+        try:
+            registry._layers.extends_chain("providers", name)
+        except RegistryError as error:
+            yield problem_from_error(error, document.label)
+    for name in document.data.get("models", {}):
+        provider = name.partition("/")[0]
+        path = ["models", name]
+        if provider not in providers:
+            yield problem(
+                path,
+                f"models.\"{name}\": no provider is called '{provider}'{did_you_mean(provider, providers)}",
+            )
+            continue
+        try:
+            model = registry.resolve(name)
+        except RegistryError as error:
+            yield problem_from_error(error, document.label)
+            continue
+        reasoning = model.flags.reasoning
+        if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
+            yield problem(path, f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it')
+    for alias, target in document.data.get("aliases", {}).items():
+        if target not in models:
+            yield problem(
+                ["aliases", alias],
+                f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
+            )
+    for name, target in document.data.get("gateway", {}).get("models", {}).items():
+        path = ["gateway", "models", name]
+        try:
+            if not target.startswith("tier:"):
+                registry.resolve(target)
+            elif target.removeprefix("tier:") not in registry.tiers:
+                yield problem(path, f"{dotted_path(path)} names no tier: '{target}'")
+        except CnllmError as error:
+            yield problem(path, f"{dotted_path(path)}: {error.message}")
+
+
+def _has_flag(table: dict[str, Any], flag: str) -> bool:
+    """Whether a table has a value at a dotted path. A key may contain dots."""
+    value: Any = table
+    keys = flag.split(".")
+    while keys:
+        if type(value) is not dict:
+            return False
+        for length in range(len(keys), 0, -1):
+            key = ".".join(keys[:length])
+            if key in value:
+                value, keys = value[key], keys[length:]
+                break
+        else:
+            return False
+    return True

@@ -1,0 +1,249 @@
+"""Check the tables of a registry file against the types of the flags."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.errors import RegistryError
+from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
+from cnllm.registry.merge import canonical_condition, unset_path
+from cnllm.registry.model import ATOMS
+from cnllm.registry.problem import Problem, did_you_mean, dotted_path
+
+if typing.TYPE_CHECKING:
+    from cnllm.registry.documents import Document
+
+__all__ = ["bare_type", "require_valid", "type_problems"]
+
+_KEYWORDS = {"sections": ("begin", "separator", "end"), "arg-pairs": ("key", "value")}
+"""The keywords that a rule must name, for grammars without keywords of their own."""
+
+_STATE_WORDS = {
+    **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
+    **dict.fromkeys(("works", "true"), "true"),
+    **dict.fromkeys(("ignore", "ignores"), "'ignored'"),
+    "unknown": "to leave it out",
+}
+"""Wrong words for the state of a parameter → the right way to write it."""
+
+_MODE_OPTIONS = {"reasoning", "stream", "tools", "tool_choice", "schema", "on_unsupported"}
+"""The options of `call` that decide the mode, so that they cannot depend on it."""
+
+
+def require_valid(document: Document) -> None:
+    """Raise `RegistryError` for the first fault of a file; its message has the number of further ones."""
+    faults = type_problems(document)
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise RegistryError(
+            faults[0].message + more,
+            file=faults[0].file,
+            line=faults[0].line,
+            hint="`cnllm registry check` lists every fault",
+        )
+
+
+def type_problems(document: Document) -> list[Problem]:
+    """Return the faults of a file against the types of the flags, in the order of lines."""
+    return sorted(
+        (
+            Problem(document.label, document.line(path), message)
+            for path, message in _check_table(document.data, File, [])
+        ),
+        key=lambda p: p.line or 0,
+    )
+
+
+def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for everything in `data` that `cls` does not allow."""
+    name = dotted_path(path) or "the file"
+    if type(data) is not dict:
+        yield path, f"{name} must be a table, not {_type_name(data)}"
+        return
+    fields = _fields(cls)
+    for key, value in data.items():
+        key_path = [*path, key]
+        if key not in fields:
+            yield key_path, f"{name} has no flag '{key}'{_suggest_flag(key_path, cls)}"
+        elif cls is Table and key in ("on", "when", "families"):
+            yield from _check_layers(key, value, key_path)
+        elif cls is Table and key == "unset" and type(value) is list:
+            for flag in value:
+                yield from _check_value(flag, str, key_path) if type(flag) is not str else _check_unset(flag, key_path)
+        else:
+            yield from _check_value(value, Call if fields[key].name == "call" else fields[key].type, key_path)
+            if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
+                yield (
+                    key_path,
+                    f"{dotted_path(key_path)} holds a value that is no name of an environment variable; a key itself "
+                    "does not belong here",
+                )
+    for key, field in fields.items():
+        if field.required and key not in data:
+            yield path, f"{name} lacks '{key}'"
+    yield from _check_markers(data, cls, path)
+
+
+@lru_cache(maxsize=256)  # more than there are tables; without it this would take half the time of a check
+def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the fields of a table by their names in a file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(cls)}
+
+
+def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for lists of markers that are empty or incomplete, and for tags without a partner."""
+    if cls is Reasoning and type(tags := data.get("tags")) is list and (len(tags) % 2 or not all(tags)):
+        yield [*path, "tags"], f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
+    if cls is Leak:
+        for key in ("open", "close", "format", "parts"):
+            if type(items := data.get(key)) is list and not (items and all(items)):
+                yield [*path, key], f"{dotted_path([*path, key])} must hold something"
+        formats, parts = data.get("format"), data.get("parts")
+        for grammar, keywords in _KEYWORDS.items():
+            items = parts.get(grammar) if type(parts) is dict else parts
+            if (
+                type(formats) is list
+                and grammar in formats
+                and not (type(items) is list and len(items) == len(keywords))
+            ):
+                yield path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]"
+
+
+def _may_be_variable(name: Any) -> bool:
+    """Whether a text may name an environment variable; what is no text is a fault of its type."""
+    return type(name) is not str or (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64)
+
+
+def _check_unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for an item of `unset` that is not a flag."""
+    kind: Any = Flags
+    keys = unset_path(flag)
+    for index, key in enumerate(keys[2:] if keys[0] == "when" else keys):
+        if not _is_struct(kind):
+            return
+        fields = _fields(kind)
+        if key not in fields:
+            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_suggest_flag([*keys[:index], key], kind)}"
+            return
+        kind = bare_type(fields[key].type)
+
+
+def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for the tables in `on`, `when` or `families`."""
+    if type(value) is not dict:
+        yield path, f"{dotted_path(path)} must be a table, not {_type_name(value)}"
+        return
+    conditions: set[str] = set()
+    for name, table in value.items():
+        if key == "when":
+            if canonical_condition(name) in conditions:
+                yield [*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice"
+            conditions.add(canonical_condition(name))
+            atoms = {a for atom in ATOMS for a in (atom, f"no-{atom}")}
+            for atom in name.split("+"):
+                if atom.strip() not in atoms:
+                    yield (
+                        [*path, name],
+                        f"{dotted_path(path)} knows no condition '{atom}'{did_you_mean(atom, atoms)}",
+                    )
+            call = table.get("call") if type(table) is dict else None
+            for option in _MODE_OPTIONS & set(call if type(call) is dict else ()):
+                option_path = [*path, name, "call", option]
+                yield option_path, f"{dotted_path(option_path)}: {option} decides the mode, so it cannot depend on one"
+        yield from _check_table(table, Flags if key == "when" else Table, [*path, name])
+
+
+def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Yield (path, fault) for a value that its type does not allow."""
+    kind = bare_type(kind)
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        yield from _check_table(value, kind, path)
+    elif origin is dict and type(value) is dict and args[1] is not Any:
+        for key, item in value.items():
+            yield from _check_value(item, args[1], [*path, key])
+    elif origin is list and type(value) is list and _is_struct(args[0]):
+        for index, item in enumerate(value):
+            yield from _check_value(item, args[0], [*path, str(index)])
+    elif type(value) is dict and Param in args:
+        yield from _check_table(value, Param, path)
+    elif type(value) is str and Param in args and value in _STATE_WORDS:
+        yield path, f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
+    else:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            excerpt = "…" if {"headers", "auth"} & set(path) else _excerpt(value)  # the value may be a password
+            yield path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}"
+
+
+def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
+    """Return a sentence about the values that a type allows, for a value that it does not."""
+    allowed = _literals(kind)
+    if allowed:
+        wrong = next((v for v in (value if type(value) is list else [value]) if v not in allowed), value)
+        return f"it is one of {', '.join(allowed)}{did_you_mean(str(wrong), allowed)}"
+    return str(error).split(" - at")[0].lower()
+
+
+def bare_type(kind: Any) -> Any:
+    """Return a type without its description and without None; a bound on its value stays."""
+    while typing.get_origin(kind) is typing.Annotated and all(meta.ge is None for meta in kind.__metadata__):
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        members = [a for a in typing.get_args(kind) if a is not type(None)]
+        if len(members) == 1:
+            return bare_type(members[0])
+    return kind
+
+
+def _literals(kind: Any) -> list[str]:
+    """Return the words that a type allows; none where it allows others."""
+    if typing.get_origin(kind) is Literal:
+        return [str(a) for a in typing.get_args(kind)]
+    if typing.get_origin(kind) is list:
+        return _literals(bare_type(typing.get_args(kind)[0]))
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return [word for member in typing.get_args(kind) for word in _literals(member)]
+    return []
+
+
+def _is_struct(kind: Any) -> bool:
+    """Whether a type is a table."""
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
+    """Return the flag that a wrong key may mean, as a question: the flag with this old name, or the most similar."""
+    for field in msgspec.structs.fields(cls):
+        if about(field.type).get("formerly") == path[-1]:
+            return f". Did you mean '{field.encode_name}'?"
+    for field in msgspec.structs.fields(Simulator):
+        if f".{'.'.join(path)}".endswith(f".{about(field.type)['formerly']}"):
+            return f". Did you mean 'simulator.{field.encode_name}'?"
+    return did_you_mean(path[-1], (field.encode_name for field in msgspec.structs.fields(cls)))
+
+
+def _type_name(value: Any) -> str:
+    """Return the type of a value in TOML's words."""
+    names = {
+        dict: "a table",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def _excerpt(value: Any) -> str:
+    """Return at most 60 characters of a value."""
+    return repr(value) if len(repr(value)) < 60 else repr(value)[:57] + "…"

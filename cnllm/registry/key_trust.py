@@ -1,0 +1,64 @@
+"""Decide whether a key may be sent to an address, by the files that name the two."""
+
+from __future__ import annotations
+
+from cnllm.registry import merge
+from cnllm.registry.documents import Document
+from cnllm.registry.layers import Layers
+from cnllm.registry.merge import Layer
+from cnllm.registry.routing import host_entry, origin_of, routing_entry
+
+__all__ = ["builtin_origins", "distrusted_place"]
+
+
+def distrusted_place(layers: list[Layer], env: str, origin: str, key_origins: set[str] | None) -> str | None:
+    """Return the place that keeps the key in `env` from `origin`, or None where the key may go there.
+
+    `key_origins` are the origins at which the built-in file uses the key; None where it does not name the key.
+
+    A key that the built-in file names may go to origins of that file. It may go elsewhere if everything that
+    decides the address or the key is in files that the user trusts. Any other key may go to addresses from trusted
+    files and from the user's own file in the config folder. Options of the call itself are the caller's will.
+    """
+    if key_origins is not None and origin in key_origins:
+        # a `host` header selects another site on the same machine
+        doubtful = [layer for layer in layers if not layer.document.builtin and host_entry(layer.table)]
+    else:
+        doubtful = [la for la in layers if routing_entry(la.table) and not (la.path and la.document.builtin)]
+        if key_origins is None:
+            doubtful = [layer for layer in doubtful if layer.path]
+        if not doubtful:
+            return "the built-in registry"
+    for layer in doubtful:
+        if not layer.path:
+            return layer.name
+        if not _is_trusted(layer.document, own=key_origins is None):
+            line = layer.document.line([*layer.path, *(routing_entry(layer.table) or ())])
+            return f"{layer.document.label}:{line}" if line else layer.document.label
+    return None
+
+
+def _is_trusted(document: Document, *, own: bool) -> bool:
+    """Whether the user trusts a file; with `own` the file in the config folder needs no confirmation."""
+    if own and document.is_own:
+        return True
+    from cnllm.registry.trusted_files import is_trusted
+
+    return is_trusted(document.path, document.digest)
+
+
+def builtin_origins(builtin: Layers) -> dict[str, set[str]]:
+    """Return the origins of the built-in providers for each key that they name."""
+    out: dict[str, set[str]] = {}
+    for provider in sorted(builtin.names("providers")):
+        tables = [
+            t
+            for name in reversed(builtin.extends_chain("providers", provider))
+            for t in builtin.table_layers(("providers", name), None)
+        ]
+        merged = merge.merge_layers(tables)
+        mode_tables = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
+        origins = {origin_of(table["base_url"]) for table in (merged, *mode_tables) if "base_url" in table}
+        for env in merged.get("keys", ()):
+            out.setdefault(env.upper(), set()).update(origins)
+    return out

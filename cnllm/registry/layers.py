@@ -1,0 +1,160 @@
+"""Find the layers of a model in the loaded registry files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cnllm.config.process import cached_property
+from cnllm.errors import RegistryError
+from cnllm.registry import merge
+from cnllm.registry.documents import Document
+from cnllm.registry.merge import Layer
+
+__all__ = ["Layers"]
+
+_MAX_EXTENDS = 2  # models or providers in a chain of `extends`
+
+
+class Layers:
+    """The tables of the loaded files, the built-in one first, and the layers that they form for a model.
+
+    The files do not change; what is computed from them is kept.
+    """
+
+    def __init__(self, documents: list[Document]) -> None:
+        self.documents = documents
+        self._sections: dict[str, dict[str, None]] = {}
+        self._families: dict[str, str | None] = {}
+        self._shared_layers: dict[tuple[str, str | None, str | None, bool], list[Layer]] = {}
+        self._merged_tables: dict[tuple[str, str | None, str, bool], dict[str, Any]] = {}
+
+    def names(self, section: str) -> dict[str, None]:
+        """Return the names of a section's tables, from all files."""
+        names = self._sections.get(section)
+        if names is None:
+            names = {name: None for document in self.documents for name in document.data.get(section, ())}
+            self._sections[section] = names
+        return names
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Return a section, with later files over earlier ones."""
+        out: dict[str, Any] = {}
+        for document in self.documents:
+            out.update(document.data.get(name, {}))
+        return out
+
+    def model_layers(self, lineage: list[str], protocol: str | None, foreign: bool = False) -> list[Layer]:
+        """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's."""
+        return [layer for name in reversed(lineage) for layer in self.table_layers(("models", name), protocol, foreign)]
+
+    def provider_layers(
+        self, provider: str, family: str | None, protocol: str | None, foreign: bool = False
+    ) -> list[Layer]:
+        """Return the layers that all models of a family at a provider share.
+
+        `foreign` means that the wire is not the provider's own, which tables of providers and models are about by
+        default.
+        """
+        key = (provider, family, protocol, foreign)
+        if key in self._shared_layers:
+            return self._shared_layers[key]
+        layers = list(self.table_layers(("defaults",), protocol))
+        if protocol is not None:
+            layers += self.table_layers(("protocols", protocol), protocol)
+        if family is not None:
+            layers += self.table_layers(("families", family), protocol)
+        for name in reversed(self.extends_chain("providers", provider)):
+            layers += self.table_layers(("providers", name), protocol, foreign)
+            if family is not None:
+                layers += self.table_layers(("providers", name, "families", family), protocol, foreign)
+        self._shared_layers[key] = layers
+        return layers
+
+    def merged_table(self, provider: str, family: str | None, protocol: str, foreign: bool) -> dict[str, Any]:
+        """Return the shared layers merged, once for all models of a family at a provider."""
+        key = (provider, family, protocol, foreign)
+        if key not in self._merged_tables:
+            self._merged_tables[key] = merge.merge_layers(self.provider_layers(provider, family, protocol, foreign))
+        return self._merged_tables[key]
+
+    def table_layers(self, path: tuple[str, ...], protocol: str | None, foreign: bool = False) -> Iterator[Layer]:
+        """Yield a table's layer in every file that has it, then the layers for this wire.
+
+        From a table about another wire (`foreign`) only flags that hold on every wire are taken.
+        """
+        tables: list[tuple[Document, dict[str, Any]]] = []
+        for document in self.documents:
+            table: Any = document.data
+            for key in path:
+                table = table.get(key)
+                if not table:
+                    break
+            else:
+                tables.append((document, table))
+                yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
+        for document, table in tables if protocol is not None else ():
+            if overrides := table.get("on", {}).get(protocol):
+                wire = (*path, "on", str(protocol))
+                yield Layer(".".join(wire), document, wire, overrides)
+
+    def family(self, id: str) -> str | None:
+        """Return the family with the most specific pattern (the longest literal start) for an id."""
+        folded = id.casefold()
+        if folded not in self._families:
+            self._families[folded] = next(
+                (name for pieces, name in self._family_patterns if _matches(pieces, folded)), None
+            )
+        return self._families[folded]
+
+    @cached_property
+    def _family_patterns(self) -> list[tuple[list[str], str]]:
+        """Return each family's patterns, split at their stars, the most specific first."""
+        patterns: list[tuple[int, int, str, str]] = []
+        for name in self.names("families"):
+            matches = [d.data.get("families", {}).get(name, {}).get("match") for d in self.documents]
+            for pattern in next((match for match in reversed(matches) if match is not None), ()):
+                glob = pattern.casefold()
+                patterns.append((glob.find("*") if "*" in glob else len(glob), len(glob), name, glob))
+        return [(glob.split("*"), name) for _, _, name, glob in sorted(patterns, reverse=True)]
+
+    def extends_chain(self, section: str, name: str) -> list[str]:
+        """Return a provider or model and those it extends, nearest first."""
+        chain = [name]
+        while True:
+            parent = None
+            for document in self.documents:
+                parent = document.data.get(section, {}).get(chain[-1], {}).get("extends", parent)
+            if parent is None:
+                return chain
+            path = [section, chain[-1], "extends"]
+            if parent in chain or len(chain) > _MAX_EXTENDS:
+                problem = "extends itself" if parent in chain else f"extends more than {_MAX_EXTENDS} others in a row"
+                raise self.error(path, f'{section}."{name}" {problem}: {" → ".join([*chain, parent])}')
+            if not any(parent in d.data.get(section, {}) for d in self.documents):
+                raise self.error(path, f'{section}."{chain[-1]}" extends {parent}, which is not there')
+            chain.append(parent)
+
+    def error(self, path: list[str], message: str) -> RegistryError:
+        """Return the error for a path, with the file and line that hold it."""
+        for document in reversed(self.documents):
+            if merge.find_path(document.data, path) is not None:
+                return RegistryError(message, file=document.label, line=document.line(path), hint="fix this line")
+        return RegistryError(message)
+
+
+def _matches(pieces: list[str], id: str) -> bool:
+    """Whether an id matches the pieces of a pattern, with any text between them. Faster than compiled expressions."""
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return id == first
+    if not id.startswith(first) or len(id) < len(first) + len(last) or not id.endswith(last):
+        return False
+    middle = pieces[1:-1]
+    start, end = len(first), len(id) - len(last)
+    for piece in middle:
+        index = id.find(piece, start, end)
+        if index < 0:
+            return False
+        start = index + len(piece)
+    return True
