@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it
 if TYPE_CHECKING:
     from typing import Any
 
-    from cnllm import engine
+    from cnllm import engine, gateway, sdk
     from cnllm.client.api import Fitted, call, fit, run, stream
     from cnllm.client.async_client import AsyncClient, AsyncStream
     from cnllm.client.async_run import AsyncRun
@@ -181,8 +181,10 @@ __all__ = [
     "call",
     "engine",
     "fit",
+    "gateway",
     "run",
     "sanitize",
+    "sdk",
     "stream",
     "tool",
 ]
@@ -191,8 +193,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name == "engine":
-        return importlib.import_module("cnllm.engine")
+    if name in ("engine", "gateway", "sdk"):
+        return importlib.import_module(f"cnllm.{name}")
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'cnllm' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)

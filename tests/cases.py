@@ -92,8 +92,13 @@ class _Dimension:
     def _one(self, case: Any, label: str | None) -> _Case:
         skip: str | None = None
         if hasattr(case, "values") and hasattr(case, "marks"):  # what pytest.param makes
-            skip = next((str(mark.kwargs.get("reason", "")) for mark in case.marks if mark.name == "skip"), None)
             label = case.id or label
+            if others := sorted({mark.name for mark in case.marks} - {"skip"}):
+                raise pytest.UsageError(
+                    f"case {label or case.values!r} has the mark {', '.join(others)}: each knows only skip; "
+                    "use pytest.mark.parametrize, or skip in the test"
+                )
+            skip = next((str(mark.kwargs.get("reason", "")) for mark in case.marks if mark.name == "skip"), None)
             case = case.values if len(self.names) > 1 else case.values[0]
         values = dict(zip(self.names, case if len(self.names) > 1 else (case,), strict=True))
         shown = self.ids if callable(self.ids) else None
@@ -118,8 +123,8 @@ def each(
 
     `cases` may be a function, which is called when the test runs. `parts` splits the cases over that many tests, for
     the workers of xdist. Where it is used several times, every combination is a case. Each case has a `tmp_path` and a
-    `monkeypatch` of its own; all other fixtures are shared, so a test whose cases need fresh ones stays with
-    `pytest.mark.parametrize`.
+    `monkeypatch` of its own, and a fixture that is a list is empty when the case begins; all other fixtures are shared.
+    A test whose cases need fresh ones stays with `pytest.mark.parametrize`.
     """
     own = _Dimension([name.strip() for name in names.split(",")], cases, ids)
 
@@ -162,6 +167,9 @@ def each(
 def _fresh(fixtures: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
     """The fixtures of one case."""
     own = dict(fixtures)
+    for fixture in own.values():
+        if type(fixture) is list:
+            fixture.clear()
     if "tmp_path" in own:
         own["tmp_path"] = own["tmp_path"] / str(number)
         own["tmp_path"].mkdir()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import small
 from cases import CASE
 from examples import examples  # noqa: F401 - it loads the profile
 
@@ -48,6 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="cnllm-test-cache-")
         os.environ[SHARED_CACHE] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture
+def small_builtin(_bare_machine: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the built-in registry hold a few providers only. Returns its path."""
+    path = small.small_file(Path(os.environ[SHARED_CACHE]) / "small")
+    small.use(monkeypatch, path)
+    return path
 
 
 @pytest.fixture(scope="session")

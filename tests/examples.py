@@ -14,9 +14,9 @@ __all__ = ["PROFILE", "SHARE", "examples", "load", "share"]
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
 _USUAL = 100
-SHARE = 1 if PROFILE == "full" else 4
+SHARE = 1 if PROFILE == "full" else 8
 """One example of so many is tried in this run."""
-_FEWEST = 15
+_FEWEST = 12
 
 # No test measures time: how long an example takes says how busy the machine is.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

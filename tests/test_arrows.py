@@ -6,6 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from cnllm.protocols import _MODULES
+
 PACKAGE = Path(__file__).parent.parent / "cnllm"
 
 TOP = {"__init__", "__main__", "_version", "errors", "sentences", "jsonpath"}
@@ -21,7 +23,7 @@ SPLIT = {
 VALUES = {"errors", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
 ENGINE = {"engine/adjustments", "engine/options"}
-WIRES = {f"protocols/{name}" for name in ("chat", "messages", "gemini", "responses")}
+WIRES = {f"protocols/{folder}" for folder in _MODULES.values()}
 MAY: dict[str, set[str]] = {
     "errors": set(),
     "jsonpath": set(),
@@ -50,6 +52,7 @@ MAY: dict[str, set[str]] = {
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
+    "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS

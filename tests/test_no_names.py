@@ -125,6 +125,7 @@ def dialect_words() -> set[str]:
     return {w for w in found if w and not w.isdigit() and re.fullmatch(r"[$\w-]+", w)} - standard - OURS
 
 
+@cache
 def grammar_words() -> set[str]:
     """The words of a grammar that rules name: no grammar has them of its own."""
     data = providers()
@@ -137,7 +138,12 @@ def grammar_words() -> set[str]:
     return {word for word in words if re.fullmatch(r"\w+", word)}
 
 
-def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
+@cache
+def spoken(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    return tuple(_spoken(path))
+
+
+def _spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
     """(line, word or text, is it a text?) of all that a module says outside docstrings and help examples."""
     tree = ast.parse(path.read_text())
     silent: set[int] = set()
@@ -166,16 +172,26 @@ def spoken(path: Path) -> Iterator[tuple[int, str, bool]]:
                 yield getattr(node, "lineno", 0), word, False
 
 
+@cache
+def known() -> tuple[re.Pattern[str], set[str]]:
+    """A pattern of all names, and the words that a match begins with."""
+    listed = sorted(names(), key=len, reverse=True)
+    heads = {head[0] for name in listed if (head := re.match(r"[\w-]+", name))}
+    assert all(re.match(r"[\w-]", name) for name in listed)
+    return re.compile(r"(?<![\w-])(" + "|".join(map(re.escape, listed)) + r")(?![\w-])"), heads
+
+
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 @each("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_module_names_a_provider_a_family_or_a_model(path: Path) -> None:
-    known = names()
-    pattern = re.compile(
-        r"(?<![\w-])(" + "|".join(re.escape(n) for n in sorted(known, key=len, reverse=True)) + r")(?![\w-])"
-    )
-    found = [f"{path.name}:{line}: {m[1]}" for line, said, _ in spoken(path) if (m := pattern.search(said.casefold()))]
+    pattern, heads = known()
+    found = [
+        f"{path.name}:{line}: {m[1]}"
+        for line, said, _ in spoken(path)
+        if heads.intersection(re.findall(r"[\w-]+", said.casefold())) and (m := pattern.search(said.casefold()))
+    ]
     assert found == []
 
 

@@ -72,6 +72,10 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         check_delivery(by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
+    def prepare(self, model: str | Model, messages: Any, *, stream: bool, **options: Any) -> AsyncStream:
+        """Return a call whose request is built and not sent. A whole reply has its events at its end."""
+        return AsyncStream(*self._open_call(model, messages, stream, options))
+
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _AsyncCallRun]:

@@ -252,6 +252,10 @@ class Stream:
         self.close()
         return self._runner.redact_reply(self._call.partial_reply())
 
+    def cancel(self) -> None:
+        """End the call from another thread. The thread that reads it gets a `TransportError`."""
+        self._runner.leave()
+
     def __iter__(self) -> Iterator[Event]:
         return self._events
 

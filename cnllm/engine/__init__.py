@@ -14,6 +14,7 @@ writer = engine.StreamWriter(protocol, id=…, model=…)
 from cnllm.engine.decode.parser import StreamParser, parse_response
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
+from cnllm.protocols.error_status import error_status
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "decode_request",
     "encode_error",
     "encode_reply",
+    "error_status",
     "parse_response",
 ]

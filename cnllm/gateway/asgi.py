@@ -11,17 +11,18 @@ from typing import Any
 
 import msgspec
 
-from cnllm.client.async_client import AsyncClient
+from cnllm.client.async_client import AsyncClient, AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.endpoints import Endpoint, find_endpoint
+from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange, error_body, read_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import State, keep_turn, restored_request
+from cnllm.protocols import server_api
 from cnllm.registry import Registry
 from cnllm.types import Reply
 
@@ -140,7 +141,7 @@ class _HttpRequest:
         self._path = path[len(root) :] or "/" if root and path.startswith(root) else path
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method: str = scope["method"]
-        self._protocol = "openai-chat"
+        self._protocol = NO_WIRE
         self._id = f"req_{secrets.token_hex(12)}"
         self._loop = asyncio.get_running_loop()
         self._started = False  # the status is sent
@@ -261,7 +262,7 @@ class _HttpRequest:
         """Answer with a reply of a model."""
         body = await self._body()
         gateway = self._gateway
-        if self._protocol == "openai-responses":
+        if server_api(self._protocol).kept_replies is not None:
             body = await gateway._state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
         self._entry.model = exchange.model.name
@@ -290,7 +291,7 @@ class _HttpRequest:
             await self._stream(exchange, messages, options, identity)
             return
         try:
-            reply = await self._gateway.client.call(exchange.model, messages, **options)
+            reply = await self._whole_reply(exchange, messages, options)
         except CnllmError as error:
             await self._fail(self._failure(exchange, error))
             return
@@ -298,19 +299,32 @@ class _HttpRequest:
         await self._keep(exchange, reply, identity)
         await self._send_content(200, exchange.whole(reply), [_JSON])
 
+    def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
+        """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
+        try:
+            call = self._gateway.client.prepare(exchange.model, messages, stream=stream, **options)
+        except (TypeError, ValueError) as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
+        return call
+
+    async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
+        """Return the reply of the model when it is whole."""
+        async with self._prepared(exchange, messages, options, stream=False) as call:
+            async for _ in call.batches():
+                pass
+            return call.reply
+
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
-        client = self._gateway.client
         reply: Reply | None = None
         self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
         try:
             if exchange.held:
-                reply = await client.call(exchange.model, messages, **options)
+                reply = await self._whole_reply(exchange, messages, options)
                 await self._write(exchange, b"".join(map(exchange.event, reply_events(reply))))
             else:
-                stream = client.stream(exchange.model, messages, **options)
-                exchange.notes += [note for note in stream.plan.notes if note not in exchange.notes]
-                async with stream:
+                async with self._prepared(exchange, messages, options, stream=True) as stream:
                     async for events in stream.batches():
                         if data := b"".join(map(exchange.event, events)):
                             await self._write(exchange, data)
@@ -346,7 +360,7 @@ class _HttpRequest:
         """Keep what the client may lose, before the reply is complete for it."""
         state = self._gateway._state
         await state.run(keep_turn(exchange, reply, identity))
-        if self._protocol == "openai-responses":
+        if server_api(self._protocol).kept_replies is not None:
             await state.run(keep_response(identity, exchange, reply))
 
     def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Literal
 from urllib.parse import unquote
 
 from msgspec import Struct
 
-__all__ = ["Endpoint", "client_protocol", "find_endpoint"]
+from cnllm.protocols import PROTOCOLS, server_api, server_codec
+
+__all__ = ["NO_WIRE", "Endpoint", "client_protocol", "find_endpoint"]
 
 Verb = Literal[
     "generate", "count", "models", "model", "response", "response-items", "delete-response", "cancel-response",
@@ -25,17 +28,44 @@ class Endpoint(Struct, frozen=True):
     name: str = ""
 
 
-_CHAT, _MESSAGES, _GEMINI, _RESPONSES = "openai-chat", "anthropic-messages", "gemini", "openai-responses"
-_GENERATE = {
-    "/chat/completions": Endpoint("generate", _CHAT),
-    "/responses": Endpoint("generate", _RESPONSES),
-    "/messages": Endpoint("generate", _MESSAGES),
-    "/messages/count_tokens": Endpoint("count", _MESSAGES),
-}
-_VERBS: dict[str, Verb] = {"generateContent": "generate", "streamGenerateContent": "generate", "countTokens": "count"}
-_GEMINI_PATH = re.compile(r"/(?:v1|v1beta|v1alpha)/(?:models|tunedModels)/(?P<model>.+):(?P<verb>\w+)")
-_RESPONSE_PATH = re.compile(r"/responses/(?P<id>[^/]+)(?P<rest>/input_items|/cancel)?")
 _VERSION = re.compile(r"/(?:v1beta|v1alpha|v1)(?=/)")
+NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client's
+
+
+@cache
+def _exact_paths() -> dict[str, Endpoint]:
+    """Return the endpoints whose paths do not name a model, by their paths without a version."""
+    endpoints = {}
+    for protocol in PROTOCOLS:
+        for path in server_codec(protocol).paths:
+            endpoints[_without_version(path)] = Endpoint("generate", protocol)
+        for path in server_api(protocol).count_paths:
+            endpoints[_without_version(path)] = Endpoint("count", protocol)
+    return {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], Verb, str]]:
+    """Return the patterns of paths that name a model, or the id of a kept response."""
+    patterns: list[tuple[re.Pattern[str], Verb, str]] = []
+    for protocol in PROTOCOLS:
+        kinds: list[tuple[Verb, tuple[str, ...]]] = [
+            ("generate", server_codec(protocol).paths),
+            ("count", server_api(protocol).count_paths),
+        ]
+        for verb, paths in kinds:
+            for path in paths:
+                if "{model}" in path:
+                    pattern = re.escape(_without_version(path)).replace(re.escape("{model}"), "(?P<name>.+)")
+                    patterns.append((re.compile(pattern), verb, protocol))
+        if (folder := server_api(protocol).kept_replies) is not None:
+            name = f"{re.escape(folder)}/(?P<name>[^/]+)"
+            patterns += [
+                (re.compile(name), "response", protocol),
+                (re.compile(f"{name}/input_items"), "response-items", protocol),
+                (re.compile(f"{name}/cancel"), "cancel-response", protocol),
+            ]
+    return patterns
 
 
 def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoint | None:
@@ -44,32 +74,34 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
     Lists of models have the shape of the protocol that the client's headers show.
     """
     if path == "/healthz" or (path == "/" and method in ("GET", "HEAD")):
-        return Endpoint("alive", _CHAT)
+        return Endpoint("alive", NO_WIRE)
     if path == "/readyz":
-        return Endpoint("ready", _CHAT)
-    if (match := _GEMINI_PATH.fullmatch(path)) is not None and match["verb"] in _VERBS:
-        return Endpoint(_VERBS[match["verb"]], _GEMINI, unquote(match["model"]))
-    rest = _VERSION.sub("", path, count=1) if _VERSION.match(path) else path
-    if (endpoint := _GENERATE.get(rest)) is not None:
+        return Endpoint("ready", NO_WIRE)
+    rest = _without_version(path)
+    if (endpoint := _exact_paths().get(rest)) is not None:
         return endpoint
+    for pattern, verb, protocol in _patterns():
+        if (match := pattern.fullmatch(rest)) is not None:
+            if verb == "response" and method == "DELETE":
+                verb = "delete-response"
+            return Endpoint(verb, protocol, unquote(match["name"]))
     if rest == "/models":
         return Endpoint("models", client_protocol(headers))
     if rest.startswith("/models/"):
         return Endpoint("model", client_protocol(headers), unquote(rest.removeprefix("/models/")))
-    if (match := _RESPONSE_PATH.fullmatch(rest)) is not None:
-        verb: Verb = "response-items" if match["rest"] == "/input_items" else "response"
-        if match["rest"] == "/cancel":
-            verb = "cancel-response"
-        elif method == "DELETE":
-            verb = "delete-response"
-        return Endpoint(verb, _RESPONSES, unquote(match["id"]))
     if rest.startswith("/requests/"):
-        return Endpoint("request", _CHAT, unquote(rest.removeprefix("/requests/")))
+        return Endpoint("request", NO_WIRE, unquote(rest.removeprefix("/requests/")))
     return None
 
 
+def _without_version(path: str) -> str:
+    """Return a path without the version at its beginning."""
+    return _VERSION.sub("", path, count=1) if _VERSION.match(path) else path
+
+
 def client_protocol(headers: Mapping[str, str]) -> str:
-    """Return the protocol that a client's headers show, where the path does not say it."""
-    if "anthropic-version" in headers:
-        return _MESSAGES
-    return _GEMINI if "x-goog-api-key" in headers else _CHAT
+    """Return the protocol that a client's headers show, where the path shows none."""
+    for protocol in PROTOCOLS:
+        if (name := server_api(protocol).listing_header) is not None and name in headers:
+            return protocol
+    return NO_WIRE

@@ -87,8 +87,8 @@ def error_body(protocol: str, failure: Failure) -> bytes:
 class Exchange:
     """One request and its reply, in the protocol of the client.
 
-    `names` resolves the model. `count`: the client only asks how long the request is. `keys` seal tokens, and `identity` is the client that they are bound to. Raises
-    `RequestFailed`, whose failure is the answer.
+    `names` resolves the model. `keys` seal tokens, and `identity` is the client that they are bound to. `count`: the
+    client only asks how long the request is. Raises `RequestFailed`, whose failure is the answer.
     """
 
     def __init__(
@@ -129,6 +129,7 @@ class Exchange:
             id=self.id,
             model=self.request.model,
             request=body,
+            input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
         )
 
     def _resolve(self, names: ModelNames, offline: bool) -> Model:

@@ -16,15 +16,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.gateway.store import Ambiguous, Turn
+from cnllm.gateway.store import Ambiguous, Turn, decode_turn, encode_turn
 from cnllm.protocols import ServerCodec, server_api, server_codec
 from cnllm.registry.model import Model
 from cnllm.registry.reasoning_form import form
-from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Note, Part, Reasoning, Request, Seal, Text, ToolCall, ToolResult
 
 __all__ = ["Authors", "Sealer", "TokenKeys", "conversation_key", "kept_turn"]
 
 _TOKEN = "cnllm1."
+_DIGEST_BYTES = 16
+_UNKNOWN = Seal("", "", "")  # the seal of an unknown author's part: no endpoint takes the part for its own
 
 
 class TokenKeys(Protocol):
@@ -37,15 +39,24 @@ class TokenKeys(Protocol):
         """Return the payload of a token; None for one that this keyring and identity did not seal."""
 
 
-class _Payload(Struct, frozen=True, array_like=True):
+class _Payload(Struct, frozen=True):
     """The content of a token: what the client may lose, and the digest of the text that it sends back itself."""
 
     turn: Turn
     digest: bytes | None = None
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Payload).decode
+def _encode(turn: Turn, digest: bytes | None) -> bytes:
+    """Return the content of a token as bytes."""
+    return (digest or b"").ljust(_DIGEST_BYTES, b"\0") + encode_turn(turn)
+
+
+def _decode(content: bytes) -> _Payload:
+    """Return the content of a token. Raises `ValueError` for bytes of another form."""
+    digest, turn = content[:_DIGEST_BYTES], decode_turn(content[_DIGEST_BYTES:])
+    if turn is None:
+        raise ValueError("no turn")
+    return _Payload(turn, digest if any(digest) else None)
 
 
 # ── replies ───────────────────────────────────────────────────────────────────
@@ -79,7 +90,7 @@ class Sealer:
             text_digest = _digest(part.text)
             parts = (replace(part, text=""),)
         turn = Turn(self._model.provider, self._model.id, self._model.protocol, parts)
-        token = self._keys.seal(self._identity, _encode(_Payload(turn, text_digest)))
+        token = self._keys.seal(self._identity, _encode(turn, text_digest))
         return self._codec.write_token(part, token)
 
 
@@ -187,7 +198,7 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         if payload is None or (payload.digest is not None and payload.digest != _digest(text)):
             unproven = True
             if type(part) is not Reasoning or part.text:
-                parts.append(replace(part, seal=None))
+                parts.append(replace(part, seal=_UNKNOWN))
             continue
         turn = payload.turn
         origins.add(f"{turn.provider}/{turn.model}")
@@ -212,7 +223,7 @@ def _payload(token: str, keys: TokenKeys | None, identity: str) -> _Payload | No
         return None
     try:
         return _decode(content)
-    except msgspec.DecodeError:
+    except (ValueError, TypeError):  # of another version
         return None
 
 
@@ -283,4 +294,4 @@ def conversation_key(messages: Iterable[Message]) -> bytes:
 
 def _digest(text: str) -> bytes:
     """Return the digest of a text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()

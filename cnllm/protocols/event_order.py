@@ -116,9 +116,11 @@ class EventOrder:
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
-        if isinstance(event, BlockEnd):
-            return type(event.part) is self._kind
-        return type(event) is Restarted or (self._waits_for_calls and isinstance(event, ToolCallDelta | ToolCallEnd))
+        if isinstance(event, BlockEnd) and isinstance(event.part, Text | Reasoning):
+            return type(event.part) is self._kind and event.part.text.startswith("".join(self._pieces))
+        if isinstance(event, ToolCallDelta | ToolCallEnd):
+            return self._waits_for_calls and event.index in self._calls
+        return type(event) is Restarted
 
     def _fits(self, event: Event) -> bool:
         """Whether an event can be written now."""
@@ -149,7 +151,7 @@ class EventOrder:
             case ToolCallEnd(index=index, call=call):
                 if self._seal is not None:
                     event = ToolCallEnd(index, cast(ToolCall, self._seal(call)))
-                if self._whole_calls:
+                if index in self._calls and self._whole_calls:
                     self._ended_calls[index] = event
                     return self._complete_calls()
             case BlockEnd():
@@ -167,9 +169,6 @@ class EventOrder:
         out: list[Event] = []
         while self._calls and self._calls[0] in self._ended_calls:
             out.append(self._ended_calls.pop(self._calls.pop(0)))
-        if not self._calls:  # calls that never began
-            out += self._ended_calls.values()
-            self._ended_calls = {}
         return out
 
     def _end(self, event: BlockEnd) -> list[Event]:

@@ -25,6 +25,8 @@ class ServerApi(Struct, frozen=True):
     `write_models(cards, query)` returns a list of models and `write_model(card)` one. `read_count(body)` returns the
     request whose length a client asks for, and `write_count(tokens)` the answer, where the protocol has such requests.
     `id_prefix` begins the id of a reply.
+    `count_paths` are the paths of requests that only ask for their length; `kept_replies` is the path below which the
+    protocol has replies that a server keeps. `listing_header` shows that a client wants this protocol's list of models.
     `ping` is a piece of a stream that says nothing. `estimates_input`: a stream begins with the length of its request.
     `overflow_message` has the words and `overflow_code` the code by which clients know that a conversation is too long
     (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload. `token_parts` are the kinds of parts
@@ -40,6 +42,9 @@ class ServerApi(Struct, frozen=True):
     overloaded_status: int = 503
     read_count: Callable[[dict[str, Any]], dict[str, Any]] = lambda body: body
     write_count: Callable[[int], dict[str, Any]] | None = None
+    count_paths: tuple[str, ...] = ()
+    kept_replies: str | None = None
+    listing_header: str | None = None
     estimates_input: bool = False
     token_parts: tuple[type, ...] = ()
     token_beside_text: bool = False

@@ -84,26 +84,29 @@ class Capability:
 class _Facts:
     """The facts of a model, collected once and on demand."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, explained: Iterable[Fact] | None) -> None:
         self._model = model
+        self._explained = explained
 
     @cached_property
-    def _all(self) -> list[Fact]:
-        return self._model.explain()
+    def _by_line(self) -> dict[str, list[Fact]]:
+        by_line: dict[str, list[Fact]] = {}
+        for fact in self._model.explain() if self._explained is None else self._explained:
+            by_line.setdefault(fact.where, []).append(fact)
+        return by_line
 
     def of(self, flag: str, mode: frozenset[str]) -> Fact | None:
         """Return the fact on a flag in a mode."""
-        origin = self._model.where(flag, mode)
-        facts = [f for f in self._all if f.where == origin]
+        facts = self._by_line.get(self._model.where(flag, mode), ())
         suffix = f".{flag}"
         return next(
             (f for f in facts if f.flag == flag or f.flag.startswith(f"{flag}.") or f.flag.endswith(suffix)), None
         )
 
 
-def capabilities(model: Model) -> dict[str, Capability]:
-    """Return every capability by its name, in the order of listings."""
-    facts = _Facts(model)
+def capabilities(model: Model, explained: Iterable[Fact] | None = None) -> dict[str, Capability]:
+    """Return every capability by its name, in the order of listings; `explained` is what `model.explain()` returns."""
+    facts = _Facts(model, explained)
     return {name: Capability(kind, model, facts) for name, kind in KINDS.items()}
 
 

@@ -26,6 +26,8 @@ __all__ = ["Document", "builtin_path", "layer_tables", "overlay_paths", "packed"
 _SECTIONS = ("protocols", "families", "providers", "models")
 _FORMAT = b"cnllm-registry-18"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
+_MAX_CACHED_LINES = 4  # texts
+_LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
 
 
 class Document:
@@ -52,7 +54,13 @@ class Document:
     @cached_property
     def lines(self) -> Lines:
         """Return the line of each key."""
-        return key_lines(self._source)
+        lines = _LINES_BY_TEXT.get(self.text)
+        if lines is None:
+            lines = key_lines(self._source)
+            while len(_LINES_BY_TEXT) >= _MAX_CACHED_LINES:
+                _LINES_BY_TEXT.pop(next(iter(_LINES_BY_TEXT), b""), None)
+            _LINES_BY_TEXT[self.text] = lines
+        return lines
 
     @cached_property
     def _source(self) -> str:
@@ -80,7 +88,7 @@ class Document:
     def line(self, path: list[str]) -> int | None:
         """Return the line of a key, or of the nearest table around it."""
         self._sought += 1
-        if self._sought <= _MAX_SINGLE_LOOKUPS:
+        if self._sought <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
             return line_of(self._source, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)

@@ -158,7 +158,7 @@ def find_path(table: Any, keys: list[str]) -> list[str] | None:
     """Return a path in the spelling of this table, which may order the atoms of a condition differently; or None."""
     out: list[str] = []
     for position, key in enumerate(keys):
-        if not isinstance(table, Mapping):
+        if type(table) is not dict and not isinstance(table, Mapping):
             return None
         if key not in table:
             if position != 1 or keys[0] != "when":

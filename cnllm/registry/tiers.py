@@ -11,6 +11,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.registry import Registry
 from cnllm.types import Media, Note
 from cnllm.types.convert import as_messages
+from cnllm.types.media import media_kind
 
 __all__ = ["PREFIX", "choose_model"]
 
@@ -55,7 +56,7 @@ def _obstacle(model: Model, messages: Any, options: Mapping[str, Any]) -> str | 
         return "it is retired"
     if options.get("tools") and flags.tools is not None and flags.tools.supported is False:
         return "it takes no tools"
-    has_images = any(type(p) is Media and p.type.startswith("image") for m in as_messages(messages) for p in m.parts)
+    has_images = any(type(p) is Media and media_kind(p) == "image" for m in as_messages(messages) for p in m.parts)
     if has_images and flags.input is not None and "image" not in flags.input:
         return "it takes no images"
     mode = flags.reasoning.mode if flags.reasoning else None

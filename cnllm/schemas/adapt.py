@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
+from cnllm.schemas.subschemas import map_children
+
 __all__ = ["adapt_schema", "adapt_schema_if_needed"]
 
 Schema = dict[str, Any]
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _SAME_VALUE = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")  # they apply to the same value as the node
 _KINDS = {
     "object": ("properties", "additionalProperties", "required", "patternProperties", "minProperties", "maxProperties"),
@@ -67,20 +66,6 @@ def adapt_schema(schema: Schema, rules: Sequence[str], drop: Sequence[str]) -> S
     return adapted
 
 
-def _map_children(node: Schema, change: Callable[[Any], Any]) -> Schema:
-    """Return a node with every schema directly below it changed. Names of properties and values are no schemas."""
-    out: Schema = {}
-    for key, value in node.items():
-        if key in _MAPS and type(value) is dict:
-            value = {name: change(child) for name, child in value.items()}
-        elif key in _LISTS and type(value) is list:
-            value = [change(child) for child in value]
-        elif key in _SINGLE and type(value) in (dict, bool) and not (key != "items" and type(value) is bool):
-            value = change(value)
-        out[key] = value
-    return out
-
-
 # ── references ────────────────────────────────────────────────────────────────
 
 
@@ -114,7 +99,7 @@ class _Inliner:
         if self._nodes_left < 0 and references:
             return _bare_type(node)
         if type(ref) is not str:
-            out = _map_children(node, lambda child: self.inline(child, references))
+            out = map_children(node, lambda child: self.inline(child, references))
             return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
         target = _target(self._root, ref)
         self._expansions_left -= 1
@@ -159,9 +144,9 @@ def _move_refs_to_root(schema: Schema) -> Schema:
         if type(node.get("$ref")) is str:
             return {"$ref": "#" if node["$ref"] == "#" else reference_to(node["$ref"])}
         out = (
-            _map_children(node, rewrite)
+            map_children(node, rewrite)
             if node is not schema
-            else _map_children({**node, "$defs": {}, "definitions": {}}, rewrite)
+            else map_children({**node, "$defs": {}, "definitions": {}}, rewrite)
         )
         return {k: v for k, v in out.items() if k not in ("$defs", "definitions")}
 
@@ -251,10 +236,10 @@ def _adapt_node(node: Any, rules: frozenset[str], drop: frozenset[str], parent_t
     if "typed" in rules and not {"type", "anyOf", "oneOf", "allOf", "$ref"} & out.keys():
         out = _add_type(out, parent_type)
     own_type = out.get("type") if type(out.get("type")) is str else parent_type
-    same_value = _map_children(
+    same_value = map_children(
         {k: v for k, v in out.items() if k in _SAME_VALUE}, lambda c: _adapt_node(c, rules, drop, own_type)
     )
-    rest = _map_children(
+    rest = map_children(
         {k: v for k, v in out.items() if k not in _SAME_VALUE}, lambda c: _adapt_node(c, rules, drop, None)
     )
     return {k: same_value[k] if k in same_value else rest[k] for k in out}

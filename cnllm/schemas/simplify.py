@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from cnllm.schemas.subschemas import map_children
 
 __all__ = ["inline_references", "make_strict", "remove_nulls", "remove_titles"]
 
 Schema = dict[str, Any]
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "contains", "propertyNames")
+_CONDITIONS = ("if", "then", "else", "dependentSchemas")
+"""Keywords whose schemas mean something else in strict form: an object that lacks a property no longer fits."""
 _PREFIX = "#/$defs/"
 _MAX_HOPS = 20  # references in a row
 _MAX_EXPANSIONS = 200  # references replaced in full; further ones stay references
 _MAX_NODES = 20_000  # schemas in the replaced references
-
-
-def _map_children(node: Schema, change: Callable[[Any], Any]) -> Schema:
-    """Return a node with every schema directly below it changed. Names of properties and values are no schemas."""
-    out: Schema = {}
-    for key, value in node.items():
-        if key in _MAPS and isinstance(value, dict):
-            value = {name: change(child) for name, child in value.items()}
-        elif key in _LISTS and isinstance(value, list):
-            value = [change(child) for child in value]
-        elif key in _SINGLE and isinstance(value, dict):
-            value = change(value)
-        out[key] = value
-    return out
 
 
 def remove_titles(node: Any) -> Any:
@@ -39,7 +25,7 @@ def remove_titles(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     return {
-        key: value for key, value in _map_children(node, remove_titles).items() if key not in ("title", "discriminator")
+        key: value for key, value in map_children(node, remove_titles).items() if key not in ("title", "discriminator")
     }
 
 
@@ -61,7 +47,7 @@ def inline_references(schema: Schema) -> Schema:
             return node
         name = str(node.get("$ref", "")).removeprefix(_PREFIX)
         if name not in defs:
-            return _map_children(node, lambda child: walk(child, inside))
+            return map_children(node, lambda child: walk(child, inside))
         if name in inside or name in self_referring or expansions_left <= 0 or nodes_left < sizes[name]:
             remaining.add(name)
             return node
@@ -75,7 +61,7 @@ def inline_references(schema: Schema) -> Schema:
     definitions: Schema = {}
     while missing := sorted(remaining - definitions.keys()):
         for name in missing:
-            definitions[name] = _map_children(defs[name], lambda child: walk(child, frozenset()))
+            definitions[name] = map_children(defs[name], lambda child: walk(child, frozenset()))
     return {**out, "$defs": {name: definitions[name] for name in sorted(definitions)}} if definitions else out
 
 
@@ -91,7 +77,7 @@ def _contents(defs: Schema) -> tuple[dict[str, set[str]], dict[str, int]]:
             name = str(node.get("$ref", "")).removeprefix(_PREFIX)
             if name in defs:
                 references[owner].add(name)
-            _map_children(node, lambda child: walk(child, owner))
+            map_children(node, lambda child: walk(child, owner))
         return node
 
     for name, node in defs.items():
@@ -114,7 +100,8 @@ def make_strict(node: Any) -> Any:
     """Return a schema for strict mode: objects are closed, every property is required, optional ones may be null."""
     if not isinstance(node, dict):
         return node
-    out = {key: value for key, value in _map_children(node, make_strict).items() if key != "default"}
+    changed = map_children(node, make_strict)
+    out = {key: node[key] if key in _CONDITIONS else value for key, value in changed.items() if key != "default"}
     properties = out.get("properties")
     if isinstance(properties, dict):
         required = out.get("required")

@@ -1,26 +1,21 @@
-"""Parse a chat-completions request.
+"""Parse a chat-completions request in the dialect of an endpoint.
 
-The code is separate from the client's encoder, so that an error there is not hidden by the same error here."""
+`cnllm.protocols.chat.server` reads the same wire for a gateway: it makes messages of a valid body. This reader keeps
+what an endpoint judges (null beside absent content, unknown keys, arguments of any type), and shares no code with the
+client's encoder or with the gateway, so that an error there is not hidden by the same error here.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cnllm.simulator.request import Form, ParsedCall, ParsedMessage, ParsedRequest, ParsedTool
+from cnllm.types.media import KIND_OF_PART
 
 __all__ = ["CONTENT_SUBSTITUTES", "read_chat_request"]
 
 CONTENT_SUBSTITUTES = ("refusal", "audio", "function_call")
 """Keys of an assistant message, one of which may take the place of its content."""
-
-_KINDS = {
-    "image_url": "image",
-    "input_audio": "audio",
-    "audio_url": "audio",
-    "video_url": "video",
-    "file": "file",
-    "file_url": "file",
-}
 
 
 def read_chat_request(body: dict[str, Any]) -> ParsedRequest:
@@ -63,7 +58,7 @@ def _turn(message: dict[str, Any]) -> ParsedMessage:
         form=_form(message),
         text=content if isinstance(content, str) else "".join(t for t in texts if isinstance(t, str)),
         wire=message,
-        media=tuple(_KINDS.get(str(p.get("type")), "other") for p in parts if p.get("type") != "text"),
+        media=tuple(KIND_OF_PART.get(str(p.get("type")), "other") for p in parts if p.get("type") != "text"),
         blank="" in texts,
         calls=tuple(_call(c) for c in calls) if isinstance(calls, list) else None,
         result_of=message.get("tool_call_id"),

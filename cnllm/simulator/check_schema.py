@@ -1,6 +1,7 @@
 """Find the part of a tool's JSON Schema that is outside the subset an endpoint accepts.
 
-It shares no code with the adaptation of a schema for a request, so that it can detect an error there.
+It shares the walk with the adaptation of a schema for a request, and none of its rules, so that it can detect an
+error there.
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from cnllm.schemas.subschemas import children
+
 __all__ = ["schema_violation"]
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _KINDS = ("type", "anyOf", "oneOf", "allOf", "$ref")
 _COMBINED = ("$ref", "allOf", "anyOf", "oneOf")
 
@@ -32,11 +32,7 @@ def _nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not isinstance(node, dict):
             continue
         yield node
-        for key in _MAPS:
-            stack += node[key].values() if isinstance(node.get(key), dict) else ()
-        for key in _LISTS:
-            stack += node[key] if isinstance(node.get(key), list) else ()
-        stack += [node[key] for key in _SINGLE if key in node]
+        stack += children(node)
 
 
 def _node_violation(node: dict[str, Any], rules: Collection[str], keywords: Collection[str]) -> str | None:

@@ -13,6 +13,8 @@ import pytest
 
 from .support import KEY, Machine
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 OWN = """# my endpoints
 [providers.home]
 title = "A server at home"   # in the cellar

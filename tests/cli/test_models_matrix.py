@@ -165,6 +165,7 @@ def test_the_page_goes_to_stdout_on_demand(machine: Machine, page: str) -> None:
     assert (done.status, done.out, done.err) == (0, page, ""), "the same each time, in every process"
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_where_the_page_cannot_go(machine: Machine) -> None:
     machine.run("models", "matrix").fails(2, "--html")
     machine.run("models", "matrix", "--html", str(machine.home / "none" / "x.html")).fails(

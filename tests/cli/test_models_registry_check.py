@@ -10,6 +10,8 @@ import pytest
 
 from .support import Machine
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 OLD = (datetime.date.today() - datetime.timedelta(days=1000)).isoformat()
 FLAGS = f"""limits = {{ context = 1000, output = 100 }}
 input = ["text"]

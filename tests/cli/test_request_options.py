@@ -159,8 +159,8 @@ def test_curl_says_when_the_variable_is_not_set(machine: Machine) -> None:
 
 @settings(max_examples=share(40), deadline=None)
 @given(
-    text=st.text(st.characters(exclude_characters="\0", codec="utf-8")),
-    value=st.text(st.characters(exclude_characters="\0\r\n", codec="utf-8")),
+    text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    value=st.text(st.characters(exclude_characters="\0\r\n", exclude_categories=["Cs"])),
 )
 def test_no_text_escapes_from_a_curl_command(text: str, value: str) -> None:
     shown = curl.curl_command(

@@ -3,6 +3,7 @@
 import traceback
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -19,7 +20,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("case", KEYS)
+@each("case", KEYS)
 def test_a_key_that_no_header_can_carry(make: Make, case: str) -> None:
     key = KEYS[case]
     with Peer([reply()]) as peer, pytest.raises(cnllm.TransportError) as caught:
@@ -33,7 +34,7 @@ def test_a_key_that_no_header_can_carry(make: Make, case: str) -> None:
         assert spelling not in shown
 
 
-@pytest.mark.parametrize(
+@each(
     "headers",
     [
         {"x-mine": "é\n"},
@@ -51,7 +52,7 @@ def test_a_header_that_cannot_be_one(make: Make, headers: dict[str, str]) -> Non
     assert (caught.value.retryable, peer.received) == (False, [])
 
 
-@pytest.mark.parametrize("address", ["ftp://x/v1", "x", "/v1", "http://[::1", "http://x:port/v1"])
+@each("address", ["ftp://x/v1", "x", "/v1", "http://[::1", "http://x:port/v1"])
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(make: Make, address: str) -> None:
     model = registry().resolve("openai-compatible/m", base_url=address)
     with pytest.raises(cnllm.CannotSend) as caught:

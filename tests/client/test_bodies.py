@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -96,8 +97,8 @@ ERRORS: dict[str, tuple[bytes, type[cnllm.EndpointError], int, str, str | None]]
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("case", ERRORS)
+@each("verb", VERBS)
+@each("case", ERRORS)
 def test_an_error_of_any_shape_is_typed_and_speaks_the_endpoints_words(make: Make, verb: str, case: str) -> None:
     sent, kind, status, message, code = ERRORS[case]
     with Peer([sent]) as peer:
@@ -141,14 +142,14 @@ def test_a_key_that_an_error_echoes_is_not_shown(make: Make) -> None:
 
 
 # ── labels ───────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("label", [SSE, JSON, TEXT, HTML, {}, {"content-type": "nonsense"}], ids=str)
+@each("label", [SSE, JSON, TEXT, HTML, {}, {"content-type": "nonsense"}], ids=str)
 def test_what_is_said_counts_not_what_it_is_called(client: Driver, label: dict[str, str]) -> None:
     with Peer([answer(200, whole(), label)], [answer(200, b"".join(said("The sky", " is blue.")), label)]) as peer:
         assert client.call(at(peer)).text == "The sky is blue."
         assert ask(client, "stream", peer).text == "The sky is blue."
 
 
-@pytest.mark.parametrize("chunks", [1, 7, 10_000])
+@each("chunks", [1, 7, 10_000])
 def test_a_whole_body_for_a_stream_is_delivered_as_events(client: Driver, chunks: int) -> None:
     call = {"id": "c0", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     body = whole("Let me see.", "tool_calls", reasoning_content="Hm.", tool_calls=[call])
@@ -187,7 +188,7 @@ def test_blank_lines_keep_a_whole_reply_waiting(client: Driver) -> None:
 CODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
-@pytest.mark.parametrize("coding", CODINGS)
+@each("coding", CODINGS)
 def test_a_compressed_body_is_read(client: Driver, coding: str) -> None:
     pack = CODINGS[coding]
     streamed = pack(b"".join(said("The sky", " is blue.")))
@@ -221,7 +222,7 @@ def test_streams_are_asked_for_plain(client: Driver) -> None:
     assert codings[1] == "identity"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_what_only_claims_to_be_compressed(client: Driver, verb: str) -> None:
     with Peer([answer(200, whole(), content_encoding="gzip")]) as peer, pytest.raises(cnllm.CnllmError) as caught:
         ask(client, verb, peer)
@@ -251,14 +252,14 @@ def test_an_interim_response_is_passed_over(client: Driver) -> None:
         assert client.call(at(peer)).text == "The sky is blue."
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("sent", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02F", b"HTTP/1.1 \r\n\r\n"])
+@each("verb", VERBS)
+@each("sent", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\x15\x03\x01\x00\x02\x02F", b"HTTP/1.1 \r\n\r\n"])
 def test_what_is_no_http(make: Make, verb: str, sent: bytes) -> None:
     with Peer([sent, Close()]) as peer, pytest.raises(cnllm.TransportError):
         ask(make(retry=ONCE), verb, peer)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_chunks_that_are_none(client: Driver, verb: str) -> None:
     sent = head(transfer_encoding="chunked") + piece(delta("The sky")) + b"nonsense\r\n"
     with Peer([sent, Close()]) as peer, pytest.raises((cnllm.TransportError, cnllm.StreamCut)):

@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
@@ -33,7 +34,7 @@ MUTE: list[Step] = [stream(*texts("The sky"), end=False), Stay()]
 
 
 # ── leaving early ────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("script", [TALK, MUTE], ids=["while it talks", "while it thinks"])
+@each("script", [TALK, MUTE], ids=["while it talks", "while it thinks"])
 def test_leaving_the_block_hangs_up_and_the_client_goes_on(client: Driver, script: list[Step]) -> None:
     with Peer(script, [reply()]) as peer:
         with client.stream(at(peer)) as streamed:

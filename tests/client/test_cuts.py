@@ -9,6 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
+from cases import each
+from examples import SHARE
 
 import cnllm
 from cnllm import Client, Timeouts
@@ -83,7 +85,7 @@ def what_came(error: cnllm.CnllmError) -> cnllm.Reply:
 
 
 # ── the error ────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_a_stream_that_breaks_off_is_cut_and_keeps_what_came(client: Driver, end: str) -> None:
     read = threading.Event()
     events: list[Any] = []
@@ -97,7 +99,7 @@ def test_a_stream_that_breaks_off_is_cut_and_keeps_what_came(client: Driver, end
     folds(events, got)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_no_call_of_a_cut_stream_is_executable_not_even_a_whole_one(client: Driver, end: str) -> None:
     read = threading.Event()
     events: list[Any] = []
@@ -113,8 +115,8 @@ def test_no_call_of_a_cut_stream_is_executable_not_even_a_whole_one(client: Driv
     folds(events, got)
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("if_cut", ["error", "keep"])
+@each("end", ENDS)
+@each("if_cut", ["error", "keep"])
 def test_a_stream_cut_before_its_first_event(client: Driver, end: str, if_cut: str) -> None:
     """With a comment, so that it did begin; what an empty body means is another question."""
     with Peer(cut(end, b": hello\n\n")) as peer:
@@ -129,7 +131,7 @@ def test_a_stream_cut_before_its_first_event(client: Driver, end: str, if_cut: s
         assert len(peer.received) == 1
 
 
-@pytest.mark.parametrize("end", ["unfinished chunk", "promised length", "reset"])
+@each("end", ["unfinished chunk", "promised length", "reset"])
 def test_a_connection_that_breaks_before_the_first_byte_of_a_body(client: Driver, end: str) -> None:
     start = head(transfer_encoding="chunked") if end == "unfinished chunk" else head(content_length="9")
     with Peer([start, Reset() if end == "reset" else Close()]) as peer:
@@ -146,7 +148,7 @@ def test_half_a_whole_body_for_a_stream_is_cut_too(client: Driver) -> None:
     assert what_came(caught.value).finish == "cut"
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_keep_returns_what_came(client: Driver, end: str) -> None:
     read = threading.Event()
     events: list[Any] = []
@@ -168,7 +170,7 @@ def test_keep_returns_what_came_before_a_stall(client: Driver) -> None:
 
 
 # ── once more ────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_once_more_asks_whole_and_adds_the_difference(client: Driver, end: str) -> None:
     read = threading.Event()
     events: list[Any] = []
@@ -225,7 +227,7 @@ AGAIN: dict[str, tuple[list[bytes], bytes, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", AGAIN)
+@each("case", AGAIN)
 def test_once_more_restarts_only_where_it_must(client: Driver, case: str) -> None:
     came, again, restarts = AGAIN[case]
     with Peer([stream(*came)], [again], [again]) as peer:
@@ -256,7 +258,7 @@ FAILURES: dict[str, list[Step]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FAILURES)
+@each("kind", FAILURES)
 def test_after_three_whole_tries_it_is_cut(make: Make, naps: list[float], kind: str) -> None:
     events: list[Any] = []
     with Peer([stream(*PART)], FAILURES[kind]) as peer:
@@ -279,9 +281,7 @@ def test_the_third_whole_try_may_succeed(client: Driver, naps: list[float]) -> N
     folds(events, got)
 
 
-@pytest.mark.parametrize(
-    "refusal", [refused(401), refused(402), refused(400), answer(200, whole(""))], ids=["401", "402", "400", "empty"]
-)
+@each("refusal", [refused(401), refused(402), refused(400), answer(200, whole(""))], ids=["401", "402", "400", "empty"])
 def test_a_refusal_of_the_second_request_ends_it_with_what_came(
     client: Driver, naps: list[float], refusal: bytes
 ) -> None:
@@ -368,10 +368,13 @@ class Cutting:
             raise cnllm.TransportError("lost")
 
 
-@pytest.mark.parametrize("if_cut", ["error", "keep", "again-whole"])
-@pytest.mark.parametrize("breaks", [False, True], ids=["ends", "breaks"])
+@pytest.mark.sampled
+@each("if_cut", ["error", "keep", "again-whole"])
+@each("breaks", [False, True], ids=["ends", "breaks"])
 def test_wherever_it_is_cut_the_events_tell_the_truth(if_cut: str, breaks: bool) -> None:
-    for length in range(len("data:"), len(FULL) + 1, 1 if if_cut == "error" else 5):
+    step = SHARE if if_cut == "error" else 5 if SHARE == 1 else 2 * SHARE + 1
+    lengths = [*range(len("data:"), len(FULL), step), PROVEN - 1, PROVEN, len(FULL)]
+    for length in lengths:
         events: list[Any] = []
         raised = False
         with Client(registry(), Cutting(length, 7 + length % 90, breaks), retry=ONCE) as client:
@@ -398,8 +401,8 @@ def test_wherever_it_is_cut_the_events_tell_the_truth(if_cut: str, breaks: bool)
 
 
 # ── whole replies ────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("end", ["promised length", "chunks without an end", "half a chunk", "reset"])
-@pytest.mark.parametrize("complete", [False, True], ids=["half the JSON", "all the JSON"])
+@each("end", ["promised length", "chunks without an end", "half a chunk", "reset"])
+@each("complete", [False, True], ids=["half the JSON", "all the JSON"])
 def test_a_whole_reply_that_breaks_off_is_never_a_reply(client: Driver, end: str, complete: bool) -> None:
     body = whole() if complete else whole()[:-30]
     more = str(len(body) + 10)

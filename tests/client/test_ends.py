@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Timeouts
@@ -25,7 +26,7 @@ def lasting(least: float, most: float) -> Iterator[None]:
     assert least <= time.monotonic() - began < most
 
 
-@pytest.mark.parametrize("after", [[], [usage()]], ids=["", "usage"])
+@each("after", [[], [usage()]], ids=["", "usage"])
 def test_done_ends_a_stream_though_the_socket_stays_open(client: Driver, after: list[bytes]) -> None:
     with Peer([stream(*TEXT, STOP, *after, DONE, end=False), Stay()]) as peer:
         with lasting(0, 1.5):
@@ -54,7 +55,7 @@ AFTER: dict[str, list[Step]] = {
 }
 
 
-@pytest.mark.parametrize("after", AFTER)
+@each("after", AFTER)
 def test_what_becomes_of_the_connection_after_done_is_no_matter(client: Driver, after: str) -> None:
     script: list[Step] = [stream(*TEXT, STOP, usage(), DONE, end=False), *AFTER[after]]
     with Peer(script, script) as peer:
@@ -76,7 +77,7 @@ def test_usage_that_comes_late_is_read(client: Driver) -> None:
 WAYS: dict[str, list[Step]] = {"silence": [Stay()], "comments": [Again(piece(b": still here\n\n"))]}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each("way", WAYS)
 def test_a_finish_without_done_is_waited_on_for_two_seconds(
     client: Driver, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_finish_without_done_is_waited_on_for_two_seconds(
     folds(events, got)
 
 
-@pytest.mark.parametrize("way", ["closed", "ended", "without length", "reset"])
+@each("way", ["closed", "ended", "without length", "reset"])
 def test_a_finish_is_proof_enough_however_the_connection_ends(client: Driver, way: str) -> None:
     read = threading.Event()
     scripts: dict[str, list[Step]] = {

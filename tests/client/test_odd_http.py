@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import anyio
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client
@@ -83,7 +84,7 @@ def test_headers_that_come_twice_and_letters_of_any_script(make: Make) -> None:
         client.call(at(peer))
 
 
-@pytest.mark.parametrize("coding", ["GZIP", "x-unheard-of", "identity", "deflate, gzip", "deflate"])
+@each("coding", ["GZIP", "x-unheard-of", "identity", "deflate, gzip", "deflate"])
 def test_codings(client: Driver, coding: str) -> None:
     packed = whole()
     if "deflate" in coding:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -31,7 +32,7 @@ def test_headers_that_say_where_the_message_ends(make: Make) -> None:
         assert client.call(at(peer), extra_headers={"Connection": "close"}).text == "The sky is blue."
 
 
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"])
+@each("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"])
 def test_certificates_that_are_not_there(
     make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
 ) -> None:

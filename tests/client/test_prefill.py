@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Model, Registry, engine
@@ -98,7 +99,7 @@ NEVER: dict[str, tuple[list[bytes], str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", NEVER)
+@each("case", NEVER)
 def test_what_cannot_be_continued_is_not(client: Driver, tmp_path: Path, case: str) -> None:
     cut, flags, options = NEVER[case]
     with Peer(cut, [reply('{"a": 1}')]) as peer:

@@ -1,6 +1,7 @@
 """A redirect is not followed: the key would go where it does not belong."""
 
 import pytest
+from cases import each
 
 import cnllm
 
@@ -15,9 +16,9 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("verb", ["call", "stream"])
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("body", BODIES)
+@each("verb", ["call", "stream"])
+@each("status", [301, 302, 303, 307, 308])
+@each("body", BODIES)
 def test_a_redirect_is_an_error_that_says_where_it_pointed(client: Driver, verb: str, status: int, body: str) -> None:
     content, headers = BODIES[body]
     with Peer([reply()]) as elsewhere:
@@ -45,7 +46,7 @@ def test_a_key_that_the_redirect_echoes_is_not_shown(client: Driver) -> None:
     assert KEY not in f"{caught.value!r}{caught.value}{vars(caught.value)}"
 
 
-@pytest.mark.parametrize("body", [b'{"error":{"message":"Moved."}}', b'data: {"error":{"message":"Moved."}}\n\n'])
+@each("body", [b'{"error":{"message":"Moved."}}', b'data: {"error":{"message":"Moved."}}\n\n'])
 def test_a_redirect_says_where_it_pointed_whatever_its_body_says(client: Driver, body: bytes) -> None:
     with (
         Peer([redirect("http://elsewhere.example/v1", body=body)]) as peer,

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import Retry, Timeouts
@@ -54,8 +55,8 @@ def good(verb: str) -> bytes:
 
 
 # ── what is tried again ──────────────────────────────────────────────────────
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
+@each("verb", VERBS)
+@each("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
 def test_a_status_that_may_pass_is_tried_again(client: Driver, naps: list[float], verb: str, status: int) -> None:
     with Peer([refused(status)], [refused(status)], [good(verb)]) as peer:
         assert ask(client, verb, at(peer)).text == "The sky is blue."
@@ -64,9 +65,9 @@ def test_a_status_that_may_pass_is_tried_again(client: Driver, naps: list[float]
     assert len(naps) == 2
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("end", [Close(), Reset()], ids=["closed", "reset"])
-@pytest.mark.parametrize("words", [b"", failure("slow down")[:-5]], ids=["none", "half"])
+@each("verb", VERBS)
+@each("end", [Close(), Reset()], ids=["closed", "reset"])
+@each("words", [b"", failure("slow down")[:-5]], ids=["none", "half"])
 def test_so_is_one_whose_words_broke_off(
     client: Driver, naps: list[float], verb: str, words: bytes, end: Close | Reset
 ) -> None:
@@ -77,8 +78,8 @@ def test_so_is_one_whose_words_broke_off(
     assert 7 <= naps[0] < 8
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(("status", "kind"), [(401, cnllm.BadKey), (429, cnllm.RateLimited), (503, cnllm.Overloaded)])
+@each("verb", VERBS)
+@each("status, kind", [(401, cnllm.BadKey), (429, cnllm.RateLimited), (503, cnllm.Overloaded)])
 def test_a_refusal_stands_though_its_words_broke_off(
     make: Make, verb: str, status: int, kind: type[cnllm.EndpointError]
 ) -> None:
@@ -92,8 +93,8 @@ def test_a_refusal_stands_though_its_words_broke_off(
     assert "sk-0" not in f"{caught.value} {caught.value.body}"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("attempts", [1, 2, 4])
+@each("verb", VERBS)
+@each("attempts", [1, 2, 4])
 def test_no_more_often_than_attempts_say(make: Make, naps: list[float], verb: str, attempts: int) -> None:
     with Peer([refused(503, "busy")]) as peer, pytest.raises(cnllm.Overloaded, match="busy") as caught:
         ask(make(retry=Retry(attempts=attempts)), verb, at(peer))
@@ -102,8 +103,8 @@ def test_no_more_often_than_attempts_say(make: Make, naps: list[float], verb: st
     assert len(naps) == attempts - 1
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 410, 413, 415, 418, 422, 451])
+@each("verb", VERBS)
+@each("status", [400, 401, 402, 403, 404, 405, 410, 413, 415, 418, 422, 451])
 def test_any_other_refusal_is_final(client: Driver, naps: list[float], verb: str, status: int) -> None:
     with Peer([refused(status, "no")]) as peer, pytest.raises(cnllm.EndpointError) as caught:
         ask(client, verb, at(peer))
@@ -119,8 +120,8 @@ QUOTA = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("refusal", QUOTA, ids=["code", "sentence", "text", "402"])
+@each("verb", VERBS)
+@each("refusal", QUOTA, ids=["code", "sentence", "text", "402"])
 def test_an_empty_purse_is_not_filled_by_waiting(client: Driver, naps: list[float], verb: str, refusal: bytes) -> None:
     with Peer([refusal]) as peer, pytest.raises(cnllm.QuotaExceeded):
         ask(client, verb, at(peer))
@@ -143,8 +144,8 @@ AFTER: list[tuple[dict[str, str], float]] = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(("headers", "seconds"), AFTER)
+@each("verb", VERBS)
+@each("headers, seconds", AFTER)
 def test_retry_after_is_honoured(
     client: Driver, naps: list[float], verb: str, headers: dict[str, str], seconds: float
 ) -> None:
@@ -154,7 +155,7 @@ def test_retry_after_is_honoured(
     assert seconds <= naps[0] <= seconds + 0.5
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_a_wait_in_the_body_is_honoured(client: Driver, naps: list[float], verb: str) -> None:
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34s"}
     body = json.dumps({"error": {"message": "slow down", "details": [info]}}).encode()
@@ -172,7 +173,7 @@ def test_a_date_without_the_peers_clock_counts_from_ours(client: Driver, naps: l
     assert 25 < naps[0] < 35
 
 
-@pytest.mark.parametrize("nonsense", ["soon", "-3", "", "Mon, 99 Foo 2026", "nan", "inf", "1e400", "٣", "²"])
+@each("nonsense", ["soon", "-3", "", "Mon, 99 Foo 2026", "nan", "inf", "1e400", "٣", "²"])
 def test_a_retry_after_that_says_nothing_is_not_heeded(client: Driver, naps: list[float], nonsense: str) -> None:
     sent = refused(429).replace(b"\r\n\r\n", b"\r\nretry-after: " + nonsense.encode() + b"\r\n\r\n", 1)
     with Peer([sent], [reply()]) as peer:
@@ -180,8 +181,8 @@ def test_a_retry_after_that_says_nothing_is_not_heeded(client: Driver, naps: lis
     assert 0.25 <= naps[0] <= 0.5
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("asked", ["61", "86400"])
+@each("verb", VERBS)
+@each("asked", ["61", "86400"])
 def test_a_longer_wait_than_the_cap_is_left_to_the_caller(
     client: Driver, naps: list[float], verb: str, asked: str
 ) -> None:
@@ -199,7 +200,7 @@ def test_the_wait_really_takes_place(make: Make) -> None:
 
 
 # ── the network ──────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_a_refused_connection_is_tried_again(make: Make, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     with Peer([good(verb)], refuses=True) as peer:
 
@@ -212,7 +213,7 @@ def test_a_refused_connection_is_tried_again(make: Make, monkeypatch: pytest.Mon
     assert peer.connections == 1
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_a_connection_that_is_refused_for_good(client: Driver, naps: list[float], verb: str) -> None:
     with Peer(refuses=True) as peer, pytest.raises(cnllm.TransportError, match="no connection to 127") as caught:
         ask(client, verb, at(peer))
@@ -220,8 +221,8 @@ def test_a_connection_that_is_refused_for_good(client: Driver, naps: list[float]
     assert (caught.value.retryable, caught.value.reply, len(naps)) == (True, None, 2)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("end", [Close(), Reset()], ids=["closed", "reset"])
+@each("verb", VERBS)
+@each("end", [Close(), Reset()], ids=["closed", "reset"])
 def test_a_connection_lost_before_the_answer_is_tried_again(
     client: Driver, naps: list[float], verb: str, end: Close | Reset
 ) -> None:
@@ -230,7 +231,7 @@ def test_a_connection_lost_before_the_answer_is_tried_again(
     assert (len(peer.received), peer.connections, len(naps)) == (3, 3, 2)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_silence_is_not_asked_again(client: Driver, naps: list[float], verb: str) -> None:
     with Peer([Stay()]) as peer, pytest.raises(cnllm.Timeout) as caught:
         ask(client, verb, at(peer), timeout=Timeouts(first_byte=0.1))
@@ -242,7 +243,7 @@ def test_silence_is_not_asked_again(client: Driver, naps: list[float], verb: str
 BUSY = frame({"error": {"message": "Rate limit exceeded", "code": "rate_limit_exceeded"}})
 
 
-@pytest.mark.parametrize("before", [b"", b": hello\n\n", delta("")], ids=["nothing", "comment", "empty delta"])
+@each("before", [b"", b": hello\n\n", delta("")], ids=["nothing", "comment", "empty delta"])
 def test_an_error_in_the_first_event_is_tried_again(client: Driver, naps: list[float], before: bytes) -> None:
     with Peer([stream(before or b"\n", BUSY, DONE)], [stream(*said("The sky"))]) as peer:
         events, got = drained(client.stream(at(peer)))
@@ -256,8 +257,8 @@ def test_an_error_in_a_whole_reply_of_status_200_is_tried_again(client: Driver, 
     assert len(peer.received) == 3
 
 
-@pytest.mark.parametrize("first", [delta("The sky"), delta(reasoning_content="Hm")], ids=["text", "reasoning"])
-@pytest.mark.parametrize("end", ["error", "close", "reset"])
+@each("first", [delta("The sky"), delta(reasoning_content="Hm")], ids=["text", "reasoning"])
+@each("end", ["error", "close", "reset"])
 def test_nothing_is_tried_again_once_an_event_was_delivered(
     client: Driver, naps: list[float], first: bytes, end: str
 ) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import IdleTimeout, Timeout, Timeouts
@@ -65,8 +66,8 @@ def test_a_connection_that_does_not_come_about(make: Make) -> None:
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty"], ids=["nothing", "half a header"])
+@each("verb", VERBS)
+@each("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty"], ids=["nothing", "half a header"])
 def test_an_answer_that_does_not_begin(client: Driver, verb: str, sent: bytes) -> None:
     with Peer([sent, Stay()]) as peer, pytest.raises(Timeout, match=r"did not answer in 0\.1 s") as caught:
         ask(client, verb, at(peer), timeout=Timeouts(first_byte=0.1, idle=30))
@@ -74,7 +75,7 @@ def test_an_answer_that_does_not_begin(client: Driver, verb: str, sent: bytes) -
     assert caught.value.reply is None
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each("verb", VERBS)
 def test_headers_that_come_in_drops_are_no_answer(client: Driver, verb: str) -> None:
     waits = Timeouts(connect=0.2, first_byte=0.2, idle=0.2)
     with Peer([b"HTTP/1.1 200 OK\r\n", Again(b"x-a: y\r\n", 0.02)]) as peer:
@@ -117,7 +118,7 @@ BEFORE: dict[str, tuple[list[bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("before", BEFORE)
+@each("before", BEFORE)
 def test_silence_in_a_stream_ends_it_with_what_came(client: Driver, before: str) -> None:
     sent, text = BEFORE[before]
     events: list[cnllm.Event] = []
@@ -141,7 +142,7 @@ def test_calls_of_a_stream_that_stalled_are_not_executable(client: Driver) -> No
     assert [call.name for call in caught.value.reply.incomplete] == ["now", "search"]
 
 
-@pytest.mark.parametrize("status", [200, 400, 503])
+@each("status", [200, 400, 503])
 def test_a_whole_body_that_stalls_is_no_reply(client: Driver, status: int) -> None:
     with Peer([answer(status, whole())[:-20], Stay()]) as peer, pytest.raises(IdleTimeout) as caught:
         ask(client, "call", at(peer), timeout=Timeouts(idle=0.2))
@@ -173,7 +174,7 @@ CHATTER: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize(("chatter", "before"), [*((kind, "text") for kind in CHATTER), ("comments", "comment")])
+@each("chatter, before", [*((kind, "text") for kind in CHATTER), ("comments", "comment")])
 def test_chatter_is_no_progress(client: Driver, chatter: str, before: str) -> None:
     first = delta("The sky") if before == "text" else b": hello\n\n"
     events: list[cnllm.Event] = []

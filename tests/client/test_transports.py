@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from cases import each
 
 import cnllm
 from cnllm import AsyncClient, Client, Plan, Retry, TransportError
@@ -231,8 +232,8 @@ def test_a_transport_of_httpx_will_do(make: Make) -> None:
     assert client.plan(model()).headers["authorization"] == "Bearer {key}"
 
 
-@pytest.mark.parametrize(
-    ("raised", "kind", "tries"),
+@each(
+    "raised, kind, tries",
     [
         (httpx.ConnectError("no route"), TransportError, 2),
         (httpx.ConnectTimeout("slow"), cnllm.Timeout, 2),

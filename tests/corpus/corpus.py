@@ -1,7 +1,7 @@
 """The recorded traffic: where it is, how it is read, and which models it is read with.
 
 The recordings are not part of the project. They are looked for in `../shared/wire` beside the repository;
-where that folder is absent, every test here skips. To test a further wire, add its name to `PROTOCOLS`, an
+where that folder is absent, every test here skips. To test a further wire, add an
 oracle for its frames to `ORACLES` in oracle.py, and an expectation for each of its errors to test_errors.py. What is
 special about a wire beside chat completions stands in a module of its name (`special`).
 """
@@ -21,8 +21,7 @@ import pytest
 
 import cnllm
 from cnllm import Registry
-
-PROTOCOLS = ("openai-chat", "anthropic-messages", "gemini", "openai-responses")
+from cnllm.protocols import PROTOCOLS
 
 WIRE = Path(__file__).resolve().parents[3] / "shared" / "wire"
 ABSENT = "The recorded traffic (../shared/wire) is not here."

@@ -24,10 +24,11 @@ from typing import Any
 import msgspec
 
 from cnllm import CannotSend, Model, Plan, Registry, RegistryError, UnknownModel, engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry.documents import Document
 from cnllm.registry.flags import ErrorRule, Flags, Patch
 
-from .corpus import BASE_URL, HOMELESS, PROTOCOLS, PROVIDERS, Exchange, described, exchanges
+from .corpus import BASE_URL, HOMELESS, PROVIDERS, Exchange, described, exchanges
 from .oracle import content_of, frames
 from .reading import Outcome, fold, read_stream, read_whole, reply_dict
 from .rebuild import asked

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cnllm import Model, ReasoningDelta, Registry, Reply, StreamCut, TextDelta, engine
+from cnllm.protocols import PROTOCOLS
 
 WORDS = "I think about it, then I answer it well."
 URL = "http://127.0.0.1:1/v1"
@@ -18,7 +19,7 @@ SPLITS = (0, 1, 7, 64)
 @pytest.fixture(scope="module")
 def models() -> dict[str, Model]:
     registry = Registry.load()
-    names = {protocol: protocol for protocol in ("openai-chat", "openai-responses", "anthropic-messages", "gemini")}
+    names = {protocol: protocol for protocol in PROTOCOLS}
     return {p: registry.resolve("openai-compatible/x", base_url=URL, protocol=p) for p in names} | {
         "details": registry.resolve("openrouter/deepseek/deepseek-v4-pro"),
         "off-peak": registry.resolve("deepseek/deepseek-flash"),

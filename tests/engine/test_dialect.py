@@ -463,3 +463,32 @@ def test_the_type_of_a_constraint_is_the_type_it_constrains(schema: Json, value:
 def test_true_as_a_schema_is_typed_too() -> None:
     out = adapt_schema({"type": "object", "properties": {"a": True}}, ["typed"], [])
     assert isinstance(out["properties"]["a"], dict)
+
+
+@each("key", ["anyOf", "oneOf"])
+@each("referred", [False, True], ids=["in place", "by reference"])
+def test_a_root_of_alternatives_requires_what_each_of_them_requires(referred: bool, key: str) -> None:
+    fields = {name: {"type": "string"} for name in "abcd"}
+    branches: list[Json] = [
+        {"type": "object", "properties": {n: fields[n] for n in "abd"}, "required": ["a", "b", "d"]},
+        {"type": "object", "properties": {n: fields[n] for n in "bcd"}, "required": ["d", "b"]},
+    ]
+    root: Json = {"type": "object", key: branches, "required": ["d"]}
+    if referred:
+        definitions = {f"D{n}": branch for n, branch in enumerate(branches)}
+        root = {**root, key: [{"$ref": f"#/$defs/{name}"} for name in definitions], "$defs": definitions}
+    adapted = adapt_schema(root, ("root-object",), ())
+    assert adapted["required"] == ["d", "b"]
+    assert set(adapted["properties"]) == set("abcd")
+    for value in ({"a": "x", "b": "y", "d": "z"}, {"b": "y", "c": "x", "d": "z"}, {"b": "y", "d": "z"}):
+        assert jsonschema.Draft202012Validator(adapted).is_valid(value)
+
+
+@each("referred", [False, True], ids=["in place", "by reference"])
+def test_a_root_of_parts_requires_what_any_of_them_requires(referred: bool) -> None:
+    parts: list[Json] = [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]
+    root: Json = {"type": "object", "allOf": parts}
+    if referred:
+        root = {"type": "object", "allOf": [{"$ref": "#/$defs/A"}, parts[1]], "$defs": {"A": parts[0]}}
+    adapted = adapt_schema(root, ("root-object",), ())
+    assert adapted["required"] == ["a", "b"]

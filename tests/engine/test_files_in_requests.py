@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cnllm import CannotSend, Media, Message, Model, Plan, Registry, UnknownModel, engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.types.media import media_kind
 
 PDF = base64.b64encode(b"%PDF-1.4 x").decode()
@@ -80,7 +81,7 @@ def test_a_file_that_is_not_read_is_never_sent(registry: Registry) -> None:
                 asked(model, part, on_unsupported="error")
 
 
-WIRES = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+WIRES = PROTOCOLS
 # whose wires are documented to read files, whatever the model
 READERS = {
     ("openai", "openai-chat"),

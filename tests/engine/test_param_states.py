@@ -13,11 +13,12 @@ import pytest
 import cnllm
 from cnllm import Registry, engine
 from cnllm.jsonpath import get
+from cnllm.protocols import PROTOCOLS
 from cnllm.registry.check import check
 from cnllm.simulator.check_request import check_request
 from cnllm.simulator.read import read_request
 
-WIRES = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+WIRES = PROTOCOLS
 POLICIES = ("adjust", "error", "send")
 # how it is written → its state, and where it stands in the body
 RULES = {

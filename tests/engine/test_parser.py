@@ -612,3 +612,30 @@ def test_what_stands_before_the_first_event_is_read_the_same_in_pieces(
     for at in range(0, len(content), size):
         parser.feed(content[at : at + size])
     assert parser.close().text == "hi"
+
+
+@each(
+    "flags, whole_by",
+    [
+        ("", {"finish", "both"}),
+        ('unset = ["stream.terminator"]', {"finish", "both"}),
+        ('unset = ["stream"]', {"finish", "both"}),
+        ('stream.terminator = "finish"', {"finish", "both"}),
+        ('stream.terminator = "done"', {"marker", "both"}),
+        ('stream.terminator = "any"', {"finish", "marker", "both"}),
+    ],
+)
+@each("ending", ["nothing", "finish", "marker", "both"])
+def test_a_stream_is_whole_by_the_proof_that_is_declared(
+    home: Home, ending: str, flags: str, whole_by: set[str]
+) -> None:
+    end = f"data: {json.dumps(finish('stop'))}\n\n" if ending in ("finish", "both") else ""
+    end += "data: [DONE]\n\n" if ending in ("marker", "both") else ""
+    parser = engine.StreamParser(home(flags))
+    parser.feed(f"data: {json.dumps(delta(content='Hello'))}\n\n{end}".encode())
+    parser.end()
+    if ending in whole_by:
+        assert (parser.close().text, parser.close().finish) == ("Hello", "stop")
+    else:
+        with pytest.raises(cnllm.StreamCut):
+            parser.close()

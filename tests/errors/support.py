@@ -9,6 +9,7 @@ from typing import Any
 
 import cnllm
 from cnllm import engine
+from cnllm.protocols import PROTOCOLS
 
 Json = dict[str, Any]
 Row = dict[str, Any]
@@ -25,7 +26,7 @@ CLASSES: dict[str, type[cnllm.EndpointError]] = {
     "bad-request": cnllm.BadRequest,
     "other": cnllm.EndpointError,
 }
-WIRES = ("openai-chat", "anthropic-messages", "gemini", "openai-responses")
+WIRES = PROTOCOLS
 
 
 def rows() -> list[Row]:

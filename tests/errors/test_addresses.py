@@ -8,6 +8,7 @@ import pytest
 
 import cnllm
 from cnllm import engine
+from cnllm.protocols import PROTOCOLS
 
 from .support import content, model
 
@@ -106,7 +107,7 @@ def test_no_secret_of_an_address_is_shown() -> None:
 
 
 def test_an_empty_reply_names_its_endpoint() -> None:
-    for wire in ("openai-chat", "anthropic-messages", "gemini", "openai-responses"):
+    for wire in PROTOCOLS:
         for sent in (b"{}", b"", json.dumps({"choices": [], "content": [], "output": [], "candidates": []}).encode()):
             target = model("openai-compatible", wire, "http://h:1/v1")
             plan = engine.build_request(target, [{"role": "user", "content": "hi"}])

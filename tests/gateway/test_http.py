@@ -263,9 +263,10 @@ def test_the_official_sdks_raise_their_own_errors(simulated: str) -> None:
     client = openai.OpenAI(api_key=KEY, base_url=f"{simulated}/v1", max_retries=0)
     with client, pytest.raises(openai.NotFoundError):
         client.responses.create(model="no-such-model-anywhere", input="Hi")
+    odd: Any = [{"role": "nobody", "content": "x"}]
     claude = anthropic.Anthropic(api_key=KEY, base_url=simulated, max_retries=0)
     with claude, pytest.raises(anthropic.BadRequestError):
-        claude.messages.create(model="zai/glm-4.7", max_tokens=9, messages=[{"role": "nobody", "content": "x"}])  # type: ignore[typeddict-item]
+        claude.messages.create(model="zai/glm-4.7", max_tokens=9, messages=odd)
 
 
 def test_a_fault_of_the_gateway_has_an_id_that_finds_its_line(

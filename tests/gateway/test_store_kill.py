@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
@@ -31,7 +32,7 @@ for number in range(100_000):
 def test_a_kill_at_any_moment_loses_no_committed_turn(tmp_path: Path) -> None:
     path = tmp_path / "gateway.db"
     chance = random.Random(7)
-    for round_ in range(3):
+    for round_ in range(2):
         writers = [program(WRITER, str(path), f"{round_}-{number}") for number in range(3)]
         committed: dict[str, int] = {}
         for number, writer in enumerate(writers):
@@ -64,12 +65,11 @@ def test_a_kill_at_any_moment_loses_no_committed_turn(tmp_path: Path) -> None:
 
 
 CREATOR = """
-import os, signal, sys, threading
-from cnllm.gateway.store import sqlite
-step = int(sys.argv[2])
-count = 0
+import os, signal, sys
+from cnllm.gateway.store.sqlite import SqliteStore
 from cnllm.store import file
-whole = file.DatabaseFile._prepare
+from tests.gateway.store_support import turn
+count = 0
 
 class Killer:
     def __init__(self, connection): self.connection = connection
@@ -82,25 +82,29 @@ class Killer:
         return self.connection.execute(*args)
 
 connect = file.sqlite3.connect
-file.sqlite3.connect = lambda *args, **options: Killer(connect(*args, **options))
-store = sqlite.SqliteStore(sys.argv[1])
-print("open", count, flush=True)
+for step in range(100):
+    path = f"{sys.argv[1]}/{step}.db"
+    child = os.fork()
+    if not child:
+        file.sqlite3.connect = lambda *args, **options: Killer(connect(*args, **options))
+        SqliteStore(path)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    store = SqliteStore(path)
+    assert store.keep_turn("me", turn(), ["call"], b"prefix"), step
+    assert store.turn_by_call("me", "call") == turn(), step
+    store.close()
+    if not status:
+        break
+    assert os.WTERMSIG(status) == signal.SIGKILL
+print("steps", step)
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_kill_while_the_file_is_created(tmp_path: Path) -> None:
     """After each statement in turn; the next process opens what is there."""
-    for step in range(100):
-        path = tmp_path / f"{step}.db"
-        run = program(CREATOR, str(path), str(step))
-        out, error = run.communicate(timeout=60)
-        store = SqliteStore(path)
-        assert store.keep_turn("me", turn(), ["call"], b"prefix")
-        assert store.turn_by_call("me", "call") == turn()
-        store.close()
-        if out:
-            assert step > 8
-            return
-        assert run.returncode == -signal.SIGKILL, error
-    raise AssertionError("it never opened")
+    out, error = program(CREATOR, str(tmp_path)).communicate(timeout=60)
+    assert out.startswith("steps "), error
+    assert 8 < int(out.split()[1]) < 99
+    assert not list(tmp_path.glob("*.damaged"))

@@ -272,7 +272,7 @@ def test_a_server_that_hangs_costs_one_timeout(monkeypatch: pytest.MonkeyPatch) 
                 except OSError:
                     return
 
-        thread = threading.Thread(target=accept)
+        thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         plain = open_store(url)

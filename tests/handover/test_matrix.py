@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from cnllm import Client, Media, Message, Part, Reasoning, Registry, Reply, Text, ToolResult
+from cnllm.protocols import PROTOCOLS
 from cnllm.simulator.server import Server, running
 
-WIRES = ["openai-chat", "anthropic-messages", "gemini", "openai-responses"]
+WIRES = PROTOCOLS
 PICTURE = Media("image/png", "iVBORw0KGgo=")
 TOOLS = [
     {

@@ -9,6 +9,7 @@ from cases import each
 
 import cnllm
 from cnllm import engine
+from cnllm.protocols import PROTOCOLS
 from cnllm.simulator.transport import respond
 
 from .support import BUILTIN
@@ -16,7 +17,7 @@ from .support import BUILTIN
 NAMES = ("openai-compatible/m", "chatgpt/gpt-5.2-codex", "google/gemini-2.5-pro", "anthropic/claude")
 
 
-@each("protocol", ["openai-chat", "anthropic-messages", "gemini", "openai-responses"])
+@each("protocol", PROTOCOLS)
 def test_a_conversation_of_system_messages_alone_is_sent_with_a_turn_in_it(protocol: str) -> None:
     messages: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Rhyme."}]
     tried = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cases import each
-from examples import share
+from examples import SHARE, share
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -428,16 +428,18 @@ HEAVY += ["<|tool_call_begin|>", "<|tool_call_begin|>f<|tool_call_argument_begin
 HEAVY += ['<parameter name="a"><parameter name="b">x</parameter>', "<a></a>", "</function>", "<function=f>", "x"]
 
 
+@pytest.mark.sampled
 @each("name", rules.ALL)
 def test_heavy_blocks_are_read_or_refused(name: str) -> None:
     rule = rules.ALL[name]
+    first = list(rules.ALL).index(name) % SHARE  # all pieces, over all rules
     for head in (
         "",
         "<function=f><parameter=a>",
         '<invoke name="f"><parameter name="a">',
         "f<arg_key>a</arg_key><arg_value>",
     ):
-        for piece in HEAVY:
+        for piece in HEAVY[first::SHARE]:
             text = rule.open[0] + head + piece * (60_000 // len(piece)) + rule.close[0]
             ends_inside_value(rule, text)
             may_begin(rule, rule.open[0], text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small
 
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
@@ -16,6 +17,8 @@ from cnllm.registry import documents
 from cnllm.registry.documents import read
 
 from .support import BUILTIN, HOME, Files
+
+pytestmark = pytest.mark.usefixtures("small_builtin")
 
 PLAIN = f'{HOME}limits.output = 1\n[models."home/x"]\nstatus.since = 2026-11-20\n[aliases]\na = "home/x"\n'
 
@@ -68,7 +71,8 @@ def test_what_is_remembered_equals_what_was_read(files: Files, parsed: list[str]
     assert len(parsed) == 2
 
 
-def test_every_model_is_the_same_cold_and_warm(files: Files) -> None:
+def test_every_model_is_the_same_cold_and_warm(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.use(monkeypatch, BUILTIN)
     path = files.write(PLAIN)
     cold, warm = Registry.load(path), Registry.load(path)
     assert (cold.names(), cold.aliases, cold.providers) == (warm.names(), warm.aliases, warm.providers)

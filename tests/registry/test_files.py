@@ -236,7 +236,30 @@ def test_loading_tells_the_first_fault_and_how_many_more(files: Files) -> None:
     assert str(error).endswith("(and 2 more)")
 
 
+@each(
+    "tags, fits",
+    [
+        ("['<a>', '</a>']", True),
+        ("['<a>', '</a>', '[b]', '[/b]']", True),
+        ("['<a>']", False),
+        ("['<a>', '</a>', '<b>']", False),
+        ("['<a>', '']", False),
+        ("['', '</a>']", False),
+    ],
+)
+@each("place", ["", "when.stream."])
+def test_tags_are_pairs(files: Files, place: str, tags: str, fits: bool) -> None:
+    text = f"{HOME}[models.'home/x']\n{place}reasoning.tags = {tags}\n"
+    if fits:
+        files.load(text)
+        return
+    error = files.refused(text)
+    assert error.line == text[: text.index("reasoning.tags")].count("\n") + 1
+    assert f"{place}reasoning.tags must be pairs of an opening and a closing tag" in str(error)
+
+
 # ── check ────────────────────────────────────────────────────────────────────
+@pytest.mark.usefixtures("small_builtin")
 def test_check_lists_every_fault_of_every_file_in_order(files: Files) -> None:
     one = str(files.write("[providers.zai]\nfoo = 1\nlimits.output = 'x'\nbar = 1\n"))
     two = str(files.write("[aliases]\nx = 1\n"))
@@ -290,11 +313,13 @@ def test_check_finds_names_that_name_nothing(files: Files, first: int) -> None:
             assert all(f"Did you mean '{meant}'?" in problem.message for problem in found), found
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_check_says_each_fault_once(files: Files) -> None:
     found = check([str(files.write("[providers.x]\nextends = 'x'\n[models.'x/1']\n[models.'x/2']\n"))])
     assert len(found) == len({str(problem) for problem in found}) == 1
 
 
+@pytest.mark.usefixtures("small_builtin")
 def test_check_without_paths_takes_the_files_in_force(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files.write("foo = 1\n")
     monkeypatch.setenv("CNLLM_PROVIDERS", str(path))

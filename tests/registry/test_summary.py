@@ -9,13 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import small
 
 import cnllm
 from cnllm import Registry, RegistryError
 from cnllm.config import paths
 from cnllm.registry import summary
 
-from .support import HOME, Files
+from .support import BUILTIN, HOME, Files
+
+pytestmark = pytest.mark.usefixtures("small_builtin")
 
 PLAIN = f'{HOME}limits.output = 1\n[models."home/x"]\n[aliases]\nmine = "home/x"\n'
 
@@ -55,6 +58,7 @@ def output() -> int | None:
 def test_what_is_kept_is_what_the_registry_says(
     files: Files, monkeypatch: pytest.MonkeyPatch, loaded: list[Registry]
 ) -> None:
+    small.use(monkeypatch, BUILTIN)
     costly = 'price = { input = 2, output = 0.1, off_peak = { hours = "night", since = 2026-01-02, input = inf } }\n'
     use(monkeypatch, files.write(PLAIN.replace("[aliases]", f'{costly}title = "家\\u0007"\n[aliases]')))
     registry = Registry.load()

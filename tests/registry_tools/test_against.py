@@ -15,6 +15,8 @@ from cnllm.registry.public_lists import read_published
 
 from .conftest import Load
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 MODELS = """
 [models."home/m"]
 limits = { context = 1000, output = 100 }

@@ -11,6 +11,8 @@ from cases import each
 from cnllm import RegistryError
 from cnllm.registry.edit import Addition, add_model, replace_file
 
+pytestmark = pytest.mark.usefixtures("small_builtin")
+
 MODEL = Addition(provider="home", id="m", protocol="openai-chat", context=1000, reasoning="always")
 NEW = Addition(
     provider="away", id="x/y.z", protocol="openai-chat", base_url="http://h/v1", keys=("AWAY_KEY",), alias="xyz"

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from cnllm.protocols import PROTOCOLS
+
 Calls = list[tuple[str | None, str, dict[str, Any]]]  # id, name, arguments
-WIRES = ["openai-chat", "anthropic-messages", "gemini", "openai-responses"]
+WIRES = PROTOCOLS
 
 
 def chat(calls: Calls, text: str, stream: bool) -> bytes:

@@ -19,10 +19,11 @@ from client.peer import head as response_head
 import cnllm
 from cnllm import Client, Registry, Retry
 from cnllm.cassette import Recorder
+from cnllm.protocols import PROTOCOLS
 
 KEY = "sk-ECHO/q7Zr+Wm_49TxLd0vBn"
 ONCE = Retry(attempts=1)
-WIRES = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+WIRES = PROTOCOLS
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "plain": str,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,20 @@ def test_a_conversation_comes_back_as_it_was_said(tmp_path: Path) -> None:
     assert (str(first.cost.amount), first.cost.currency) == ("0.00012", "USD") if first.cost else False
     assert first.notes == reply().notes
     assert first.seconds is not None
+
+
+def test_a_summary_has_the_times_of_its_first_and_its_last_turn(tmp_path: Path) -> None:
+    times = ["2026-01-02T03:04:05+00:00", "2026-01-03T03:04:05+00:00", "2026-01-04T03:04:05+00:00"]
+    with Store.open(tmp_path / "a.db") as store:
+        conversation = store.conversation()
+        for text in ("one", "two", "three"):
+            ask(conversation, text)
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as file, file:
+        ids = [row[0] for row in file.execute("SELECT id FROM turns ORDER BY id")]
+        file.executemany("UPDATE turns SET began = ? WHERE id = ?", zip(times, ids, strict=True))
+    with Store.open(tmp_path / "a.db") as store:
+        (summary,) = store.summaries()
+    assert (summary.began, summary.last, summary.turns) == (times[0], times[-1], 3)
 
 
 def test_the_last_system_message_holds(tmp_path: Path) -> None:

@@ -306,3 +306,22 @@ def cnllm_json(data: Any) -> bytes:
     import json
 
     return json.dumps(data).encode()
+
+
+def test_a_call_and_its_result_go_back_under_the_name_that_the_tool_has_on_the_wire() -> None:
+    name = "look_up_the_weather_" * 10
+    tool = {"type": "function", "function": {"name": name, "parameters": SCHEMA}}
+    history = [
+        "Hi",
+        Message("assistant", [ToolCall("c1", name, {"city": "杭州"})]),
+        Message("tool", [ToolResult("c1", "sunny", name)]),
+        Message("assistant", [ToolCall("c2", "clock", {})]),
+        Message("tool", [ToolResult("c2", "noon", "clock")]),
+    ]
+    made = plan(history, tools=[tool, TOOLS[1]])
+    (declared, clock) = (one["name"] for one in made.body["tools"][0]["functionDeclarations"])
+    assert (made.renamed, clock) == ({declared: name}, "clock")
+    parts = [part for content in made.body["contents"] for part in content["parts"]]
+    calls = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
+    results = [part["functionResponse"]["name"] for part in parts if "functionResponse" in part]
+    assert calls == results == [declared, "clock"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cnllm.engine.options import EXTRA_PARAMS
+from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
@@ -25,6 +26,7 @@ _JSON_OBJECT = (
     ("generationConfig.responseMimeType", "application/json"),
 )
 """Paths and values with which the protocols request a JSON object without a schema."""
+_HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
 
@@ -47,6 +49,9 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
                 notes.append(_left_out("extra_body", path, body.protocol))
     if foreign_tools:
         _drop_tools(out, model, notes)
+    if notes and options.get("on_unsupported") == "error":
+        note = notes[0]
+        raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, notes
 
 

@@ -188,7 +188,9 @@ class AsyncRedisStore:
         if arguments is None or not server.may_try():
             return None
         try:
-            result = await self._loop_scripts()[script](keys=[self._store._prefix], args=arguments)
+            # The client's own timeouts do not cover a name that is looked up, nor (in old versions) its first reply.
+            async with asyncio.timeout(CONNECT_SECONDS + TIMEOUT_SECONDS):
+                result = await self._loop_scripts()[script](keys=[self._store._prefix], args=arguments)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the request goes on
             server.failed(error)
             return None

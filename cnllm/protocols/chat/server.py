@@ -1,4 +1,8 @@
-"""Decode requests and encode replies of OpenAI chat completions."""
+"""Decode requests and encode replies of OpenAI chat completions.
+
+The simulator has a reader and an encoder of its own for this wire, because its endpoints differ by their flags
+(`cnllm.simulator.chat_request`, `cnllm.simulator.chat`). They share no code with this module on purpose.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,12 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
 
 def _tools(options: dict[str, Any]) -> None:
     """Decode custom tools as functions, and a choice of one, or among some."""
-    if isinstance(options.get("tools"), list):
+    if "tools" in options:
+        if not isinstance(options["tools"], list):
+            raise ValueError("tools is not a list")
+        for index, tool in enumerate(options["tools"]):
+            if not isinstance(tool, dict):
+                raise ValueError(f"tools[{index}] is not an object")
         options["tools"] = [_tool(tool) for tool in options["tools"]]
     match options.get("tool_choice"):
         case {"type": "custom", "custom": {"name": str(name)}}:

@@ -22,8 +22,8 @@ CODEC = ServerCodec(
     stream=StreamEncoder,
     result_names=True,
     whole_calls=True,
-    read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature"),
-    write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature"),
+    read_token=token_reader(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
+    write_token=token_writer(_PROTOCOL, _CARRIERS, "thoughtSignature", is_bytes=True),
     paths=tuple(
         f"/{version}/models/{{model}}:{method}"
         for version in ("v1beta", "v1")

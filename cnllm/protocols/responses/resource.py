@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["response_resource"]
+from cnllm.types import Usage
+
+__all__ = ["ending", "failure_code", "response_resource", "usage_counts"]
 
 _NUMBERS: dict[str, float] = {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _COUNTS: dict[str, int | None] = {"top_logprobs": 0, "max_output_tokens": None, "max_tool_calls": None}
@@ -82,3 +84,54 @@ def _tools(value: Any) -> list[Any]:
     tools = [tool for tool in value if isinstance(tool, dict)] if isinstance(value, list) else []
     empty = dict.fromkeys(_TOOL_FIELDS)
     return [{**empty, **tool} if tool.get("type") == "function" else tool for tool in tools]
+
+
+# ── the end ───────────────────────────────────────────────────────────────────
+
+
+def ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
+    """Return the fields about the end of a reply, with the time if it is complete."""
+    status, details = _status(finish, raw)
+    return {
+        "status": status,
+        "completed_at": now if status == "completed" else None,
+        "incomplete_details": details,
+        "error": {"code": "server_error", "message": "the model failed"} if status == "failed" else None,
+    }
+
+
+def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
+    """Return the status, and why a reply is incomplete. A refusal by the model itself is a complete reply."""
+    match finish:
+        case "length":
+            return "incomplete", {"reason": "max_output_tokens"}
+        case "content_filter" if raw != "completed":
+            return "incomplete", {"reason": "content_filter"}
+        case "error":
+            return "failed", None
+        case "cut":
+            return "incomplete", None
+    return "completed", None
+
+
+def usage_counts(usage: Usage) -> dict[str, Any] | None:
+    """Return the known counts; None if there are none."""
+    if usage == Usage():
+        return None
+    input_details: dict[str, Any] = {"cached_tokens": usage.cached or 0}
+    if usage.cache_write is not None:
+        input_details["cache_write_tokens"] = usage.cache_write
+    return {
+        "input_tokens": usage.input or 0,
+        "input_tokens_details": input_details,
+        "output_tokens": usage.output or 0,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
+    }
+
+
+def failure_code(status: int) -> str:
+    """Return the code of a failed response."""
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if 400 <= status < 500 else "server_error"

@@ -17,6 +17,7 @@ API = ServerApi(
     write_models=lambda cards, query: {"object": "list", "data": [_write_model(card) for card in cards]},
     write_model=_write_model,
     id_prefix="resp_",
+    kept_replies="/responses",
     ping=b": ping\n\n",
     overflow_message="Your input exceeds the context window of this model. Please adjust your input and try again.",
     overflow_code="context_length_exceeded",

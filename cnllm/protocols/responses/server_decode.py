@@ -10,7 +10,7 @@ import msgspec
 from cnllm.protocols import Stamp
 from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.custom_tools import custom_arguments
-from cnllm.protocols.responses.client_tools import ITEM_KINDS, ClientTools
+from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
 from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
@@ -56,19 +56,7 @@ def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
             options[key] = body[key]
     if tools.definitions or body.get("tools") is not None:
         options["tools"] = tools.definitions
-    match options.get("tool_choice"):
-        case {"type": "allowed_tools", "tools": list() as allowed} as choice:
-            names = [name for entry in allowed if isinstance(entry, dict) for name in tools.chosen(entry)]
-            kinds = [entry.get("type") for entry in allowed if isinstance(entry, dict)]
-            allow_tools(options, choice.get("mode"), names, kinds)
-        case {"type": str()} as choice if names := tools.chosen(choice):
-            options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
-        case {"type": "function", "name": str(name)}:
-            options["tool_choice"] = {"type": "function", "function": {"name": name}}
-        case None | str():
-            pass
-        case _:  # a choice among the endpoint's own tools
-            extra["tool_choice"] = options.pop("tool_choice")
+    _choice(options.get("tool_choice"), options, extra, tools)
     if body.get("max_output_tokens") is not None:
         options["max_tokens"] = body["max_output_tokens"]
     if isinstance(thinking := body.get("reasoning"), dict):
@@ -82,6 +70,23 @@ def _options(body: dict[str, Any], tools: ClientTools) -> dict[str, Any]:
     if extra:
         options["extra_body"] = extra
     return options
+
+
+def _choice(choice: Any, options: dict[str, Any], extra: dict[str, Any], tools: ClientTools) -> None:
+    """Decode the tool choice; one among the endpoint's own tools stays in the body."""
+    match choice:
+        case None | str():
+            pass
+        case {"type": "allowed_tools", "tools": list() as allowed}:
+            entries = [entry for entry in allowed if isinstance(entry, dict)]
+            names = [name for entry in entries for name in tools.chosen(entry)]
+            allow_tools(options, choice.get("mode"), names, [entry.get("type") for entry in entries])
+        case {"type": str()} if names := tools.chosen(choice):
+            options["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
+        case {"type": "function", "name": str(name)}:
+            options["tool_choice"] = {"type": "function", "function": {"name": name}}
+        case _:
+            extra["tool_choice"] = options.pop("tool_choice")
 
 
 def _format(text: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

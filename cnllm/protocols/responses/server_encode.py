@@ -8,8 +8,8 @@ from typing import Any
 
 from cnllm.protocols.custom_tools import InputReader, custom_input
 from cnllm.protocols.reply_ids import reply_id, stream_id
-from cnllm.protocols.responses.client_tools import ClientTools
-from cnllm.protocols.responses.resource import response_resource
+from cnllm.protocols.responses.resource import ending, failure_code, response_resource, usage_counts
+from cnllm.protocols.responses.server_tools import ClientTools
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -54,7 +54,12 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         output.append(tools.call_item(call, f"{key}_{len(output)}", "incomplete", _seal_data(call)))
     now = int(time.time())
     resource = response_resource(id, reply.model or "", now, request)
-    return {**resource, **_ending(reply.finish, reply.raw_finish, now), "output": output, "usage": _usage(reply.usage)}
+    return {
+        **resource,
+        **ending(reply.finish, reply.raw_finish, now),
+        "output": output,
+        "usage": usage_counts(reply.usage),
+    }
 
 
 def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
@@ -63,47 +68,6 @@ def _client_tools(request: Mapping[str, Any] | None) -> ClientTools:
         return ClientTools(request or {})
     except ValueError:
         return ClientTools({})
-
-
-def _ending(finish: str, raw: str | None, now: int) -> dict[str, Any]:
-    """Return the fields about the end of a reply, with the time if it is complete."""
-    status, details = _status(finish, raw)
-    return {
-        "status": status,
-        "completed_at": now if status == "completed" else None,
-        "incomplete_details": details,
-        "error": {"code": "server_error", "message": "the model failed"} if status == "failed" else None,
-    }
-
-
-def _status(finish: str, raw: str | None) -> tuple[str, dict[str, Any] | None]:
-    """Return the status, and why a reply is incomplete. A refusal by the model itself is a complete reply."""
-    match finish:
-        case "length":
-            return "incomplete", {"reason": "max_output_tokens"}
-        case "content_filter" if raw != "completed":
-            return "incomplete", {"reason": "content_filter"}
-        case "error":
-            return "failed", None
-        case "cut":
-            return "incomplete", None
-    return "completed", None
-
-
-def _usage(usage: Usage) -> dict[str, Any] | None:
-    """Return the known counts; None if there are none."""
-    if usage == Usage():
-        return None
-    input_details: dict[str, Any] = {"cached_tokens": usage.cached or 0}
-    if usage.cache_write is not None:
-        input_details["cache_write_tokens"] = usage.cache_write
-    return {
-        "input_tokens": usage.input or 0,
-        "input_tokens_details": input_details,
-        "output_tokens": usage.output or 0,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
-        "total_tokens": usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0),
-    }
 
 
 def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
@@ -151,7 +115,13 @@ def _content(part: Text, *, is_refusal: bool = False) -> dict[str, Any]:
 def _reasoning(part: Reasoning, id: str) -> dict[str, Any]:
     """Encode reasoning."""
     if (sealed := _seal_data(part)).get("type") == "reasoning":
-        return {"type": "reasoning", "id": f"rs_{id}", **sealed}
+        is_token = part.seal is not None and not part.seal.provider
+        return {
+            "type": "reasoning",
+            "id": f"rs_{id}",
+            **sealed,
+            **({"summary": _summary(part.text)} if is_token else {}),
+        }
     return {"type": "reasoning", "id": f"rs_{id}", "summary": _summary(part.text)}
 
 
@@ -229,7 +199,7 @@ class StreamEncoder:
 
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """Return the frames of a failure in the middle."""
-        error = {"code": code or "server_error", "message": message}
+        error = {"code": code or failure_code(status), "message": message}
         output = [item_state.item for item_state in self._items if item_state.done]
         failed = {**self._resource, "status": "failed", "error": error, "output": output}
         fields = {"code": code, "message": message, "param": None}
@@ -358,7 +328,7 @@ class StreamEncoder:
             elif not open_item.done:
                 text = "".join(open_item.pieces)
                 out += self._block(Text(text) if open_item.kind == "message" else Reasoning(text))
-        end = {**_ending(event.finish, event.raw, int(time.time())), "usage": _usage(self._usage)}
+        end = {**ending(event.finish, event.raw, int(time.time())), "usage": usage_counts(self._usage)}
         response = {**self._resource, **end, "output": [open_item.item for open_item in self._items]}
         return [*out, self._frame(f"response.{end['status']}", response=response)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -181,7 +181,7 @@ def _row(model: Model, short: Sequence[str], facts: _Facts) -> str:
         f"<b>{_text(model.id)}</b>{badge}<small>{_text(model.provider)}</small></th>"
     )
     explained = {fact.flag: fact for fact in model.explain()}
-    cells = [*_abilities(model, facts), *_numbers(model, explained, facts)]
+    cells = [*_abilities(model, explained.values(), facts), *_numbers(model, explained, facts)]
     row = f'<tr data-p="{_text(model.provider)}" data-k="{_text(search)}" data-r="{int(state == "retired")}">'
     return f"{row}{head}{''.join(cells)}</tr>"
 
@@ -208,9 +208,9 @@ def _numbers(model: Model, explained: dict[str, Fact], facts: _Facts) -> Iterato
         yield f'<td class="number{start}" {sorting}{fact}>{amount}{unit}</td>'
 
 
-def _abilities(model: Model, facts: _Facts) -> Iterator[str]:
+def _abilities(model: Model, explained: Iterable[Fact], facts: _Facts) -> Iterator[str]:
     group = ""
-    for name, capability in capabilities(model).items():
+    for name, capability in capabilities(model, explained).items():
         mark, sign, word = MARKS[capability.value]
         start = "" if group == KINDS[name].group else " start"
         group = KINDS[name].group

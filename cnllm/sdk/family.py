@@ -1,0 +1,52 @@
+"""Choose the family of HTTP clients, httpx2 or httpx, that the installed SDKs want. No SDK is imported for that.
+
+A vendor's SDK is an installed package with the name of a provider, and its requirements name its family.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterable
+from importlib import metadata, util
+from typing import Any
+
+from cnllm.errors import CnllmError
+
+__all__ = ["httpx_family"]
+
+_FAMILIES = ("httpx2", "httpx")  # the newer first
+_NAME = re.compile(r"[\w.-]+")
+
+
+def httpx_family(name: str | None, providers: Iterable[str]) -> Any:
+    """Return the package of a family; None chooses one. Raises `ValueError` for another name."""
+    if name is not None and name not in _FAMILIES:
+        raise ValueError(f'family: "httpx2", "httpx" or None is expected, not {name!r}')
+    name = name or _choose(providers)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CnllmError(f"{name} is not installed", hint=f"pip install {name}") from error
+
+
+def _choose(providers: Iterable[str]) -> str:
+    """Return the family of the installed SDKs. Of several the imported ones count, then those that want the newer."""
+    installed = [name for name in _FAMILIES if util.find_spec(name) is not None]
+    if len(installed) == 1:
+        return installed[0]
+    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
+    families = imported or [*wanted.values()] or installed
+    return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
+
+
+def _wanted(package: str) -> str | None:
+    """Return the family that an installed package requires; None for a missing package, and for no family."""
+    try:
+        requirements = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        return None
+    names = {match[0].lower() for text in requirements if "extra ==" not in text and (match := _NAME.match(text))}
+    return next((name for name in _FAMILIES if name in names), None)

@@ -1,0 +1,236 @@
+"""What a client for SDKs shares between its requests, and one request from its path to the bytes of its answer.
+
+Everything here is without I/O but for the log; `sync_transport` and `async_transport` drive it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.client.base import BaseClient
+from cnllm.config.settings import read_settings
+from cnllm.errors import CnllmError
+from cnllm.gateway.endpoints import Endpoint, client_protocol
+from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange, error_body, read_body
+from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
+from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.resources import require_method
+from cnllm.gateway.store import Store, open_store
+from cnllm.protocols import server_api
+from cnllm.sdk.routes import find_route
+from cnllm.types import Event, Note, Reply, Request
+from cnllm.types.policy import Timeouts
+
+__all__ = ["FAILURES", "IDENTITY", "Answer", "SdkRequest", "Service", "process_store"]
+
+IDENTITY = "sdk"
+"""Whose state it is: that of the program, which is the only client."""
+
+FAILURES = (CnllmError, RequestFailed, Diverged)
+"""The errors that become an answer."""
+
+Headers = list[tuple[bytes, bytes]]
+
+_log = logging.getLogger("cnllm.sdk")
+_log.addHandler(logging.NullHandler())  # a program that configures no log gets none
+_JSON = (b"content-type", b"application/json")
+_EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
+_LEAST_SECONDS = 0.001
+
+
+@functools.cache
+def process_store() -> Store:
+    """Return the store that all clients of this process share."""
+    return open_store(None)
+
+
+class Answer(Struct, frozen=True):
+    """A response."""
+
+    status: int
+    headers: Headers
+    content: bytes = b""
+
+
+class Service:
+    """The settings of one client for SDKs."""
+
+    def __init__(
+        self, client: BaseClient, models: Mapping[str, str] | None, keys: Any, options: dict[str, Any]
+    ) -> None:
+        self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(models or {})})
+        self.keys = keys
+        self.offline = client.simulate or options.get("api_key") is not None
+        settings = read_settings()
+        timeout, retry = options.get("timeout"), options.get("retry")
+        self.timeouts = settings.timeouts if timeout is None else Timeouts.of(timeout)
+        self.retries = (settings.retry if retry is None else retry).attempts > 1
+
+
+class SdkRequest:
+    """One request of an SDK and the bytes of its answer. `timeouts` are those of the SDK in httpx's form."""
+
+    exchange: Exchange
+
+    def __init__(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], timeouts: Mapping[str, Any] | None
+    ) -> None:
+        self.id = f"req_{secrets.token_hex(12)}"
+        self._service = service
+        self._method = method
+        self._path = path
+        self._headers = headers
+        self._timeouts = timeouts or {}
+        self._protocol = client_protocol(headers)
+        self._model: str | None = None
+        self._begun = False
+        self._logged = 0
+
+    # ── the request ──────────────────────────────────────────────────────────
+
+    def endpoint(self) -> Endpoint:
+        """Return the endpoint of the request. Raises `RequestFailed`."""
+        endpoint, self._path = find_route(self._method, self._path, self._headers)
+        self._protocol = endpoint.protocol
+        require_method(endpoint, self._method)
+        return endpoint
+
+    def body(self, content: bytes) -> dict[str, Any]:
+        """Return the body of the request. Raises `RequestFailed`."""
+        return read_body(content)
+
+    @property
+    def continues(self) -> bool:
+        """Return whether the body may name an earlier response, and whether the reply is to be kept as one."""
+        return server_api(self._protocol).kept_replies is not None
+
+    def open(self, body: dict[str, Any], *, count: bool) -> Exchange:
+        """Return the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
+        service = self._service
+        self.exchange = Exchange(
+            self._protocol,
+            body,
+            path=self._path,
+            headers=self._headers,
+            names=service.names,
+            keys=service.keys,
+            identity=IDENTITY,
+            offline=service.offline,
+            count=count,
+        )
+        self._model = self.exchange.model.name
+        return self.exchange
+
+    def options(self, request: Request) -> dict[str, Any]:
+        """Return the options of the call. A timeout of the SDK replaces cnllm's."""
+        connect, read = self._timeouts.get("connect"), self._timeouts.get("read")
+        timeouts = self._service.timeouts
+        if read is not None:
+            timeouts = replace(Timeouts.of(max(read, _LEAST_SECONDS)), connect=timeouts.connect)
+        if connect is not None:
+            timeouts = replace(timeouts, connect=max(connect, _LEAST_SECONDS))
+        return request.options if timeouts is self._service.timeouts else {**request.options, "timeout": timeouts}
+
+    # ── the answer ───────────────────────────────────────────────────────────
+
+    def json(self, data: Any) -> Answer:
+        """Return an answer in JSON."""
+        return Answer(200, [_JSON, *self._own_headers()], msgspec.json.encode(data))
+
+    def whole(self, reply: Reply) -> Answer:
+        """Return the answer with a whole reply."""
+        self._log_notes()
+        return Answer(200, [_JSON, *self._own_headers()], self.exchange.whole(reply))
+
+    def head(self) -> Answer:
+        """Return the status and the headers of a stream."""
+        return Answer(200, [_EVENT_STREAM, (b"cache-control", b"no-cache"), *self._own_headers()])
+
+    def piece(self, event: Event) -> bytes:
+        """Return the bytes of an event, empty where it has none. Raises `Diverged`."""
+        data = self.exchange.event(event)
+        return self._after_begin(data) if data else data
+
+    def last_piece(self, reply: Reply) -> bytes:
+        """Return the last bytes of a stream."""
+        data = self._after_begin(self.exchange.end(reply))
+        self._log_notes()
+        return data
+
+    def _after_begin(self, data: bytes) -> bytes:
+        """Return bytes, after those that begin the stream if these are the first."""
+        if self._begun:
+            return data
+        self._begun = True
+        self._log_notes()
+        return self.exchange.begin() + data
+
+    def last_failure(self, error: Exception) -> tuple[bytes, str] | None:
+        """Return the last bytes of a stream that failed, and why. None where nothing of it went out."""
+        if not self._begun:
+            return None
+        failure = self._failure(error)
+        self._log_notes()
+        return self.exchange.failed(failure), failure.message
+
+    def failed(self, error: Exception) -> Answer:
+        """Return the answer to an error of `FAILURES` before anything went out."""
+        failure = self._failure(error)
+        self._log_notes()
+        headers: Headers = [_JSON, *failure_headers(replace(failure, retryable=False)), *self._own_headers()]
+        if self._service.retries or not failure.retryable:  # cnllm has repeated what may succeed
+            headers.append((b"x-should-retry", b"false"))
+        return Answer(failure.status, headers, error_body(self._protocol, failure))
+
+    def _failure(self, error: Exception) -> Failure:
+        """Return the failure of an error, and log it."""
+        if isinstance(error, RequestFailed):
+            failure = error.failure
+        elif isinstance(error, CnllmError) and self._model is not None:
+            exchange = self.exchange
+            failure = failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
+        elif isinstance(error, CnllmError):
+            failure = failure_of(error, self._protocol)
+        else:
+            failure = DIVERGED
+        _log.warning("%s %s: %s (%s)", self.id, self._model or self._path, failure.message, failure.code)
+        return failure
+
+    # ── notes ────────────────────────────────────────────────────────────────
+
+    def add_notes(self, notes: list[Note]) -> None:
+        """Add notes that are new."""
+        known = self.exchange.notes
+        known += [note for note in notes if note not in known]
+
+    def _notes(self) -> list[Note]:
+        """Return the notes so far."""
+        return [] if self._model is None else self.exchange.notes
+
+    def _log_notes(self) -> None:
+        """Write a line for each note that has none yet."""
+        notes = self._notes()
+        if _log.isEnabledFor(logging.INFO):
+            for note in notes[self._logged :]:
+                _log.info("%s %s: %s [%s]", self.id, self._model, note, note.code)
+        self._logged = len(notes)
+
+    def _own_headers(self) -> Headers:
+        """Return the headers that name the request, its model and its notes."""
+        id = self.id.encode()
+        headers: Headers = [(b"x-request-id", id), (b"request-id", id)]
+        if self._model is not None:
+            headers.append((b"x-cnllm-model", self._model.encode("ascii", "replace")))
+            notes = self._notes()
+            codes = ",".join(dict.fromkeys(note.code for note in notes))
+            value = f"{len(notes)}; codes={codes}" if notes else "0"
+            headers.append((b"x-cnllm-notes", value.encode("ascii", "replace")))
+        return headers

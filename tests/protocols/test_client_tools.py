@@ -1,0 +1,309 @@
+"""Tools that are no functions: offered to every model as functions, and called by the client's own names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnllm import (
+    Finished,
+    Message,
+    Reply,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolResult,
+    Usage,
+    engine,
+)
+from cnllm.protocols import PROTOCOLS
+from cnllm.protocols.custom_tools import InputReader
+
+from .clients import CHAT, GEMINI, MESSAGES, RESPONSES, endpoint
+
+PARAMETERS = {"type": "object", "properties": {"q": {"type": "string"}}}
+GRAMMAR = "start: begin_patch hunk+ end_patch"
+APPLY_PATCH = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edits files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": GRAMMAR},
+}
+PATCH = '*** Begin Patch\n+ "quoted" \\ 你好 😀\tend\n*** End Patch'
+
+
+def function(name: str, **more: Any) -> dict[str, Any]:
+    """A function as Responses declares it."""
+    return {
+        "type": "function",
+        "name": name,
+        "description": f"{name}.",
+        "strict": False,
+        "parameters": PARAMETERS,
+    } | more
+
+
+def request(*items: Any, tools: Any = (), **more: Any) -> dict[str, Any]:
+    """A body in the form that Codex sends."""
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go."}]}
+    body: dict[str, Any] = {"model": "m", "stream": True, "store": False, "input": [user, *items], **more}
+    return body | ({"tools": list(tools)} if tools else {})
+
+
+def names(body: dict[str, Any]) -> list[str]:
+    """The names of the functions in a decoded request."""
+    tools = engine.decode_request(RESPONSES, body).options.get("tools", [])
+    return [tool["function"]["name"] if "function" in tool else tool["type"] for tool in tools]
+
+
+def written(body: dict[str, Any], *calls: ToolCall, protocol: str = RESPONSES) -> tuple[Any, list[Any]]:
+    """The items of calls, from a whole reply and from a stream whose arguments come character by character."""
+    reply = Reply(
+        text="",
+        reasoning="",
+        tool_calls=list(calls),
+        finish="tool_calls",
+        raw_finish=None,
+        usage=Usage(),
+        cost=None,
+        model="m",
+        id=None,
+        notes=[],
+        message=Message("assistant", calls),
+        incomplete=[],
+    )
+    whole = engine.encode_reply(protocol, reply, request=body)
+    writer = engine.StreamWriter(protocol, request=body)
+    content = writer.begin()
+    for index, call in enumerate(calls):
+        content += writer.feed(ToolCallStart(index, call.id, call.name))
+        for character in call.raw:
+            content += writer.feed(ToolCallDelta(index, character))
+        content += writer.feed(ToolCallEnd(index, call))
+    content += writer.feed(Finished("tool_calls"))
+    frames = [json.loads(line[6:]) for line in content.decode().splitlines() if line.startswith("data: {")]
+    return whole, frames
+
+
+def done(frames: list[Any]) -> list[Any]:
+    """The complete items of a stream."""
+    return [frame["item"] for frame in frames if frame["type"] == "response.output_item.done"]
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    """A call by a model."""
+    return ToolCall("call_1", name, arguments, json.dumps(arguments))
+
+
+def test_every_kind_of_tool_is_offered_or_left_out_with_a_note() -> None:
+    namespace = {"type": "namespace", "name": "functions", "tools": [APPLY_PATCH | {"name": "exec"}, function("wait")]}
+    added = {"type": "additional_tools", "role": "developer", "tools": [namespace]}
+    mcp = {"type": "namespace", "name": "mcp__files__", "tools": [function("read"), function("write")]}
+    search = {"type": "tool_search", "execution": "client", "description": "Finds tools.", "parameters": PARAMETERS}
+    body = request(
+        added,
+        tools=[function("shell"), APPLY_PATCH, mcp, search, {"type": "local_shell"}, {"type": "web_search"}],
+        tool_choice={"type": "web_search"},
+        parallel_tool_calls=False,
+    )
+    expected = ["shell", "apply_patch", "mcp__files__read", "mcp__files__write", "tool_search", "local_shell"]
+    expected += ["web_search", "exec", "wait"]
+    assert names(body) == expected
+    decoded = engine.decode_request(RESPONSES, body)
+    for protocol in PROTOCOLS:
+        plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+        text = plan.content.decode()
+        assert GRAMMAR in text
+        assert all(f'"{name}"' in text for name in expected if name != "web_search")
+        assert ("web_search" in text) == (protocol == RESPONSES)
+        codes = [note.code for note in plan.notes]
+        assert ("tool-foreign" in codes) == (protocol != RESPONSES)
+        assert '"namespace"' not in text
+        assert '"custom"' not in text
+
+
+def test_names_are_unique_short_and_restored() -> None:
+    long = "a" * 60
+    space = {"type": "namespace", "name": "very long: " + "b" * 50, "tools": [function(long), function(long + "x")]}
+    clash = {"type": "namespace", "name": "files", "tools": [function("read")]}
+    default = {"type": "namespace", "name": "functions", "tools": [function("shell")]}
+    body = request(tools=[function("files__read"), function("shell"), clash, space, default])
+    flat = names(body)
+    assert len(set(flat)) == len(flat) == 6
+    assert all(len(name) <= 64 for name in flat)
+    assert names(request(tools=[space])) == flat[3:5]  # the same name in each request
+    whole, frames = written(body, *(ToolCall(f"c{n}", name, {}, "{}") for n, name in enumerate(flat)))
+    own = [
+        (None, "files__read"),
+        (None, "shell"),
+        ("files", "read"),
+        (space["name"], long),
+        (space["name"], long + "x"),
+    ]
+    own.append(("functions", "shell"))
+    for items in (whole["output"], done(frames)):
+        assert [(item.get("namespace"), item["name"]) for item in items] == own
+    items = [{"type": "function_call", **{k: v for k, v in i.items() if k != "type"}} for i in whole["output"]]
+    again = engine.decode_request(RESPONSES, {**body, "input": [*body["input"], *items]})
+    assert [part.name for part in again.messages[-1].parts if type(part) is ToolCall] == flat
+
+
+def test_a_custom_tool_is_called_with_its_text_whole_and_streamed() -> None:
+    body = request(tools=[APPLY_PATCH])
+    whole, frames = written(body, call("apply_patch", input=PATCH))
+    item = whole["output"][0]
+    assert (item["type"], item["name"], item["input"], item["call_id"]) == (
+        "custom_tool_call",
+        "apply_patch",
+        PATCH,
+        "call_1",
+    )
+    assert done(frames)[0] | {"id": ""} == item | {"id": ""}
+    deltas = [frame["delta"] for frame in frames if frame["type"] == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == PATCH
+    assert len(deltas) > 20
+    assert [f["input"] for f in frames if f["type"] == "response.custom_tool_call_input.done"] == [PATCH]
+    assert frames[-1]["response"]["output"] == done(frames)
+    output = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "done"}
+    again = engine.decode_request(RESPONSES, {**body, "input": [*body["input"], item, output]})
+    called, result = again.messages[-2].parts[0], again.messages[-1].parts[0]
+    assert type(called) is ToolCall
+    assert type(result) is ToolResult
+    assert (called.name, called.arguments, called.id) == ("apply_patch", {"input": PATCH}, result.id)
+    for protocol in PROTOCOLS:
+        plan = engine.build_request(endpoint(protocol), again.messages, **again.options)
+        assert '"ctc_' not in plan.content.decode()
+        assert "custom_tool_call" not in plan.content.decode()
+
+
+@pytest.mark.parametrize("raw", ['{"patch": "x"}', "*** Begin Patch", '{"input": 3}', '{"input": "a'])
+def test_arguments_in_another_form_are_the_input(raw: str) -> None:
+    try:
+        arguments = json.loads(raw)
+    except ValueError:
+        arguments = None
+    whole, frames = written(request(tools=[APPLY_PATCH]), ToolCall("c", "apply_patch", arguments, raw))
+    assert whole["output"][0]["input"] == done(frames)[0]["input"] == raw
+
+
+def test_a_shell_and_a_search_are_called_in_the_client_s_form() -> None:
+    search = {"type": "tool_search", "execution": "client", "description": "", "parameters": PARAMETERS}
+    body = request(tools=[{"type": "local_shell"}, search])
+    shell = ToolCall("s", "local_shell", {"command": ["ls", "-l"]}, '{"command":["ls","-l"]}')
+    find = ToolCall("t", "tool_search", {"q": "mail"}, '{"q":"mail"}')
+    whole, frames = written(body, shell, find)
+    for items in (whole["output"], done(frames)):
+        assert items[0]["type"] == "local_shell_call"
+        assert items[0]["action"] == {"type": "exec", "command": ["ls", "-l"], "env": {}}
+        assert items[1]["type"] == "tool_search_call"
+        assert (items[1]["execution"], items[1]["arguments"]) == ("client", {"q": "mail"})
+    found = {"type": "namespace", "name": "mail", "tools": [function("send", defer_loading=True)]}
+    outputs = [
+        {"type": "local_shell_call_output", "id": "s", "output": "a.txt"},
+        {"type": "tool_search_output", "call_id": "t", "execution": "client", "tools": [found]},
+    ]
+    again = {**body, "input": [*body["input"], *whole["output"], *outputs]}
+    assert names(again) == ["local_shell", "tool_search", "mail__send"]
+    results = [m.parts[0] for m in engine.decode_request(RESPONSES, again).messages if m.role == "tool"]
+    assert [(r.id, "mail__send" in r.text) for r in results if type(r) is ToolResult] == [("s", False), ("t", True)]
+
+
+def test_a_choice_names_what_is_offered() -> None:
+    space = {"type": "namespace", "name": "files", "tools": [function("read")]}
+    tools = [function("a"), function("b"), APPLY_PATCH, space, {"type": "web_search"}]
+
+    def options(choice: Any) -> dict[str, Any]:
+        return engine.decode_request(RESPONSES, request(tools=tools, tool_choice=choice)).options
+
+    for choice, name in (
+        ({"type": "function", "name": "a"}, "a"),
+        ({"type": "custom", "name": "apply_patch"}, "apply_patch"),
+        ({"type": "function", "name": "read", "namespace": "files"}, "files__read"),
+    ):
+        assert options(choice)["tool_choice"] == {"type": "function", "function": {"name": name}}
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "b"}]}
+    allowed["tools"].append({"type": "custom", "name": "apply_patch"})  # type: ignore[attr-defined]
+    found = options(allowed)
+    assert found["tool_choice"] == "required"
+    assert [tool["function"]["name"] for tool in found["tools"]] == ["b", "apply_patch"]
+    chat = {
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [{"type": "function", "function": {"name": n, "parameters": PARAMETERS}} for n in "ab"],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "b"}}]},
+        },
+    }
+    found = engine.decode_request(CHAT, chat).options
+    assert (found["tool_choice"], [t["function"]["name"] for t in found["tools"]]) == ("auto", ["b"])
+
+
+def test_tools_of_an_endpoint_go_to_its_protocol_only_and_a_choice_follows() -> None:
+    user: dict[str, Any] = {"role": "user", "content": "Go."}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    mine = {"name": "f", "input_schema": PARAMETERS}
+    choice = {"type": "tool", "name": "web_search"}
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search], "tool_choice": choice}, "web_search"),
+        (MESSAGES, {"max_tokens": 9, "messages": [user], "tools": [search, mine], "tool_choice": choice}, "web_search"),
+        (GEMINI, {"contents": [{"parts": [{"text": "Go."}]}], "tools": [{"googleSearch": {}}]}, "googleSearch"),
+        (RESPONSES, request(tools=[{"type": "web_search"}], tool_choice="required"), "web_search"),
+    ]
+    for client, body, word in cases:
+        decoded = engine.decode_request(client, body)
+        for protocol in PROTOCOLS:
+            plan = engine.build_request(endpoint(protocol), decoded.messages, **decoded.options)
+            assert (word in plan.content.decode()) == (protocol == client), (client, protocol)
+            if protocol != client:
+                assert "tool-foreign" in [note.code for note in plan.notes]
+                wanted = "tool_choice" in body
+                assert ("tool-choice" in [note.code for note in plan.notes]) == wanted, (client, protocol)
+
+
+def test_several_allowed_functions_are_offered_alone_elsewhere() -> None:
+    declared = [{"name": name, "parametersJsonSchema": PARAMETERS} for name in "abc"]
+    config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a", "c"]}}
+    body = {"contents": [{"parts": [{"text": "Go."}]}], "tools": [{"functionDeclarations": declared}]}
+    decoded = engine.decode_request(GEMINI, {**body, "toolConfig": config})
+    plan = engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options)
+    assert [tool["function"]["name"] for tool in plan.body["tools"]] == ["a", "c"]
+    assert plan.body["tool_choice"] == "required"
+    same = engine.build_request(endpoint(GEMINI), decoded.messages, **decoded.options)
+    assert same.body["toolConfig"] == config
+
+
+def test_custom_tools_of_chat_clients() -> None:
+    format = {"type": "grammar", "grammar": {"syntax": "lark", "definition": GRAMMAR}}
+    custom = {"type": "custom", "custom": {"name": "apply_patch", "description": "Edits.", "format": format}}
+    called = {"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": PATCH}}
+    body = {
+        "messages": [
+            {"role": "user", "content": "Go."},
+            {"role": "assistant", "content": None, "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        ],
+        "tools": [custom],
+    }
+    decoded = engine.decode_request(CHAT, body)
+    part = decoded.messages[1].parts[0]
+    assert type(part) is ToolCall
+    assert part.arguments == {"input": PATCH}
+    assert GRAMMAR in engine.build_request(endpoint(CHAT), decoded.messages, **decoded.options).content.decode()
+    whole, chunks = written(body, call("apply_patch", input=PATCH), protocol=CHAT)
+    assert whole["choices"][0]["message"]["tool_calls"] == [{**called, "id": "call_1"}]
+    pieces = [c for chunk in chunks for c in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    assert pieces[0]["custom"]["name"] == "apply_patch"
+    assert "".join(piece["custom"]["input"] for piece in pieces) == PATCH
+
+
+@given(st.text(), st.integers(1, 7), st.booleans())
+def test_the_input_is_read_from_any_pieces(text: str, size: int, ascii: bool) -> None:
+    raw = json.dumps({"input": text}, ensure_ascii=ascii)
+    reader = InputReader()
+    pieces = [reader.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
+    assert "".join(pieces) == reader.text == text

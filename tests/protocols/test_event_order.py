@@ -1,0 +1,175 @@
+"""Streams written from events in any legal order say what the whole reply says, and lose no seal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnllm import (
+    BlockEnd,
+    Finished,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    Reply,
+    Seal,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    UsageSeen,
+    engine,
+)
+from cnllm.protocols import PROTOCOLS, server_codec
+
+from .clients import CHAT, GEMINI, MESSAGES, RESPONSES
+from .test_pairs import read, reply, streamed, whole
+
+words = st.sampled_from(["hi", "为什么？", "a\nb", "😀"])
+
+
+@st.composite
+def parts_of_a_reply(draw: Any, protocol: str) -> list[Any]:
+    """Thoughts, texts and calls in some order, each thought with a token; no two texts beside each other."""
+    codec = server_codec(protocol)
+    kinds = draw(st.lists(st.sampled_from(["thought", "text", "call"]), min_size=1, max_size=5))
+    out: list[Any] = []
+    for index, kind in enumerate(k for k, group in groupby(kinds) for _ in ([1] if k != "call" else group)):
+        if kind == "call":
+            out.append(
+                codec.write_token(ToolCall(f"call_x{index}", "f", {"n": index}, f'{{"n":{index}}}'), f"t{index}")
+            )
+        elif kind == "thought":
+            out.append(codec.write_token(Reasoning(f"{index}{draw(words)}"), f"t{index}"))
+        else:
+            out.append(Text(f"{index}{draw(words)}"))
+    return out
+
+
+def starts(parts: list[Any]) -> Iterator[tuple[int, list[Any], Any]]:
+    """Each part's index, its events up to its end, and its end."""
+    count = 0
+    for index, part in enumerate(parts):
+        if type(part) is ToolCall:
+            pieces = [ToolCallDelta(count, character) for character in part.raw]
+            yield index, [ToolCallStart(count, part.id, part.name), *pieces], ToolCallEnd(count, part)
+            count += 1
+        else:
+            delta = ReasoningDelta if type(part) is Reasoning else TextDelta
+            yield index, [delta(character) for character in part.text], BlockEnd(index, part)
+
+
+def said(reply: Reply, protocol: str) -> list[Any]:
+    """The parts of a reply with their tokens, as they stand in the message."""
+    codec = server_codec(protocol)
+    out: list[Any] = []
+    for part in reply.message.parts:
+        if type(part) is ToolCall:
+            out.append((part.id, part.name, part.arguments, codec.read_token(part)))
+        elif isinstance(part, Text | Reasoning):
+            token, text = codec.read_token(part), part.text
+            if protocol == GEMINI and out and out[-1][0] is type(part) and not text:  # its token comes after it
+                out[-1] = (type(part), out[-1][1], token)
+            else:
+                out.append((type(part), text, token))
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_order_of_events_gives_the_whole_reply(data: st.DataObject) -> None:
+    for protocol in PROTOCOLS:
+        parts = data.draw(parts_of_a_reply(protocol))
+        meant = reply(protocol, parts)
+        events: list[Any] = []
+        late: list[Any] = []
+        previous: Any = None
+        for index, pieces, end in starts(parts):
+            begins_call = type(parts[index]) is ToolCall
+            # The end of a call may always come late; that of another part until the next one is no call.
+            if previous is not None and not begins_call:
+                events.append(previous)
+                previous = None
+            events += pieces
+            if previous is not None:
+                (late if data.draw(st.booleans()) else events).append(previous)
+                previous = None
+            if begins_call:
+                (late if data.draw(st.booleans()) else events).append(end)
+            else:
+                previous = end
+        events += [*([previous] if previous is not None else []), *late]
+        events += [UsageSeen(meant.usage), Finished(meant.finish)]
+        from_whole = whole(protocol, engine.encode_reply(protocol, meant))
+        _, got = read(protocol, streamed(protocol, events))
+        assert said(got, protocol) == said(from_whole, protocol), (protocol, events)
+        assert (got.text, got.reasoning) == (meant.text, meant.reasoning)
+
+
+def test_a_seal_that_comes_after_the_text_is_not_lost() -> None:
+    for protocol in (MESSAGES, RESPONSES, GEMINI):
+        codec = server_codec(protocol)
+        thought = codec.write_token(Reasoning("Hm."), "token")
+        events: list[Any] = [ReasoningDelta("Hm."), TextDelta("So"), TextDelta(" it is."), BlockEnd(0, thought)]
+        events += [BlockEnd(1, Text("So it is.")), Finished("stop")]
+        writer = engine.StreamWriter(protocol, id="x", model="m")
+        shown = writer.begin() + b"".join(writer.feed(event) for event in events[:2])
+        assert b"So" in shown  # text does not wait
+        _, got = read(protocol, shown + b"".join(writer.feed(event) for event in events[2:]))
+        assert (got.reasoning, got.text) == ("Hm.", "So it is.")
+        assert "token" in [codec.read_token(part) for part in got.message.parts]
+
+
+def test_a_token_is_written_where_the_reasoning_ends() -> None:
+    for protocol in (MESSAGES, RESPONSES):
+        codec = server_codec(protocol)
+        sealed: list[Any] = []
+
+        def seal(part: Any, codec: Any = codec, sealed: list[Any] = sealed) -> Any:
+            sealed.append(part)
+            return codec.write_token(part, "token")
+
+        call = ToolCall("call_x", "f", {}, "{}")
+        events: list[Any] = [
+            ReasoningDelta("H"),
+            ReasoningDelta("m."),
+            TextDelta("So"),
+            ToolCallStart(0, "call_x", "f"),
+        ]
+        events += [ToolCallDelta(0, "{}"), BlockEnd(0, Reasoning("Hm.")), BlockEnd(1, Text("So")), ToolCallEnd(0, call)]
+        _, got = read(protocol, streamed(protocol, [*events, Finished("tool_calls")], seal=seal))
+        assert [type(part) for part in got.message.parts] == [Reasoning, Text, ToolCall]
+        assert codec.read_token(got.message.parts[0]) == "token"
+        assert sealed == [Reasoning("Hm."), call]
+
+
+def test_details_of_a_chat_reply_are_streamed_to_chat_clients_only() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "secret"}]
+    thought = Reasoning("Hm.", Seal(CHAT, "p", "m", details))
+    call = ToolCall("c", "f", {}, "{}", seal=Seal(CHAT, "p", "m", {"extra_content": "secret"}))
+    events: list[Any] = [ReasoningDelta("Hm."), ToolCallStart(0, "c", "f"), BlockEnd(0, thought), ToolCallEnd(0, call)]
+    events += [UsageSeen(Usage(1, 2)), Finished("tool_calls")]
+    for protocol in PROTOCOLS:
+        assert (b"secret" in streamed(protocol, events)) == (protocol == CHAT), protocol
+        body = engine.encode_reply(protocol, reply(protocol, [thought, call]))
+        assert ("secret" in str(body)) == (protocol == CHAT)
+    foreign = ToolCall("c", "f", {}, "{}", seal=Seal(RESPONSES, "p", "m", {"id": "fc_1", "status": "completed"}))
+    late: list[Any] = [ToolCallStart(0, "c", "f"), ToolCallEnd(0, foreign), Finished("tool_calls")]
+    for protocol in (CHAT, MESSAGES, GEMINI):
+        assert b"fc_1" not in streamed(protocol, late)
+        assert "fc_1" not in str(engine.encode_reply(protocol, reply(protocol, [foreign])))
+
+
+def test_a_message_of_the_assistant_claims_no_author() -> None:
+    forged = {"role": "assistant", "content": "Hi", "by": "openai-compatible/m", "reasoning_content": "Hm."}
+    request = engine.decode_request(CHAT, {"messages": [{"role": "user", "content": "x"}, forged]})
+    assert request.messages[1].by is None
+    assert request.messages[1].extra is None
+    assert request.messages[1] == Message("assistant", [Reasoning("Hm.", Seal(CHAT, "", "")), Text("Hi")])

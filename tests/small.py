@@ -1,0 +1,60 @@
+"""A small built-in registry: the shipped file with a few of its providers, for tests that do not ask about its models.
+
+The cost of a check, a listing or a comparison grows with the number of models, and these tests pay it many times.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from cnllm.registry import documents, files, summary
+
+__all__ = ["small_file", "use"]
+
+PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai")
+_TABLE = re.compile(r"^\[(?=[a-z])", re.MULTILINE)
+_HEAD = re.compile(r"(models|providers)\.\"?([A-Za-z0-9_-]+)")
+_ALIAS = re.compile(r"^(?P<name>\"?[\w./:-]+\"?)\s*=\s*\"(?P<provider>[\w-]+)/")
+
+
+def small_file(folder: Path) -> Path:
+    """Return the path of the small file in a folder, written if it is not there."""
+    path = folder / "providers.toml"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(_small_text(), encoding="utf-8")
+        part.replace(path)
+    return path
+
+
+@functools.cache
+def _small_text() -> str:
+    text = documents.builtin_path().read_text(encoding="utf-8")
+    starts = [0, *(match.start() for match in _TABLE.finditer(text)), len(text)]
+    tables = (text[start:end] for start, end in itertools.pairwise(starts))
+    return "".join(_without_others(table) for table in tables)
+
+
+def _without_others(table: str) -> str:
+    """Return a table, or nothing where it belongs to a provider that is left out."""
+    if table.startswith("[aliases]"):
+        return "".join(
+            line
+            for line in table.splitlines(keepends=True)
+            if (alias := _ALIAS.match(line)) is None or alias["provider"] in PROVIDERS
+        )
+    head = _HEAD.match(table, 1)
+    return table if head is None or head[2] in PROVIDERS else ""
+
+
+def use(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Make this file the built-in one."""
+    for module in (files, documents, summary):
+        monkeypatch.setattr(module, "builtin_file", lambda: str(path))
