@@ -23,7 +23,7 @@ COMMANDS = {
     "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
     "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of OpenAI, Anthropic and Gemini."),
-    "launch": ("cnllm.cli.commands.launch:launch", "Run Claude Code, Codex and other clients on any model."),
+    "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",

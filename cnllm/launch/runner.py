@@ -122,7 +122,9 @@ def _watch(client: int) -> None:
     else:
         if os.getppid() == client:  # it was still there when the descriptor was opened
             select.select([descriptor], [], [])
-    os.kill(os.getpid(), signal.SIGTERM)
+    while True:  # a signal that comes before the server is ready for it has no effect
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
 
 
 # ── Windows ──────────────────────────────────────────────────────────────────

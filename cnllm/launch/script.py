@@ -16,9 +16,13 @@ _MARK = "CNLLM_FILE"
 def shell_script(setup: Setup, serve: Sequence[str], key: str) -> str:
     """Return a script for sh: the gateway in the background, the files, the environment, and the client.
 
-    `serve` is the command line of the gateway, which reads its key from CNLLM_SERVE_KEY.
+    `serve` is the command line of the gateway, which reads its key from CNLLM_SERVE_KEY. It prints a line when it is
+    ready, and `head` waits for that line.
     """
-    lines = [f"CNLLM_SERVE_KEY={shlex.quote(key)} {shlex.join(serve)} &"]
+    lines = [
+        "# The gateway. Its line shows its process, which goes on after the client: kill PID ends it.",
+        f"{{ CNLLM_SERVE_KEY={shlex.quote(key)} {shlex.join(serve)} & }} | head -n 1",
+    ]
     for path, content in setup.files.items():
         lines += _file(path, content, once=path in setup.once)
     for name, value in setup.variables.items():

@@ -26,7 +26,7 @@ _STORE = "sqlite:"
 EXAMPLES = options.examples(
     "cnllm launch claude --model glm-4.7",
     "cnllm launch claude --model glm-4.7 --simulate -- -p 'List the files of this folder'",
-    "cnllm launch codex --model deepseek-chat --print",
+    "cnllm launch codex --model deepseek-flash --print",
     "cnllm launch ./my_agent.py --model kimi-k2.5",
 )
 
@@ -113,7 +113,7 @@ def _script(setup: Setup, names: list[str], model: str, key: str, port: int, sim
     """Return the shell script that does the same."""
     from cnllm.launch.script import shell_script
 
-    serve = ["cnllm", "serve", "--port", str(port), "--store", _STORE]
+    serve = ["cnllm", "serve", "--port", str(port), "--store", _STORE, "--json"]
     for name in names:
         serve += ["--map", f"{name}={model}"]
     return shell_script(setup, [*serve, "--simulate"] if simulate else serve, key)
