@@ -52,6 +52,7 @@ from cnllm.types import (
 __all__ = ["DIVERGED", "Diverged", "Exchange", "error_body", "read_body", "reply_events"]
 
 _WORD = re.compile("[A-Za-z0-9]")
+_DIGITS = re.compile(r"call_[\d_]+")
 _UNIQUE_LENGTH = 20  # letters and digits of an id that no other conversation has
 
 
@@ -256,8 +257,10 @@ class Exchange:
     def _id(self, id: str) -> str:
         """Return the id of a call that the client sees: the endpoint's, or a new one where others may share it."""
         if (new := self._ids.get(id)) is None:
-            unique = not self._repeats_ids and len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
-            new = self._ids[id] = id if unique else f"call_{secrets.token_hex(12)}"
+            is_made = _DIGITS.fullmatch(id) is not None  # here, for a call without an id: not every protocol writes it
+            letters = len(_WORD.findall(id))
+            unique = not self._repeats_ids and not is_made and letters >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
+            new = self._ids[id] = id if unique else f"call_n{secrets.token_hex(12)}"
             self._ids[new] = new
         return new
 

@@ -121,7 +121,7 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
     for text in maps:
         pattern, separator, model = text.partition("=")
         if not (pattern and separator and model):
-            raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'claude-*=glm-4.7'")
+            raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'PATTERN=MODEL'")
         models[pattern] = model
     return models
 
