@@ -165,7 +165,7 @@ def run_workers(
         on_ready()
     while workers:
         try:
-            pid, _ = os.wait()
+            pid, status = os.wait()
         except ChildProcessError:
             return
         except InterruptedError:
@@ -173,7 +173,8 @@ def run_workers(
         started = workers.pop(pid, 0.0)
         if stopping:
             continue
-        failures = failures + 1 if time.monotonic() - started < _SHORT_LIFE else 0
+        short = time.monotonic() - started < _SHORT_LIFE
+        failures = failures + 1 if short and os.waitstatus_to_exitcode(status) > 0 else 0  # a signal is no failure
         if failures >= _MOST_FAILURES:
             stop(signal.SIGTERM, None)
             raise CnllmError("the workers end as soon as they start", hint="the lines above say why")

@@ -357,6 +357,22 @@ def test_slow_heads_and_bodies_end(tmp_path: Path) -> None:
         assert "gone" in _ended_entry()
 
 
+def test_connections_that_send_nothing_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cnllm.gateway.server._HEAD_SECONDS", 0.3)
+    with running(Gateway(simulate=True, keys=[KEY])) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        idle = [socket.create_connection((host, int(port)), 10) for _ in range(200)]
+        try:
+            idle[0].sendall(b"POST /v1/messages HTTP/1.1\r\nhost: loc")  # a head that stops
+            assert httpx.get(f"{url}/healthz").status_code == 200
+            for peer in idle:
+                peer.settimeout(20)
+                assert peer.recv(1000) == b""
+        finally:
+            for peer in idle:
+                peer.close()
+
+
 # ── the process ───────────────────────────────────────────────────────────────
 @contextlib.contextmanager
 def serving(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
@@ -449,6 +465,36 @@ def test_any_worker_may_die_at_any_moment() -> None:
                         statuses.append(http.post(url + PATHS["openai-chat"], json=BODIES["openai-chat"]).status_code)
             assert set(statuses) == {200}
             assert len(statuses) >= 9
+
+
+def test_a_conversation_goes_on_when_its_worker_dies(tmp_path: Path) -> None:
+    """Reasoning that the client cannot carry is in the store before the reply ends, so another worker has it."""
+    store = f"sqlite:{tmp_path}/state.db"
+    with serving("--simulate", "--key", KEY, "--workers", "2", "--store", store) as (process, url):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not children.exists():
+            pytest.skip("this system does not list a process's children")
+        for _ in range(3):
+            with httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=20) as http:
+                client = ChatClient(http, "deepseek/deepseek-v4-pro")
+                client.user("What is the weather in Beijing? Use the tool.")
+                [(id, _)] = client.send()
+            for pid in children.read_text().split():  # the one that answered is among them
+                os.kill(int(pid), signal.SIGKILL)
+            client.result(id, "sunny")
+            for _ in range(100):
+                with contextlib.suppress(httpx.TransportError), httpx.Client(base_url=url, timeout=20) as http:
+                    http.headers["authorization"] = f"Bearer {KEY}"
+                    client.http = http
+                    client.send()
+                    break
+                time.sleep(0.05)  # until a new worker listens
+            assert client.response is not None
+            id = client.response.headers["x-request-id"]
+            with httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}) as http:
+                codes = [note["code"] for _ in range(20) if (e := http.get(f"/v1/requests/{id}")).status_code == 200
+                         for note in e.json()["notes"]]  # fmt: skip
+            assert not [code for code in codes if code.startswith(("reasoning-", "thinking-", "state-"))], codes
 
 
 def test_the_application_mounts_into_others() -> None:
