@@ -156,6 +156,7 @@ class _Body:
         self._pieces = pieces
         self._broken = broken
         self._first: bytes | None = None
+        self._cancelled = False  # by another thread, while one reads
 
     def begin(self) -> None:
         """Wait for the first piece. Raises the error of a call that has none."""
@@ -165,7 +166,16 @@ class _Body:
         first, self._first = self._first, None
         if first is not None:
             yield first
-        message = yield from self._pieces
+        while True:
+            try:
+                piece = next(self._pieces)
+            except StopIteration as stop:
+                message = stop.value
+                break
+            if self._cancelled:
+                self._pieces.close()
+                raise self._broken("the response was closed")
+            yield piece
         if message is not None:  # a program that overlooks the failure must not take this for the end
             raise self._broken(message)
 
@@ -173,8 +183,10 @@ class _Body:
         """End the call."""
         if inspect.getgeneratorstate(self._pieces) != inspect.GEN_RUNNING:
             self._pieces.close()
-        elif self._stream is not None:
-            self._stream.cancel()
+        else:
+            self._cancelled = True
+            if self._stream is not None:
+                self._stream.cancel()
 
 
 def _events(stream: Stream) -> Generator[Any, None, None]:
