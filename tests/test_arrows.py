@@ -53,11 +53,13 @@ MAY: dict[str, set[str]] = {
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
+    "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
-    "cli/commands": FLAGS | {"cli", "cli/output", "client", "config", "gateway", "simulator", "store"},
+    "cli/commands": FLAGS
+    | {"cli", "cli/output", "client", "config", "engine", "gateway", "launch", "simulator", "store"},
     "__main__": {"cli"},
 }
 

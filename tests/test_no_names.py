@@ -210,11 +210,11 @@ def test_no_module_knows_a_word_of_a_dialect(path: Path) -> None:
     assert found == []
 
 
-def test_the_packaged_files_are_modules_and_the_registry_alone() -> None:
+def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> None:
     others = {
         p.name for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc") and "cache" not in str(p)
     }
-    assert others <= {"py.typed", "providers.toml"}
+    assert others <= {"py.typed", "providers.toml", "clients.toml"}
 
 
 def test_the_words_that_are_looked_for_are_the_dialects_own() -> None:

@@ -22,7 +22,8 @@ COMMANDS = {
     "fit": ("cnllm.cli.commands.fit:fit", "Change a conversation so that a model accepts it."),
     "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),
     "keys": ("cnllm.cli.commands.keys:keys", "Keep API keys in a private file."),
-    "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of OpenAI, Anthropic and Gemini."),
+    "serve": ("cnllm.cli.commands.serve:serve", "Serve every model to clients of four protocols."),
+    "launch": ("cnllm.cli.commands.launch:launch", "Run a coding agent, or any other client, on any model."),
     "simulate": (
         "cnllm.cli.commands.simulate:simulate",
         "Serve made-up answers on this machine, without key or network.",

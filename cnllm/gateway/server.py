@@ -58,9 +58,11 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
 
 
 @contextlib.contextmanager
-def running(gateway: Gateway, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve in a thread of its own while the block runs. The value is the URL."""
-    listener = listen(host, port)
+def running(
+    gateway: Gateway, host: str = "127.0.0.1", port: int = 0, *, listener: socket.socket | None = None
+) -> Iterator[str]:
+    """Serve in a thread of its own while the block runs, on an address or a socket. The value is the URL."""
+    listener = listen(host, port) if listener is None else listener
     server = _server(gateway)
     ready: Future[None] = Future()
 

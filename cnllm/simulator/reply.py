@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cnllm.jsonpath import get
 from cnllm.registry.flags import Flags
+from cnllm.simulator.command_tools import command_tool, own_words, with_harmless_command
 from cnllm.simulator.effort import reasoning_text
 from cnllm.simulator.prompted_tools import described_results, described_tools, write_calls, writes_calls_as_text
 from cnllm.simulator.regex_sample import sample_match
@@ -87,7 +88,7 @@ def make_reply(model: str, flags: Flags, request: ParsedRequest, thinks: bool | 
     tools = [] if results or request.choice == "none" else _tools_to_call(request)
     schema = _schema(request)
     values = {
-        "echo": shorten(request.prompt, 60) or texts["nothing"],
+        "echo": shorten(own_words(request.prompt), 60) or texts["nothing"],
         "tool": ", ".join(n for n, _ in results) or (tools[0].name if tools else ""),
         "quote": shorten(" ".join(t for _, t in results), 200),
         "model": model,
@@ -133,19 +134,25 @@ def _results(request: ParsedRequest) -> list[tuple[str, str]]:
 
 
 def _tools_to_call(request: ParsedRequest) -> list[ParsedTool]:
-    """Return the tools to call: the named one or the first, and a second if the user wants parallel calls."""
+    """Return the tools to call, and a second one if the user wants parallel calls.
+
+    It is the named tool, or the one that runs commands, or the first.
+    """
     last: ParsedMessage | None = request.last
     functions = request.functions
     if not functions or last is None or last.role == "assistant":
         return []
-    tool = next((t for t in functions if t.name == request.named), functions[0])
+    named = next((t for t in functions if t.name == request.named), None)
+    commands = command_tool(functions) if named is None else None
+    tool = named or commands or functions[0]
     parallel_calls = request.parallel and any(w in request.prompt.casefold() for w in _PARALLEL)
-    others = [t for t in functions if t is not tool] if request.choice != "named" else []
+    others = [t for t in functions if t is not tool] if request.choice != "named" and commands is None else []
     return [tool, (others or [tool])[0]] if parallel_calls else [tool]
 
 
 def _call(flags: Flags, tool: ParsedTool, seed: str, number: int, text: str) -> ParsedCall:
     arguments = sample_value(tool.parameters, text, number) if tool.parameters else {}
+    arguments = with_harmless_command(tool, arguments, number)
     return ParsedCall(
         id=_call_id(flags, seed, number),
         name=tool.name,

@@ -36,7 +36,11 @@ EXAMPLES = options.examples(
 @click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
 @click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
-@click.option("--store", metavar="URL", help="Where state is kept: sqlite:PATH, memory: or redis://HOST. Default: a file of yours.")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Where to keep state: sqlite:PATH, memory:, redis://HOST. Default: a file.",
+)
 @click.option("--workers", metavar="N", type=click.IntRange(1, 256), default=1, help="The number of processes.")
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option(
@@ -117,7 +121,7 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
     for text in maps:
         pattern, separator, model = text.partition("=")
         if not (pattern and separator and model):
-            raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'claude-*=glm-4.7'")
+            raise errors.UsageError(f"--map {text}: a pattern and a model are expected", "--map 'PATTERN=MODEL'")
         models[pattern] = model
     return models
 

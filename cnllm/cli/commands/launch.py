@@ -1,0 +1,119 @@
+"""Define `cnllm launch`: a client of another vendor, run on any model."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors, stdio
+
+if TYPE_CHECKING:
+    from cnllm.launch.setup import Setup
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Model
+
+__all__ = ["launch"]
+
+_IDENTITY = "launch"
+_STORE = "sqlite:"
+
+EXAMPLES = options.examples(
+    "cnllm launch claude --model glm-4.7",
+    "cnllm launch claude --model glm-4.7 --simulate -- -p 'List the files of this folder'",
+    "cnllm launch codex --model deepseek-flash --print",
+    "cnllm launch ./my_agent.py --model kimi-k2.5",
+)
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("client")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@options.model()
+@click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
+@click.option("--print", "as_script", is_flag=True, help="Print a shell script that does the same, and run nothing.")
+def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_script: bool) -> None:
+    """Run a client on a model: claude, codex, gemini, opencode, aider, llm, or any command.
+
+    cnllm starts a gateway on a free port of this machine, with a new key, and the client with what it needs to find
+    it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the
+    client's own.
+    """
+    from cnllm.config import paths
+    from cnllm.gateway.server import address_url, listen
+    from cnllm.launch.clients import find_client
+    from cnllm.launch.setup import Values, build_setup, write_files
+    from cnllm.registry import Registry
+
+    name, entry = find_client(client)
+    program = shutil.which(client)
+    if program is None and not as_script:
+        raise errors.UsageError(f"{client} is not installed", f"{entry.title}: {entry.install}")
+    registry = Registry.load()
+    resolved = _resolve(registry, model, needs_key=not (simulate or as_script))
+    limits = resolved.flags.limits if resolved is not None else None
+    key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
+    folder = paths.data_dir() / "launch" / name
+    with listen("127.0.0.1", 0) as listener:
+        url = address_url(listener)
+        values = Values(
+            url=url,
+            key=key,
+            model=model,
+            folder=str(folder),
+            context=limits.context if limits is not None else None,
+            output=limits.output if limits is not None else None,
+        )
+        setup = build_setup(entry, client, args, values, os.environ)
+        if as_script:
+            answer.print_line(_script(setup, entry.models, model, key, listener.getsockname()[1], simulate))
+            return
+        assert program is not None
+        from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.tokens import Keyring
+        from cnllm.launch.runner import run_client
+
+        gateway = Gateway(
+            registry,
+            simulate=simulate,
+            models=dict.fromkeys(entry.models, model),
+            keys=[key],
+            store=_STORE,
+            token_keys=Keyring.load(),
+            identity=_IDENTITY,
+        )
+        write_files(folder, setup)
+        source = "the simulator" if simulate else model
+        stdio.print_line(f"{entry.title}: {source} answers at {url}; the gateway's log is {folder / 'gateway.log'}")
+        environment = setup.environment(os.environ)
+        sys.exit(run_client(gateway, listener, setup, program, environment, folder / "gateway.log"))
+
+
+def _resolve(registry: Registry, name: str, *, needs_key: bool) -> Model | None:
+    """Return the model of a name; None for a tier. Raises `UnknownModel`, and `KeyMissing` before anything starts."""
+    from cnllm.registry import tiers
+
+    if name.startswith(tiers.PREFIX):
+        return None
+    model = registry.resolve(name)
+    if needs_key:
+        from cnllm.client.credentials import key_for
+        from cnllm.engine import build_request
+
+        key_for(build_request(model, "hi"), None, registry)
+    return model
+
+
+def _script(setup: Setup, names: list[str], model: str, key: str, port: int, simulate: bool) -> str:
+    """Return the shell script that does the same."""
+    from cnllm.launch.script import shell_script
+
+    serve = ["cnllm", "serve", "--port", str(port), "--store", _STORE, "--json"]
+    for name in names:
+        serve += ["--map", f"{name}={model}"]
+    return shell_script(setup, [*serve, "--simulate"] if simulate else serve, key)

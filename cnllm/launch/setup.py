@@ -1,0 +1,154 @@
+"""Build what a client is started with: its command, its environment and its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.config.private_files import make_private_folder
+from cnllm.launch.clients import Client
+
+__all__ = ["Setup", "Values", "build_setup", "write_files"]
+
+_PLACE = re.compile(r"\{(url|key|model|folder|context|output)\}")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_LOOPBACK = "127.0.0.1,localhost,::1"
+
+
+class Values(Struct, frozen=True):
+    """What the templates of an entry may name. `context` and `output` are limits of the model in tokens, if known."""
+
+    url: str
+    key: str
+    model: str
+    folder: str
+    context: int | None = None
+    output: int | None = None
+
+
+class Setup(Struct, frozen=True):
+    """The start of a client. `variables` holds only what differs from the user's environment; None removes one."""
+
+    command: tuple[str, ...]
+    variables: dict[str, str | None]
+    files: dict[Path, str]
+    once: frozenset[Path]
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the whole environment of the client."""
+        merged: dict[str, str | None] = {**base, **self.variables}
+        return {name: value for name, value in merged.items() if value is not None}
+
+
+def build_setup(
+    client: Client, command: str, args: Sequence[str], values: Values, environment: Mapping[str, str]
+) -> Setup:
+    """Fill the templates of an entry.
+
+    Items that name a limit of the model are left out where the limit is unknown.
+    """
+    variables: dict[str, str | None] = {}
+    for name, variable in client.variables.items():
+        if variable.json is not None:
+            variables[name] = json.dumps(_fill_table(variable.json, values), ensure_ascii=False)
+        elif variable.value is None:
+            if name in environment:
+                variables[name] = None
+        elif (value := _fill(variable.value, values)) is not None:
+            variables[name] = value
+    variables |= _without_proxy(environment)
+    files: dict[Path, str] = {}
+    once: set[Path] = set()
+    for name, file in client.files.items():
+        content = _fill(file.content, values, quoted=True)
+        if content is not None:
+            path = Path(values.folder) / name
+            files[path] = content
+            if file.once:
+                once.add(path)
+    words: list[str] = []
+    for argument in client.arguments:
+        if any(_is_option(arg, option) for arg in args for option in argument.unless):
+            continue
+        filled = [_fill(word, values) for word in argument.words]
+        if None not in filled:
+            words += [word for word in filled if word is not None]
+    return Setup((command, *words, *args), variables, files, frozenset(once))
+
+
+def _fill(template: str, values: Values, *, quoted: bool = False) -> str | None:
+    """Return a text with the values in their places; None where a value is unknown.
+
+    With `quoted` a value stands between double quotes of JSON, TOML or YAML.
+    """
+    out, end = [], 0
+    for match in _PLACE.finditer(template):
+        value = getattr(values, match[1])
+        if value is None:
+            return None
+        text = json.dumps(value, ensure_ascii=False)[1:-1] if quoted and isinstance(value, str) else str(value)
+        out += [template[end : match.start()], text]
+        end = match.end()
+    return "".join([*out, template[end:]])
+
+
+def _fill_table(table: Mapping[str, Any], values: Values) -> dict[str, Any] | None:
+    """Return a table with the values in their places, as numbers where a number is the whole text.
+
+    None where a value of this very table is unknown; a table within it is then left out.
+    """
+    out: dict[str, Any] = {}
+    for name, item in table.items():
+        if isinstance(item, dict):
+            value: Any = _fill_table(item, values)
+            if value is None:
+                continue
+        elif isinstance(item, str):
+            value = _number(item, values) or _fill(item, values)
+            if value is None:
+                return None
+        else:
+            value = item
+        out[_fill(name, values) or name] = value
+    return out
+
+
+def _number(template: str, values: Values) -> int | None:
+    """Return the number that is the whole of a template, if one is."""
+    match = _PLACE.fullmatch(template)
+    value = getattr(values, match[1]) if match is not None else None
+    return value if isinstance(value, int) else None
+
+
+def _is_option(arg: str, option: str) -> bool:
+    """Whether an argument is this option, with its value or without."""
+    return arg == option or (option.startswith("--") and arg.startswith(f"{option}="))
+
+
+def _without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that keep requests to this machine away from the user's proxy."""
+    if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
+        return {}
+    before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    value = f"{before},{_LOOPBACK}" if before else _LOOPBACK
+    return {"no_proxy": value, "NO_PROXY": value}
+
+
+def write_files(folder: Path, setup: Setup) -> None:
+    """Write the files of a client. A reader sees the old content or the new one, never a part."""
+    make_private_folder(folder)
+    for path, content in setup.files.items():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path in setup.once and path.exists():
+            continue
+        descriptor, temporary = tempfile.mkstemp(prefix=".cnllm-", dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(content)
+        os.replace(temporary, path)
