@@ -1,6 +1,7 @@
 """Choose the family of HTTP clients, httpx2 or httpx, that the installed SDKs want. No SDK is imported for that.
 
-A vendor's SDK is an installed package with the name of a provider, and its requirements name its family.
+A vendor's SDK is an installed package with the name of a provider, alone or as one of its words, and its requirements
+name its family.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _choose(providers: Iterable[str]) -> str:
         return installed[0]
     wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
     imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
-    families = imported or [*wanted.values()] or installed
+    families = imported or [*wanted.values()] or _wanted_by_words(set(providers)) or installed
     return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
 
 
@@ -50,3 +51,13 @@ def _wanted(package: str) -> str | None:
         return None
     names = {match[0].lower() for text in requirements if "extra ==" not in text and (match := _NAME.match(text))}
     return next((name for name in _FAMILIES if name in names), None)
+
+
+def _wanted_by_words(providers: set[str]) -> list[str]:
+    """Return the families that packages require whose names have a provider's name as a word."""
+    names = {str(distribution.name).lower() for distribution in metadata.distributions() if distribution.name}
+    return [
+        family
+        for name in names
+        if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _wanted(name)) is not None
+    ]

@@ -299,6 +299,11 @@ def test_the_family_is_that_of_the_installed_sdks(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("cnllm.sdk.family.metadata.requires", requires)
     assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), httpx.Client)
+    for family, kind in (("httpx2>=2", httpx2.Client), ("httpx>=0.28", httpx.Client)):
+        requirements.clear()
+        requirements["google-genai"] = [family]
+        assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), kind)
+    requirements["openai"] = ["httpx<1"]
     requirements["groq"] = ["httpx2>=2"]  # openai is imported, groq is not
     assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), httpx.Client)
     requirements["anthropic"] = ["httpx2>=2"]
