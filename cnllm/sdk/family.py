@@ -6,6 +6,7 @@ name its family.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 from cnllm.errors import CnllmError
 
-__all__ = ["httpx_family"]
+__all__ = ["httpx_family", "wanted_families"]
 
 _FAMILIES = ("httpx2", "httpx")  # the newer first
 _NAME = re.compile(r"[\w.-]+")
@@ -37,10 +38,17 @@ def _choose(providers: Iterable[str]) -> str:
     installed = [name for name in _FAMILIES if util.find_spec(name) is not None]
     if len(installed) == 1:
         return installed[0]
-    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    wanted = wanted_families(frozenset(providers))
     imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
-    families = imported or [*wanted.values()] or _wanted_by_words(set(providers)) or installed
+    families = imported or [*wanted.values()] or installed
     return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
+
+
+@functools.lru_cache(maxsize=8)  # a search takes 20 ms, and programs may make a client for each request
+def wanted_families(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that the installed SDKs require, by their packages."""
+    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    return wanted or _wanted_by_words(providers)
 
 
 def _wanted(package: str) -> str | None:
@@ -53,11 +61,11 @@ def _wanted(package: str) -> str | None:
     return next((name for name in _FAMILIES if name in names), None)
 
 
-def _wanted_by_words(providers: set[str]) -> list[str]:
-    """Return the families that packages require whose names have a provider's name as a word."""
+def _wanted_by_words(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that packages require whose names have a provider's name as a word, by the packages."""
     names = {str(distribution.name).lower() for distribution in metadata.distributions() if distribution.name}
-    return [
-        family
+    return {
+        name: family
         for name in names
         if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _wanted(name)) is not None
-    ]
+    }

@@ -25,6 +25,7 @@ from google.genai import errors, types
 import cnllm
 from cnllm import Retry
 from cnllm.errors import CnllmError
+from cnllm.sdk.family import wanted_families
 from cnllm.sdk.token_keys import ProcessKeys
 
 from .support import KEY, AsyncEndpoint, AsyncSim, Endpoint, Sim, chunk, no_network, over, registry, simulated
@@ -290,24 +291,29 @@ def test_the_family_is_that_of_the_installed_sdks(monkeypatch: pytest.MonkeyPatc
     wrong: Any = "requests"
     with pytest.raises(ValueError, match="httpx2"):
         cnllm.sdk.http_client(registry(), family=wrong)
-    requirements = {"openai": ["httpx<1,>=0.23", "anyio", "httpx2; extra == 'new'"]}
+    requirements: dict[str, list[str]] = {}
 
     def requires(name: str) -> list[str]:
         if name not in requirements:
             raise PackageNotFoundError(name)
         return requirements[name]
 
-    monkeypatch.setattr("cnllm.sdk.family.metadata.requires", requires)
-    assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), httpx.Client)
-    for family, kind in (("httpx2>=2", httpx2.Client), ("httpx>=0.28", httpx.Client)):
+    def chosen(**packages: str) -> Any:
         requirements.clear()
-        requirements["google-genai"] = [family]
-        assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), kind)
-    requirements["openai"] = ["httpx<1"]
-    requirements["groq"] = ["httpx2>=2"]  # openai is imported, groq is not
-    assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), httpx.Client)
-    requirements["anthropic"] = ["httpx2>=2"]
-    assert isinstance(cnllm.sdk.http_client(registry(), simulate=True), httpx2.Client)
+        requirements.update({name.replace("_", "-"): [text, "anyio"] for name, text in packages.items()})
+        wanted_families.cache_clear()
+        return type(cnllm.sdk.http_client(registry(), simulate=True))
+
+    monkeypatch.setattr("cnllm.sdk.family.metadata.requires", requires)
+    try:
+        assert chosen(openai="httpx[http2]<1,>=0.23") is httpx.Client
+        assert chosen(openai="httpx<1", groq="httpx2>=2") is httpx.Client  # openai is imported, groq is not
+        assert chosen(openai="httpx<1", anthropic="httpx2<3,>=2.0") is httpx2.Client
+        assert chosen(google_genai="httpx>=0.28", openai="httpx2; extra == 'new'") is httpx.Client
+        assert chosen(google_genai="httpx2>=2") is httpx2.Client
+        assert chosen() is httpx2.Client
+    finally:
+        wanted_families.cache_clear()
 
 
 def test_the_openai_sdk_takes_a_client_of_httpx_too() -> None:
