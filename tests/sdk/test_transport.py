@@ -264,6 +264,10 @@ def test_bad_requests_name_the_place_and_call_no_model() -> None:
         anthropic.Anthropic(http_client=http_client, api_key=KEY).messages.create(
             model="glm-4.7", max_tokens=9, messages=[]
         )
+    odd: Any = {"tools": [{"type": "function"}]}, {"tool_choice": 7}, {"tools": "all"}
+    for options in odd:
+        with pytest.raises(openai.BadRequestError, match="tool"):
+            sdk.chat.completions.create(model="glm-4.7", messages=HI, **options)
     assert http_client.post("http://any/v1/responses", content=b"{").status_code == 400
     assert sim.plans == []
 
