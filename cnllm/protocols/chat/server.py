@@ -135,13 +135,16 @@ def _as_function(call: Any) -> Any:
     return call
 
 
-_PRIVATE_KEYS = ("reasoning_details", "by", "parts")
+_DETAILS = "reasoning_details"
+"""The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
+know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
+_PRIVATE_KEYS = (_DETAILS, "by", "parts")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
-    details = message.get("reasoning_details")
+    details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
         plain["tool_calls"] = [_as_function(call) for call in plain["tool_calls"]]
@@ -183,7 +186,7 @@ def write_reply(reply: Reply, request: Mapping[str, Any] | None = None) -> dict[
         message["reasoning_content"] = reply.reasoning
     details = [item for part in reply.message.parts if type(part) is Reasoning for item in _details(part)]
     if details:
-        message["reasoning_details"] = details
+        message[_DETAILS] = details
     if reply.tool_calls:
         custom = _custom_tools(request)
         message["tool_calls"] = [_call(call, custom) for call in reply.tool_calls]
@@ -270,7 +273,7 @@ class StreamEncoder:
             case ReasoningDelta():
                 return [self._chunk({"reasoning_content": event.text})]
             case BlockEnd(part=Reasoning() as part) if _details(part):
-                return [self._chunk({"reasoning_details": _details(part)})]
+                return [self._chunk({_DETAILS: _details(part)})]
             case ToolCallStart():
                 return [self._begin_call(event)]
             case ToolCallDelta():
