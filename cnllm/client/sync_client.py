@@ -84,6 +84,10 @@ class Client(BaseClient, RunMethods):
         check_delivery(by)
         return Stream(*self._open_call(model, messages, True, options), by)
 
+    def prepare(self, model: str | Model, messages: Any, *, stream: bool, **options: Any) -> Stream:
+        """Return a call whose request is built and not sent. A whole reply has its events at its end."""
+        return Stream(*self._open_call(model, messages, stream, options))
+
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _CallRun]:

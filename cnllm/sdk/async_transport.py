@@ -90,16 +90,15 @@ class _Transport:
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = await run(restored_request(exchange, IDENTITY))
         options = sdk_request.options(restored)
+        is_whole = exchange.held or not exchange.stream
+        with sdk_request.preparing():
+            call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
+        sdk_request.add_notes(call.plan.notes)
         if not exchange.stream:
-            reply = await self._client.call(exchange.model, restored.messages, **options)
+            reply = await _reply(call)
             await self._keep(sdk_request, exchange, reply)
             return self._response(request, sdk_request.whole(reply))
-        if exchange.held:
-            items = _whole(self._client, exchange, restored.messages, options)
-        else:
-            stream = self._client.stream(exchange.model, restored.messages, **options)
-            sdk_request.add_notes(stream.plan.notes)
-            items = _events(stream)
+        items = _whole(call) if is_whole else _events(call)
         body_stream = _stream_class(self._httpx)(
             self._pieces(sdk_request, exchange, items), self._httpx.RemoteProtocolError
         )
@@ -185,18 +184,24 @@ class _Body:
             await self._pieces.aclose()
 
 
-async def _events(stream: AsyncStream) -> AsyncGenerator[Any]:
+async def _events(call: AsyncStream) -> AsyncGenerator[Any]:
     """Yield the events of a call in lists, and then its reply."""
-    async with stream:
-        async for events in stream.batches():
+    async with call:
+        async for events in call.batches():
             yield events
-        yield stream.reply
+        yield call.reply
 
 
-async def _whole(
-    client: AsyncClient, exchange: Exchange, messages: Any, options: dict[str, Any]
-) -> AsyncGenerator[Any]:
+async def _whole(call: AsyncStream) -> AsyncGenerator[Any]:
     """Yield the events of a call whose reply is needed whole, and then its reply."""
-    reply = await client.call(exchange.model, messages, **options)
+    reply = await _reply(call)
     yield list(reply_events(reply))
     yield reply
+
+
+async def _reply(call: AsyncStream) -> Reply:
+    """Return the reply of a call."""
+    async with call:
+        async for _ in call.batches():
+            pass
+        return call.reply

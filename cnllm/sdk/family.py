@@ -1,10 +1,12 @@
 """Choose the family of HTTP clients, httpx2 or httpx, that the installed SDKs want. No SDK is imported for that.
 
-A vendor's SDK is an installed package with the name of a provider, and its requirements name its family.
+A vendor's SDK is an installed package with the name of a provider, alone or as one of its words, and its requirements
+name its family.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -14,7 +16,7 @@ from typing import Any
 
 from cnllm.errors import CnllmError
 
-__all__ = ["httpx_family"]
+__all__ = ["httpx_family", "wanted_families"]
 
 _FAMILIES = ("httpx2", "httpx")  # the newer first
 _NAME = re.compile(r"[\w.-]+")
@@ -36,10 +38,17 @@ def _choose(providers: Iterable[str]) -> str:
     installed = [name for name in _FAMILIES if util.find_spec(name) is not None]
     if len(installed) == 1:
         return installed[0]
-    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    wanted = wanted_families(frozenset(providers))
     imported = [family for package, family in wanted.items() if package.replace("-", "_") in sys.modules]
     families = imported or [*wanted.values()] or installed
     return next((name for name in _FAMILIES if name in families), _FAMILIES[0])
+
+
+@functools.lru_cache(maxsize=8)  # a search takes 20 ms, and programs may make a client for each request
+def wanted_families(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that the installed SDKs require, by their packages."""
+    wanted = {package: family for package in providers if (family := _wanted(package)) is not None}
+    return wanted or _wanted_by_words(providers)
 
 
 def _wanted(package: str) -> str | None:
@@ -50,3 +59,13 @@ def _wanted(package: str) -> str | None:
         return None
     names = {match[0].lower() for text in requirements if "extra ==" not in text and (match := _NAME.match(text))}
     return next((name for name in _FAMILIES if name in names), None)
+
+
+def _wanted_by_words(providers: frozenset[str]) -> dict[str, str]:
+    """Return the families that packages require whose names have a provider's name as a word, by the packages."""
+    names = {str(distribution.name).lower() for distribution in metadata.distributions() if distribution.name}
+    return {
+        name: family
+        for name in names
+        if not providers.isdisjoint(re.split("[-_.]", name)) and (family := _wanted(name)) is not None
+    }

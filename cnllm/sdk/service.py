@@ -5,10 +5,11 @@ Everything here is without I/O but for the log; `sync_transport` and `async_tran
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -140,6 +141,14 @@ class SdkRequest:
         if connect is not None:
             timeouts = replace(timeouts, connect=max(connect, _LEAST_SECONDS))
         return request.options if timeouts is self._service.timeouts else {**request.options, "timeout": timeouts}
+
+    @contextlib.contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Raise `RequestFailed` where a call cannot be prepared with options of a wrong type or value."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
 
     # ── the answer ───────────────────────────────────────────────────────────
 

@@ -89,18 +89,17 @@ class _Transport:
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = run(restored_request(exchange, IDENTITY))
         options = sdk_request.options(restored)
+        is_whole = exchange.held or not exchange.stream
+        with sdk_request.preparing():
+            call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
+        sdk_request.add_notes(call.plan.notes)
         if not exchange.stream:
-            reply = self._client.call(exchange.model, restored.messages, **options)
+            reply = _reply(call)
             self._keep(sdk_request, exchange, reply)
             return self._response(request, sdk_request.whole(reply))
-        stream = None if exchange.held else self._client.stream(exchange.model, restored.messages, **options)
-        if stream is not None:
-            sdk_request.add_notes(stream.plan.notes)
-            items = _events(stream)
-        else:
-            items = _whole(self._client, exchange, restored.messages, options)
+        items = _whole(call) if is_whole else _events(call)
         body_stream = _stream_class(self._httpx)(
-            stream, self._pieces(sdk_request, exchange, items), self._httpx.RemoteProtocolError
+            call, self._pieces(sdk_request, exchange, items), self._httpx.RemoteProtocolError
         )
         try:
             body_stream.begin()
@@ -151,11 +150,12 @@ class _Transport:
 class _Body:
     """The body of a streamed response. Closing it, from any thread, ends the call."""
 
-    def __init__(self, stream: Stream | None, pieces: Generator[bytes, None, str | None], broken: Any) -> None:
-        self._stream = stream
+    def __init__(self, call: Stream, pieces: Generator[bytes, None, str | None], broken: Any) -> None:
+        self._call = call
         self._pieces = pieces
         self._broken = broken
         self._first: bytes | None = None
+        self._cancelled = False  # by another thread, while one reads
 
     def begin(self) -> None:
         """Wait for the first piece. Raises the error of a call that has none."""
@@ -165,7 +165,16 @@ class _Body:
         first, self._first = self._first, None
         if first is not None:
             yield first
-        message = yield from self._pieces
+        while True:
+            try:
+                piece = next(self._pieces)
+            except StopIteration as stop:
+                message = stop.value
+                break
+            if self._cancelled:
+                self._pieces.close()
+                raise self._broken("the response was closed")
+            yield piece
         if message is not None:  # a program that overlooks the failure must not take this for the end
             raise self._broken(message)
 
@@ -173,19 +182,26 @@ class _Body:
         """End the call."""
         if inspect.getgeneratorstate(self._pieces) != inspect.GEN_RUNNING:
             self._pieces.close()
-        elif self._stream is not None:
-            self._stream.cancel()
+        else:
+            self._cancelled = True
+            self._call.cancel()
 
 
-def _events(stream: Stream) -> Generator[Any, None, None]:
+def _events(call: Stream) -> Generator[Any, None, None]:
     """Yield the events of a call, and then its reply."""
-    with stream:
-        yield from stream
-        yield stream.reply
+    with call:
+        yield from call
+        yield call.reply
 
 
-def _whole(client: Client, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Generator[Any, None, None]:
+def _whole(call: Stream) -> Generator[Any, None, None]:
     """Yield the events of a call whose reply is needed whole, and then its reply."""
-    reply = client.call(exchange.model, messages, **options)
+    reply = _reply(call)
     yield from reply_events(reply)
     yield reply
+
+
+def _reply(call: Stream) -> Reply:
+    """Return the reply of a call."""
+    with call:
+        return call.reply
