@@ -31,7 +31,20 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+class _Command(options.Command):
+    """A command whose error for an unknown option says where the client's own options stand."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise errors.UsageError(
+                f"cnllm launch has no option {error.option_name}", "options of the client stand after --"
+            ) from error
+
+
+@click.command(cls=_Command, epilog=EXAMPLES)
 @click.argument("client")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options.model()
