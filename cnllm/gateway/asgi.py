@@ -253,6 +253,7 @@ class _HttpRequest:
             keys=gateway._state.keys,
             identity=identity,
             offline=gateway._simulate,
+            simulate=gateway._simulate,
             count=count,
         )
 

@@ -28,6 +28,7 @@ from cnllm.protocols import server_api, server_codec
 from cnllm.protocols.server import StreamWriter, decode_request, encode_error, encode_reply
 from cnllm.registry import tiers
 from cnllm.registry.model import Model
+from cnllm.registry.reasoning_form import form
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -102,6 +103,7 @@ class Exchange:
         keys: TokenKeys | None = None,
         identity: str = "",
         offline: bool = False,
+        simulate: bool = False,
         count: bool = False,
     ) -> None:
         self.protocol = protocol
@@ -123,13 +125,16 @@ class Exchange:
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
+        self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._delivered = _Delivered()
+        self._awaits_seals = not _is_plain(self.model)
         self._writer = StreamWriter(
             protocol,
             id=self.id,
             model=self.request.model,
             request=body,
             input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
+            seal=None if self._awaits_seals else self._sealer.part,
         )
 
     def _resolve(self, names: ModelNames, offline: bool) -> Model:
@@ -211,10 +216,10 @@ class Exchange:
         match event_left:
             case ToolCallStart():
                 event_left = replace(event_left, id=self._id(event_left.id))
-            case ToolCallEnd():
-                call = self._with_id(self._sealer.part(event_left.call))
-                event_left = replace(event_left, call=call)
-            case BlockEnd(part=Reasoning() as part):
+            case ToolCallEnd(call=call):
+                sealed = self._sealer.part(call) if self._awaits_seals else call
+                event_left = replace(event_left, call=self._with_id(sealed))
+            case BlockEnd(part=Reasoning() as part) if self._awaits_seals:
                 event_left = replace(event_left, part=self._sealer.part(part))
         return self._writer.feed(event_left)
 
@@ -252,12 +257,21 @@ class Exchange:
     def _id(self, id: str) -> str:
         """Return the id of a call that the client sees: the endpoint's, or a new one where others may share it."""
         if (new := self._ids.get(id)) is None:
-            unique = len(_WORD.findall(id)) >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
-            if _DIGITS.fullmatch(id):
-                unique = False  # made here for a call that came without an id, which not every protocol writes
+            is_made = _DIGITS.fullmatch(id) is not None  # here, for a call without an id: not every protocol writes it
+            letters = len(_WORD.findall(id))
+            unique = not self._repeats_ids and not is_made and letters >= _UNIQUE_LENGTH and any(map(str.isdigit, id))
             new = self._ids[id] = id if unique else f"call_n{secrets.token_hex(12)}"
             self._ids[new] = new
         return new
+
+
+def _is_plain(model: Model) -> bool:
+    """Whether a model's reasoning goes back as text alone, so that nothing has to be waited for.
+
+    Seals of reasoning and of calls come at the end of a stream, after the calls that they should stand before.
+    """
+    rules = model.flags.reasoning
+    return rules is not None and rules.replay not in (None, "never") and form(rules) not in ("details", "seal")
 
 
 class _Delivered:

@@ -72,7 +72,7 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
     message = error.message
     if isinstance(error, errors.EndpointError) and error.code and error.code not in message:
         message = f"{message} ({error.code})"
-    if error.hint and not isinstance(error, errors.EndpointError):
+    if error.hint and not isinstance(error, errors.EndpointError | errors.StreamCut):  # its hint is for Python
         message = f"{message}; {error.hint}"
     return Failure(
         status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)

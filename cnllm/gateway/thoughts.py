@@ -131,7 +131,9 @@ class Authors:
                 continue
             opened = _open_tokens(message, codec, keys, identity)
             self._messages[index] = opened
-            if opened.by is None and index in wanted:
+            if (opened.by is None and (index in wanted or opened.reasoning)) or (
+                index in wanted and _may_lack_seals(opened, model)
+            ):
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
                     self._by_call[index] = call_ids
                 else:
@@ -181,15 +183,29 @@ def _wanted_turns(messages: Sequence[Message], model: Model) -> range:
     return range(len(messages))
 
 
+def _may_lack_seals(message: Message, model: Model) -> bool:
+    """Whether the calls of a turn may have had seals, which a token in its reasoning does not hold."""
+    calls = message.tool_calls
+    if not calls or ToolCall not in server_api(model.protocol).token_parts:
+        return False
+    return not any(call.seal is not None and call.seal.provider for call in calls)
+
+
 def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, identity: str) -> Message:
-    """Return an assistant's message with the parts of its valid tokens. No token stays in it."""
+    """Return an assistant's message with the parts of its valid tokens. No token stays in it.
+
+    Reasoning that the client sends beside a token of the same reasoning is the token's; other reasoning stays the
+    client's.
+    """
     parts: list[Part] = []
+    loose: list[Part] = []  # reasoning of the client before the next token
     origins: set[str] = set()
     changed = unproven = False
     for part in message.parts:
         token = codec.read_token(part)
         if token is None or not token.startswith(_TOKEN):
-            unproven = unproven or type(part) is Reasoning
+            if type(part) is Reasoning:
+                loose.append(part)
             parts.append(part)
             continue
         changed = True
@@ -203,17 +219,28 @@ def _open_tokens(message: Message, codec: ServerCodec, keys: TokenKeys | None, i
         turn = payload.turn
         origins.add(f"{turn.provider}/{turn.model}")
         call_seal = None
+        reasoning = [kept for kept in turn.parts if type(kept) is Reasoning]
+        if loose and payload.digest is None and reasoning:
+            if _text(loose) == _text(reasoning):
+                parts = [kept for kept in parts if not any(kept is other for other in loose)]
+                loose = []
+            else:
+                reasoning = []
+        parts += reasoning if payload.digest is None else [replace(kept, text=text) for kept in reasoning]
         for kept in turn.parts:
-            if type(kept) is Reasoning:
-                parts.append(kept if payload.digest is None else replace(kept, text=text))
-            elif type(kept) is ToolCall:
+            if type(kept) is ToolCall:
                 call_seal = kept.seal
         if type(part) is ToolCall:
             parts.append(replace(part, seal=call_seal))
     if not changed:
         return message
-    by = origins.pop() if len(origins) == 1 and not unproven else None
+    by = origins.pop() if len(origins) == 1 and not unproven and not loose else None
     return replace(message, parts=tuple(parts), by=by)
+
+
+def _text(parts: Iterable[Part]) -> str:
+    """Return the text of reasoning, without white space around it."""
+    return "".join(part.text for part in parts if type(part) is Reasoning).strip()
 
 
 def _payload(token: str, keys: TokenKeys | None, identity: str) -> _Payload | None:

@@ -77,7 +77,8 @@ class ServerCodec(Struct, frozen=True):
     `result_names`: a tool result has a field for the tool's name. `read_token(part)` returns the text in the field that
     clients of this protocol send back unchanged, None without one; `write_token(part, token)` returns the part with a
     token in that field, or the part itself if the protocol has no such field for it. `feature_headers` are the headers
-    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls.
+    with which a client asks for features of the protocol. `whole_calls`: a stream has no pieces of calls. `one_block`:
+    a stream has one part after the other, calls too.
 
     The rest is for a server without a provider's prefix and for the simulator. `paths`: where clients of the protocol
     send requests below a base URL, the usual one first; `{model}` stands for the model's name. `json_mode`: the dotted
@@ -98,6 +99,7 @@ class ServerCodec(Struct, frozen=True):
     write_token: Callable[[Part, str], Part] = lambda part, token: part
     feature_headers: tuple[str, ...] = ()
     whole_calls: bool = False
+    one_block: bool = False
     paths: tuple[str, ...] = ()
     json_mode: tuple[str, Any] | None = None
     seal_example: Callable[[str, str], Any] | None = None

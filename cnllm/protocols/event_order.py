@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from cnllm.types import (
@@ -40,11 +41,14 @@ _DELTAS: dict[type, type[TextDelta] | type[ReasoningDelta]] = {Text: TextDelta, 
 class EventOrder:
     """A buffer between a reply's events and an encoder.
 
-    With `whole_calls` the encoder writes calls when they are complete: later parts wait for them. `seal` is called for
-    each part of reasoning and each call when it ends, and returns the part to write; then calls need not wait.
+    With `whole_calls` the encoder writes calls when they are complete: later parts wait for them. With `one_block` it
+    writes one part after the other: text waits until the arguments of the calls before it are complete. `seal` is
+    called for each part of reasoning and each call when it ends, and returns the part to write; then calls need not
+    wait.
     """
 
     __slots__ = (
+        "_arguments",
         "_calls",
         "_count",
         "_delivered",
@@ -52,19 +56,20 @@ class EventOrder:
         "_held",
         "_is_ordered",
         "_kind",
+        "_one_block",
         "_pieces",
+        "_repeats",
         "_seal",
         "_seals",
         "_whole_calls",
     )
 
-    def __init__(self, *, whole_calls: bool = False, seal: Callable[[Part], Part] | None = None) -> None:
+    def __init__(
+        self, *, whole_calls: bool = False, one_block: bool = False, seal: Callable[[Part], Part] | None = None
+    ) -> None:
         self._whole_calls = whole_calls
+        self._one_block = one_block
         self._seal = seal
-        self._reset()
-
-    def _reset(self) -> None:
-        """Begin a reply."""
         self._kind: type | None = None  # of the open part
         self._is_ordered = False  # whether a part ended before the next one began
         self._count = 0  # parts that ended
@@ -74,10 +79,23 @@ class EventOrder:
         self._held: list[Event] = []
         self._calls: list[int] = []  # that began, and were not delivered if they are written whole
         self._ended_calls: dict[int, Event] = {}
+        self._arguments: dict[int, list[str]] = {}  # of the calls that were delivered
+        self._repeats: dict[type | int, str] | None = None  # what comes once more: by kind of part, or index of call
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events to write now."""
         kind = type(event)
+        if kind is Restarted:
+            return self._restart()
+        if self._repeats is not None:
+            new = self._without_repeat(event, self._repeats)
+            if new is None:
+                return []
+            event = new
+        return self._feed(event, kind)
+
+    def _feed(self, event: Event, kind: type) -> list[Event]:
+        """Return the events to write now, for one that is new."""
         if not self._held:
             if self._kind is not None and _KINDS.get(kind) is self._kind:
                 self._pieces.append(event.text)  # type: ignore[union-attr]
@@ -89,9 +107,6 @@ class EventOrder:
         elif not self._resolves(event):
             self._held.append(event)
             return []
-        if kind is Restarted:
-            self._reset()
-            return [event]
         if not self._fits(event):
             self._held.append(event)
             return []
@@ -99,6 +114,32 @@ class EventOrder:
         if self._held and self._kind is None and not self._waits_for_calls:
             out += self._release()
         return out
+
+    def _restart(self) -> list[Event]:
+        """Begin again. What was delivered cannot be taken back: it is left out where it comes once more."""
+        out = self.flush()
+        self._repeats = {index: "".join(pieces) for index, pieces in self._arguments.items()}
+        for kind, texts in self._delivered.items():
+            self._repeats[kind] = "".join([*texts, *(self._pieces if kind is self._kind else ())])
+        return out
+
+    def _without_repeat(self, event: Event, repeats: dict[type | int, str]) -> Event | None:
+        """Return the event without what was delivered before; None if nothing is left."""
+        match event:
+            case ToolCallStart(index=index) if index in repeats:
+                return None
+            case TextDelta() | ReasoningDelta():
+                key: type | int = _KINDS[type(event)]
+            case ToolCallDelta(index=index) if index in repeats:
+                key = index
+            case _:
+                return event
+        before, text = repeats[key], event.text
+        if before.startswith(text):
+            repeats[key] = before[len(text) :]
+            return None
+        repeats[key] = ""
+        return replace(event, text=text[len(before) :]) if text.startswith(before) else event
 
     def flush(self) -> list[Event]:
         """Return the events that wait, because no more come."""
@@ -112,15 +153,16 @@ class EventOrder:
     @property
     def _waits_for_calls(self) -> bool:
         """Whether calls must be complete before anything else is written."""
-        return self._whole_calls and bool(self._calls)
+        if not self._calls or self._whole_calls:
+            return bool(self._calls)
+        return self._one_block and not all(_is_complete("".join(self._arguments[index])) for index in self._calls)
 
     def _resolves(self, event: Event) -> bool:
         """Whether an event ends what the waiting events wait for."""
         if isinstance(event, BlockEnd) and isinstance(event.part, Text | Reasoning):
             return type(event.part) is self._kind and event.part.text.startswith("".join(self._pieces))
-        if isinstance(event, ToolCallDelta | ToolCallEnd):
-            return self._waits_for_calls and event.index in self._calls
-        return type(event) is Restarted
+        is_call = isinstance(event, ToolCallDelta | ToolCallEnd)
+        return is_call and self._waits_for_calls and event.index in self._calls  # type: ignore[union-attr]
 
     def _fits(self, event: Event) -> bool:
         """Whether an event can be written now."""
@@ -147,13 +189,18 @@ class EventOrder:
             case ToolCallStart(index=index):
                 out = [] if self._kind is None else self._end_unsealed()
                 self._calls.append(index)
+                self._arguments[index] = []
                 return [*out, event]
+            case ToolCallDelta(index=index) if index in self._arguments:
+                self._arguments[index].append(event.text)
             case ToolCallEnd(index=index, call=call):
                 if self._seal is not None:
                     event = ToolCallEnd(index, cast(ToolCall, self._seal(call)))
                 if index in self._calls and self._whole_calls:
                     self._ended_calls[index] = event
                     return self._complete_calls()
+                if index in self._calls:
+                    self._calls.remove(index)
             case BlockEnd():
                 self._is_ordered = self._is_ordered or self._kind is type(event.part)
                 return self._end(event)
@@ -204,4 +251,13 @@ class EventOrder:
     def _release(self) -> list[Event]:
         """Return the waiting events that can be written now."""
         held, self._held = self._held, []
-        return [ready for event in held for ready in self.feed(event)]
+        return [ready for event in held for ready in self._feed(event, type(event))]
+
+
+def _is_complete(arguments: str) -> bool:
+    """Whether a text is one complete JSON value."""
+    try:
+        msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return True

@@ -171,7 +171,7 @@ class StreamWriter:
         self._encoder = codec.stream(id, model, _checked_request(request))
         if input_tokens is not None:
             self._encoder.expect_input(int(input_tokens))
-        self._order = EventOrder(whole_calls=codec.whole_calls, seal=seal)
+        self._order = EventOrder(whole_calls=codec.whole_calls, one_block=codec.one_block, seal=seal)
         self._excluded: set[int] = set()
         self._indexes: dict[int, int] = {}  # indexes of the written calls, by their index in the reply
 

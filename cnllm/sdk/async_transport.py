@@ -186,10 +186,10 @@ class _Body:
 
 
 async def _events(stream: AsyncStream) -> AsyncGenerator[Any]:
-    """Yield the events of a call, and then its reply."""
+    """Yield the events of a call in lists, and then its reply."""
     async with stream:
-        async for event in stream:
-            yield event
+        async for events in stream.batches():
+            yield events
         yield stream.reply
 
 
@@ -198,6 +198,5 @@ async def _whole(
 ) -> AsyncGenerator[Any]:
     """Yield the events of a call whose reply is needed whole, and then its reply."""
     reply = await client.call(exchange.model, messages, **options)
-    for event in reply_events(reply):
-        yield event
+    yield list(reply_events(reply))
     yield reply

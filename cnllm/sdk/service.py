@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -68,6 +68,7 @@ class Service:
     ) -> None:
         self.names = ModelNames(client.registry, {**client.registry.gateway_models, **(models or {})})
         self.keys = keys
+        self.simulate = client.simulate
         self.offline = client.simulate or options.get("api_key") is not None
         settings = read_settings()
         timeout, retry = options.get("timeout"), options.get("retry")
@@ -124,6 +125,7 @@ class SdkRequest:
             keys=service.keys,
             identity=IDENTITY,
             offline=service.offline,
+            simulate=service.simulate,
             count=count,
         )
         self._model = self.exchange.model.name
@@ -154,9 +156,9 @@ class SdkRequest:
         """Return the status and the headers of a stream."""
         return Answer(200, [_EVENT_STREAM, (b"cache-control", b"no-cache"), *self._own_headers()])
 
-    def piece(self, event: Event) -> bytes:
-        """Return the bytes of an event, empty where it has none. Raises `Diverged`."""
-        data = self.exchange.event(event)
+    def piece(self, events: Iterable[Event]) -> bytes:
+        """Return the bytes of events, empty where they have none. Raises `Diverged`."""
+        data = b"".join(map(self.exchange.event, events))
         return self._after_begin(data) if data else data
 
     def last_piece(self, reply: Reply) -> bytes:

@@ -119,7 +119,7 @@ class _Transport:
                     if type(item) is Reply:
                         self._keep(sdk_request, exchange, item)
                         yield sdk_request.last_piece(item)
-                    elif data := sdk_request.piece(item):
+                    elif data := sdk_request.piece([item]):
                         yield data
         except FAILURES as error:
             failure = sdk_request.last_failure(error)

@@ -130,5 +130,9 @@ NOTE_CODES: dict[str, dict[str, str]] = {
         "step-again": "a tool loop took a step again",
         "continued": "a tool loop asked the model to go on",
     },
+    "Gateway": {
+        "reasoning-ambiguous": "two kept replies fit one turn of a client: no reasoning goes with it",
+        "state-unavailable": "the store of a gateway failed: what it keeps was not used",
+    },
 }
 """Group → code → meaning."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
@@ -31,14 +30,18 @@ GROUPS: dict[str, Callable[[Any], bool]] = {
 GIVEN = {"AsyncRun", "AsyncStream", "Model", "Plan", "Registry", "Run", "RunSummary", "Step", "Stream"}
 """Classes whose instances only cnllm creates."""
 
+MODULES = {"sdk": "SDKs"}
+"""Headings of modules that are not their names."""
+
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
 _DEFAULT = re.compile(r"<[^<>]*>")
 
 
 def page() -> str:
     """Return a page with every public name but the errors and the events, which have pages of their own."""
-    names = [name for name in cnllm.__all__ if name != "engine"]
-    public = {name: getattr(cnllm, name) for name in names}
+    everything = {name: getattr(cnllm, name) for name in cnllm.__all__}
+    modules = {name: member for name, member in everything.items() if isinstance(member, ModuleType)}
+    public = {name: member for name, member in everything.items() if name not in modules}
     parts = [
         "# Public names",
         "Every name of `cnllm`. [Errors](errors.md), [events](events.md) and the [options](options.md) of a call have "
@@ -55,11 +58,12 @@ def page() -> str:
         placed[heading] += _entry(name, member)
     for heading, entries in placed.items():
         parts += [f"## {heading}", *entries]
-    parts += ["## The engine", prose(_doc(importlib.import_module("cnllm.engine")))]
-    for name in importlib.import_module("cnllm.engine").__all__:
-        member = getattr(cnllm.engine, name)
-        if isinstance(member, type | FunctionType):
-            parts += _entry(f"engine.{name}", member)
+    for module_name, module in modules.items():
+        parts += [f"## The {MODULES.get(module_name, module_name)}", prose(_doc(module))]
+        for name in module.__all__:
+            member = getattr(module, name)
+            if isinstance(member, type | FunctionType):
+                parts += _entry(f"{module_name}.{name}", member)
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,6 +16,7 @@ from cnllm import (
     Reasoning,
     ReasoningDelta,
     Reply,
+    Restarted,
     Seal,
     Text,
     TextDelta,
@@ -173,3 +174,27 @@ def test_a_message_of_the_assistant_claims_no_author() -> None:
     assert request.messages[1].by is None
     assert request.messages[1].extra is None
     assert request.messages[1] == Message("assistant", [Reasoning("Hm.", Seal(CHAT, "", "")), Text("Hi")])
+
+
+def test_a_reply_that_begins_again_is_not_delivered_twice() -> None:
+    call = ToolCall("call_x", "f", {"n": 1}, '{"n":1}')
+    first: list[Any] = [ReasoningDelta("Hm."), TextDelta("It"), TextDelta(" is"), ToolCallStart(0, "call_x", "f")]
+    first += [ToolCallDelta(0, '{"n"'), Restarted()]
+    again: list[Any] = [ReasoningDelta("Hm."), TextDelta("It is so."), ToolCallStart(0, "call_x", "f")]
+    again += [ToolCallDelta(0, '{"n":1}'), BlockEnd(0, Reasoning("Hm.")), BlockEnd(1, Text("It is so."))]
+    again += [ToolCallEnd(0, call), Finished("tool_calls")]
+    for protocol in PROTOCOLS:
+        _, got = read(protocol, streamed(protocol, [*first, *again]))
+        assert (got.text, got.reasoning) == ("It is so.", "Hm."), protocol
+        assert [(c.id, c.name, c.arguments) for c in got.tool_calls] == [("call_x", "f", {"n": 1})]
+
+
+def test_text_in_the_middle_of_a_call_breaks_nothing() -> None:
+    calls = [ToolCall(f"call_x{n}", "f", {"n": n}, f'{{"n":{n}}}') for n in range(2)]
+    events: list[Any] = [ToolCallStart(0, "call_x0", "f"), ToolCallDelta(0, '{"n"'), ToolCallStart(1, "call_x1", "f")]
+    events += [TextDelta("Wait"), ToolCallDelta(1, '{"n":1}'), ToolCallDelta(0, ":0}"), TextDelta(" here.")]
+    events += [BlockEnd(2, Text("Wait here.")), ToolCallEnd(0, calls[0]), ToolCallEnd(1, calls[1])]
+    for protocol in PROTOCOLS:
+        _, got = read(protocol, streamed(protocol, [*events, Finished("tool_calls")]))
+        assert got.text == "Wait here.", protocol
+        assert [(c.id, c.arguments) for c in got.tool_calls] == [(c.id, c.arguments) for c in calls], protocol

@@ -36,7 +36,11 @@ EXAMPLES = options.examples(
 @click.option("--no-key", is_flag=True, help="Let every program on this machine in, without a key.")
 @click.option("--public", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--map", "maps", metavar="PATTERN=MODEL", multiple=True, help="The model for a client's name or pattern.")
-@click.option("--store", metavar="URL", help="Where state is kept: sqlite:, sqlite:PATH, memory:, redis://HOST.")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Where to keep state: sqlite:PATH, memory:, redis://HOST. Default: a file.",
+)
 @click.option("--workers", metavar="N", type=click.IntRange(1, 256), default=1, help="The number of processes.")
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option(
@@ -86,7 +90,7 @@ def serve(
             simulate=simulate,
             models=models,
             keys=keys,
-            store=store or "memory:",
+            store=store or "sqlite:",
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
         )

@@ -15,6 +15,8 @@ __all__ = ["read_request"]
 
 _PATH = re.compile(r"(?:.*/)?models/(?P<model>.+?):(?P<verb>\w+)")
 _STREAM_VERB = "streamGenerateContent"
+_BASE64 = str.maketrans("-_", "+/")
+"""JSON of protocol buffers has either alphabet of base64, and the vendor's own SDK sends the one for URLs."""
 _PARAMS = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -211,7 +213,9 @@ def _part(part: dict[str, Any], by_model: bool, stamp: Stamp) -> Part:
                 del other_keys[key]
                 seal = _seal(other_keys, key, fields, stamp)
                 return (
-                    Media(mime_type, value, None, seal) if value_key == "data" else Media(mime_type, None, value, seal)
+                    Media(mime_type, value.translate(_BASE64), None, seal)
+                    if value_key == "data"
+                    else Media(mime_type, None, value, seal)
                 )
     return Opaque(part, stamp(None))
 

@@ -18,6 +18,7 @@ CODEC = ServerCodec(
     write_error=write_error,
     stream=StreamEncoder,
     bearer=True,
+    one_block=True,
     read_token=token_reader(_PROTOCOL, [Reasoning], "signature", "data"),
     write_token=token_writer(_PROTOCOL, [Reasoning], "signature"),
     feature_headers=("anthropic-beta",),
