@@ -146,6 +146,7 @@ class _HttpRequest:
         self._loop = asyncio.get_running_loop()
         self._started = False  # the status is sent
         self._begun = False  # a stream is begun
+        self._ended = False  # its last piece is sent
         self._gone = False
         self._task = asyncio.current_task()
         self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
@@ -382,6 +383,9 @@ class _HttpRequest:
     async def _write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
         """Send a piece of a stream, and its head before the first."""
         async with self._writing:
+            if self._ended:  # a sign of life that waited for the last piece
+                return
+            self._ended = not more
             if not self._begun:
                 self._begun = True
                 self._entry.notes = exchange.notes
