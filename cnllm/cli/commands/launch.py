@@ -51,7 +51,9 @@ class _Command(options.Command):
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option("--print", "as_script", is_flag=True, help="Print a shell script that does the same, and run nothing.")
 def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_script: bool) -> None:
-    """Run a client on a model: claude, codex, gemini, opencode, aider, llm, or any command.
+    """Run a coding agent, or any other client, on any model.
+
+    Known are claude, codex, gemini, opencode, aider and llm; any other command gets the variables of vendors' SDKs.
 
     cnllm starts a gateway on a free port of this machine, with a new key, and the client with what it needs to find
     it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the
