@@ -27,6 +27,7 @@ from cnllm.launch.setup import Setup
 
 __all__ = ["run_client"]
 
+_READY = b"ready"
 _LOOK = 0.2  # seconds between two looks at the client, where the system cannot wait for it
 
 
@@ -68,23 +69,28 @@ def _start_gateway(gateway: Gateway, listener: socket.socket, log: Path) -> None
         status = 1
         try:
             os.close(reader)
-            _serve(gateway, listener, client, log, lambda: _tell(writer))
+            _serve(gateway, listener, client, log, lambda: _tell(writer, _READY))
             status = 0
+        except CnllmError as error:
+            _tell(writer, f"{error.message}\n{error.hint or ''}".encode())
         except BaseException:
             logging.getLogger("cnllm.gateway").exception("the gateway failed")
         finally:
             os._exit(status)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        if not pipe.read(1):
-            os.waitpid(pid, 0)
-            raise CnllmError("the gateway did not start", hint=f"the end of {log} says why")
+        message = pipe.read()
+    if message != _READY:
+        os.waitpid(pid, 0)
+        reason, _, hint = message.decode().partition("\n")
+        raise CnllmError(reason or "the gateway did not start", hint=hint or f"the end of {log} says why")
 
 
-def _tell(writer: int) -> None:
-    """Say that the gateway serves."""
-    os.write(writer, b"1")
-    os.close(writer)
+def _tell(writer: int, message: bytes) -> None:
+    """Send the launching process its only message."""
+    with contextlib.suppress(OSError):  # it has its message, or is gone
+        os.write(writer, message)
+        os.close(writer)
 
 
 def _serve(gateway: Gateway, listener: socket.socket, client: int, log: Path, on_ready: Callable[[], None]) -> None:

@@ -47,9 +47,8 @@ def _place(error: type[CnllmError]) -> list[int]:
 
 def _tree(root: type[CnllmError], depth: int = 0) -> str:
     lines = ["  " * depth + root.__name__]
-    for error in sorted(root.__subclasses__(), key=_place):
-        if error.__module__ == errors.__name__:
-            lines.append(_tree(error, depth + 1))
+    public = [error for error in root.__subclasses__() if error.__module__ == errors.__name__]
+    lines += [_tree(error, depth + 1) for error in sorted(public, key=_place)]
     return "\n".join(lines)
 
 

@@ -142,6 +142,20 @@ def test_what_cannot_start_says_so_before_anything_starts(machine: Machine) -> N
     machine.run("launch", path, "-m", "no-such-model", cwd=machine.home).fails(2, "no-such-model")
     machine.run("launch", path, "-m", "glm-4.7", cwd=machine.home).fails(2, "ZAI_API_KEY", "--simulate")
     machine.run("launch", path, cwd=machine.home).fails(2, "--model")
+    machine.run("launch", path, "-m", "glm-4.7", "-p", "hi", cwd=machine.home).fails(2, "-p", "after --")
+    assert not (machine.home / "started").exists()
+
+
+@posix
+def test_a_gateway_that_does_not_start_says_why(machine: Machine) -> None:
+    path = script(machine, "open('started', 'w')")
+    (machine.home / "uvicorn.py").write_text("raise ImportError")
+    env = {"PYTHONPATH": str(machine.home)}
+    command = ("launch", path, "-m", "glm-4.7", "--simulate")
+    done = machine.run(*command, env=env, cwd=machine.home, process=True)
+    assert (done.status, done.out) == (2, "")
+    assert "uvicorn" in done.err
+    assert "pip install 'cnllm[serve]'" in done.err
     assert not (machine.home / "started").exists()
 
 

@@ -16,12 +16,16 @@ _KEPT = os.environ.get(FOLDERS, "")  # tests run without variables of this name
 
 @dataclass(frozen=True)
 class Program:
-    """A client. `first` and `next` are its arguments before the prompt."""
+    """A client. `first` and `next` are its arguments before the prompt.
+
+    `keeps_history` says whether it sends an old conversation again as it was, so that a turn without calls is found.
+    """
 
     name: str
     first: Sequence[str]
     next: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
+    keeps_history: bool = True
 
     def path(self) -> str | None:
         """Where it is installed."""
@@ -41,6 +45,11 @@ _CODEX = ("--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and
 AGENTS = (
     Program("claude", _CLAUDE, ("--continue", *_CLAUDE), {"IS_SANDBOX": "1"}),  # which lets root skip permissions
     Program("codex", ("exec", *_CODEX), ("exec", "resume", "--last", *_CODEX)),
-    Program("gemini", ("--yolo", "--skip-trust", "-p"), ("--resume", "latest", "--yolo", "--skip-trust", "-p")),
+    Program(
+        "gemini",
+        ("--yolo", "--skip-trust", "-p"),
+        ("--resume", "latest", "--yolo", "--skip-trust", "-p"),
+        keeps_history=False,  # a resumed session has each result twice, and thoughts without calls have no carrier
+    ),
     Program("opencode", ("run", "--auto"), ("run", "--auto", "--continue")),
 )

@@ -31,14 +31,29 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+class _Command(options.Command):
+    """A command whose error for an unknown option says where the client's own options stand."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise errors.UsageError(
+                f"cnllm launch has no option {error.option_name}", "options of the client stand after --"
+            ) from error
+
+
+@click.command(cls=_Command, epilog=EXAMPLES)
 @click.argument("client")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options.model()
 @click.option("--simulate", is_flag=True, help="Answer from the built-in simulator: no key, no network.")
 @click.option("--print", "as_script", is_flag=True, help="Print a shell script that does the same, and run nothing.")
 def launch(client: str, args: tuple[str, ...], model: str, simulate: bool, as_script: bool) -> None:
-    """Run a client on a model: claude, codex, gemini, opencode, aider, llm, or any command.
+    """Run a coding agent, or any other client, on any model.
+
+    Known are claude, codex, gemini, opencode, aider and llm; any other command gets the variables of vendors' SDKs.
 
     cnllm starts a gateway on a free port of this machine, with a new key, and the client with what it needs to find
     it. The gateway ends with the client. Your configuration of the client stays as it is. Arguments after -- are the

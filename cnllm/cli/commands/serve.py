@@ -61,7 +61,7 @@ def serve(
     log: str | None,
     as_json: bool,
 ) -> None:
-    """Serve every model to clients of OpenAI, Anthropic and Gemini.
+    """Serve every model to clients of four protocols.
 
     A client gets the printed address as its base URL and the key as its API key, and names any model of the registry.
     The paths are /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent. Ctrl-C
