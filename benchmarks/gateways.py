@@ -91,9 +91,12 @@ def check(gateway: Gateway, wire: str, stream: bool) -> None:
     url = urlsplit(gateway.address(wire))
     connection = http.client.HTTPConnection(url.netloc, timeout=PATIENCE)
     with contextlib.closing(connection):
-        connection.request("POST", url.path, request_body(wire, stream), gateway.headers)
-        response = connection.getresponse()
-        content = response.read()
+        try:
+            connection.request("POST", url.path, request_body(wire, stream), gateway.headers)
+            response = connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Broken(f"no answer: {error!r}") from error
     if response.status != 200:
         raise Wrong(f"status {response.status}: {content[:120]!r}")
     reasoning, text, arguments = (_read_events if stream else _read_body)(wire, content)

@@ -52,8 +52,7 @@ class Endpoint(asyncio.Protocol):
                     self._send_whole(self.buffer[end + 4 :])
                 return
             self.is_stream, self.buffer = True, self.buffer[end + 4 :]
-            assert self.client is not None
-            self.client.transport.write(_EVENTS)
+            self._write(_EVENTS)
         self._read_chunks()
 
     def _send_whole(self, body: bytes) -> None:
@@ -80,13 +79,18 @@ class Endpoint(asyncio.Protocol):
         out = b"%x\r\n%b\r\n" % (len(content), content) if content else b""
         if is_end:
             self._finish(out + b"0\r\n\r\n")
-        elif out and self.client is not None:
-            self.client.transport.write(out)
+        elif out:
+            self._write(out)
+
+    def _write(self, data: bytes) -> None:
+        """Send a part of an answer, unless its client has gone."""
+        if self.client is not None and not self.client.transport.is_closing():
+            self.client.transport.write(data)
 
     def _finish(self, data: bytes) -> None:
         client, self.client = self.client, None
         self.gateway.idle.append(self)
-        if client is not None:
+        if client is not None and not client.transport.is_closing():
             client.transport.write(data)
             client.is_busy = False
             client.read()
