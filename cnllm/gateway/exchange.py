@@ -205,6 +205,8 @@ class Exchange:
     def event(self, event: Event) -> bytes:
         """Return the bytes of an event, but for `Finished`, which waits for `end`. Raises `Diverged`."""
         kind = type(event)
+        if (kind is TextDelta or kind is ReasoningDelta) and self._delivered.takes(event):  # most of a stream
+            return self._writer.feed(event)
         if kind is Finished:
             return b""
         if kind is Restarted:
@@ -284,6 +286,16 @@ class _Delivered:
     def restart(self) -> None:
         """Take note that the reply begins again: what the client has does not go out a second time."""
         self._skip = {key: "".join(pieces) for key, pieces in self._pieces.items()}
+
+    def takes(self, event: Any) -> bool:
+        """Whether a delta goes out as it is, because the reply did not begin again. It is taken note of then."""
+        if self._skip:
+            return False
+        pieces = self._pieces.get(type(event))
+        if pieces is None:
+            pieces = self._pieces[type(event)] = []
+        pieces.append(event.text)
+        return True
 
     def rest(self, event: Event) -> Event | None:
         """Return the part of an event that the client does not have; None if it has all. Raises `Diverged`."""

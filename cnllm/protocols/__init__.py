@@ -110,8 +110,9 @@ class ServerCodec(Struct, frozen=True):
 def sse_frame(name: str | None, data: Any) -> bytes:
     """Return one frame of a stream as a server-sent event."""
     payload = data if type(data) is bytes else msgspec.json.encode(data)
-    head = b"" if name is None else b"event: " + name.encode() + b"\n"
-    return head + b"data: " + payload + b"\n\n"
+    if name is None:
+        return b"data: %b\n\n" % payload
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)
 
 
 @cache

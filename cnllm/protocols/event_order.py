@@ -94,6 +94,13 @@ class EventOrder:
             event = new
         return self._feed(event, kind)
 
+    def continues(self, event: TextDelta | ReasoningDelta) -> bool:
+        """Whether a delta goes out as it is, because it continues the open part. It is taken note of then."""
+        if self._kind is not _KINDS[type(event)] or self._held or self._repeats is not None:
+            return False
+        self._pieces.append(event.text)
+        return True
+
     def _feed(self, event: Event, kind: type) -> list[Event]:
         """Return the events to write now, for one that is new."""
         if not self._held:
