@@ -94,11 +94,11 @@ class EventOrder:
             event = new
         return self._feed(event, kind)
 
-    def continues(self, event: TextDelta | ReasoningDelta) -> bool:
-        """Whether a delta goes out as it is, because it continues the open part. It is taken note of then."""
-        if self._kind is not _KINDS[type(event)] or self._held or self._repeats is not None:
+    def continue_with(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bool:
+        """Whether deltas of one kind go out as they are, because they continue the open part."""
+        if self._kind is not _KINDS[kind] or self._held or self._repeats is not None:
             return False
-        self._pieces.append(event.text)
+        self._pieces += texts
         return True
 
     def _feed(self, event: Event, kind: type) -> list[Event]:

@@ -187,7 +187,7 @@ class StreamWriter:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
             if type(event) is TextDelta or type(event) is ReasoningDelta:  # most of a stream
-                if self._order.continues(event):
+                if self._order.continue_with(type(event), [event.text]):
                     return _encode_frames(self._encoder.event(event))
                 return self._encode(self._order.feed(event))
             visible = self._visible_event(event)
@@ -196,6 +196,12 @@ class StreamWriter:
             if (shape_error := struct_fault("event", event)) is not None:
                 raise shape_error from error
             raise
+
+    def feed_texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of one kind; None, and nothing is written, where each has to be fed."""
+        if (data := self._encoder.texts(kind, texts)) is not None and self._order.continue_with(kind, texts):
+            return data
+        return None
 
     def _visible_event(self, event: Event) -> Event | None:
         """Return the event for the reader; None for one of an excluded call."""

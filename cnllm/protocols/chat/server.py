@@ -325,6 +325,12 @@ class StreamEncoder:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
 
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of the open part."""
+        head = b"data: %b%b" % (self._before, b'"content":' if kind is TextDelta else b'"reasoning_content":')
+        tail = b"%b\n\n" % self._after
+        return b"".join([b"%b%b%b" % (head, msgspec.json.encode(text), tail) for text in texts])
+
     def _text_chunk(self, key: bytes, text: str) -> tuple[str | None, Any]:
         """Return one chunk with text, as bytes: the rest of it is always the same."""
         return None, b"%b%b%b%b" % (self._before, key, msgspec.json.encode(text), self._after)

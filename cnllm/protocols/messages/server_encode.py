@@ -198,6 +198,14 @@ class StreamEncoder:
         """Return the frame of a delta."""
         return self._frame("content_block_delta", index=self._place, delta={"type": kind, key: value})
 
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of the open part; None where its block is not open."""
+        if self._open != ("text" if kind is TextDelta else "thinking"):
+            return None
+        frame = b"event: content_block_delta\ndata: %b\n\n" % (_TEXT_PIECE if kind is TextDelta else _THINKING_PIECE)
+        place = self._place
+        return b"".join([frame % (place, msgspec.json.encode(text)) for text in texts])
+
     def _text_piece(self, frame: bytes, text: str) -> tuple[str | None, Any]:
         """Return the frame of a delta of text, as bytes: the rest of it is always the same."""
         return "content_block_delta", frame % (self._place, msgspec.json.encode(text))
