@@ -99,9 +99,12 @@ def check(gateway: Gateway, wire: str, stream: bool) -> None:
             raise Broken(f"no answer: {error!r}") from error
     if response.status != 200:
         raise Wrong(f"status {response.status}: {content[:120]!r}")
-    reasoning, text, arguments = (_read_events if stream else _read_body)(wire, content)
     expected = payloads.Setting(0, "m", 200 if stream else 0).expected
-    answer = payloads.Got(len(reasoning), len(text), json.loads(arguments or "null"))
+    try:
+        reasoning, text, arguments = (_read_events if stream else _read_body)(wire, content)
+        answer = payloads.Got(len(reasoning), len(text), json.loads(arguments or "null"))
+    except (ValueError, LookupError, TypeError) as error:
+        raise Wrong(f"wrong result ({error!r}): {content[:120]!r}") from error
     if answer != expected:
         raise Wrong(f"wrong result: got {answer}, expected {expected}")
 
@@ -199,7 +202,7 @@ def _portkey(port: int, endpoint: str, home: Path) -> Start:
     node = shutil.which("node")
     if node is None or not script.exists():
         raise Missing("it is not installed: `python -m benchmarks setup` does so where there is npm")
-    headers = {"x-portkey-provider": "deepseek", "x-portkey-custom-host": endpoint}
+    headers = {"x-portkey-provider": "openai", "x-portkey-custom-host": endpoint}
     return [node, script, f"--port={port}", "--headless"], {"TRUSTED_CUSTOM_HOSTS": "127.0.0.1"}, headers
 
 
@@ -211,6 +214,7 @@ def _litellm(port: int, endpoint: str, home: Path) -> Start:
     settings.write_text(
         f"model_list:\n  - model_name: {MODEL}\n    litellm_params:\n      model: deepseek/{MODEL}\n"
         f"      api_base: {endpoint}\n      api_key: {payloads.KEY}\nlitellm_settings:\n  telemetry: false\n"
+        "router_settings:\n  disable_cooldowns: true\n"
     )
     options = ["--config", str(settings), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"]
     return [program, *options], {"LITELLM_LOG": "ERROR", "LITELLM_MASTER_KEY": payloads.KEY}, {}

@@ -213,9 +213,8 @@ class Exchange:
         """Return the bytes of events, as `event` does. Raises `Diverged`."""
         out: list[bytes] = []
         for kind, group in groupby(events, type):
-            run: list[Any]
-            first, *run = group
-            out.append(self.event(first))  # it opens a part, so that the others continue one
+            run: list[Any] = list(group)
+            out.append(self.event(run.pop(0)))  # it opens a part, so that the others continue one
             if not run:
                 continue
             data = None
