@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from benchmarks.peers import BARE, HAND, KEPT, OFF, PYDANTIC, RAW, READY, TYPED
+from benchmarks.peers import BARE, HAND, KEPT, OFF, PYDANTIC, RAW, RAW_GATEWAY, READY, TYPED
 
 
 class Form(Enum):
@@ -12,6 +12,7 @@ class Form(Enum):
     UNIT = "microseconds of a unit"
     PROCESS = "milliseconds of a process"
     MEMORY = "megabytes"
+    LOAD = "units a second"
 
 
 class About(NamedTuple):
@@ -102,5 +103,16 @@ ABOUT = {
         "`Registry.load(…).resolve(…)`, once in a new process, the cache there from an earlier one; the first run, "
         "which fills it, apart.",
         form=Form.PROCESS,
+    ),
+    "gateway": About(
+        "A gateway",
+        "one request, or one chunk of a stream",
+        "Each gateway has one core; the stub and the load (wrk where it is installed) share the other one. The "
+        "request and the answers are those of the suites above, with a model whose reasoning goes back to it. Half "
+        "load is half of the requests that the gateway answers at most, at a steady rate; the stub alone gets those "
+        "of cnllm. The raw gateway parses, forwards and encodes, and does nothing else: no keys, no errors, no state. "
+        "Messages → chat is the way of Claude Code to an endpoint of the chat protocol.",
+        (RAW_GATEWAY,),
+        Form.LOAD,
     ),
 }

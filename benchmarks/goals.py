@@ -8,12 +8,15 @@ from benchmarks.payloads import MARKUP, Setting
 from benchmarks.peers import (
     BARE,
     CNLLM,
+    CNLLM_SERVE,
+    DIRECT,
     ENGINE,
     FAST,
     HAND,
     OFF,
     OPENAI,
     RAW,
+    RAW_GATEWAY,
     STDLIB,
     TYPED,
     VENDORS,
@@ -202,6 +205,30 @@ def _rest(results: Results) -> list[Goal]:
     return found
 
 
+def _gateway(results: Results) -> list[Goal]:
+    def row(case: str, peer: str = CNLLM_SERVE) -> Row:
+        return results.row("gateway", case, peer)
+
+    def p99(row: Row) -> list[float]:
+        return [1e3 * s.p99 for s in row.rounds if s.p99 is not None]
+
+    found = []
+    for case, limit in ((cases.GATEWAY_MANY, 0.25), (cases.GATEWAY_STREAMS, 0.5)):
+        both = row(case, RAW_GATEWAY), row(case)
+        unit = "chunks" if case == cases.GATEWAY_STREAMS else "requests"
+        what = f"{case}, cnllm serve: {unit}/s against raw asyncio"
+        found.append(_goal(what, ratio, both, limit, of=Row.wall, at_most=False))
+    start, after, half = row(cases.GATEWAY_START), row(cases.GATEWAY_AFTER), row(cases.GATEWAY_HALF)
+    alone = row(cases.GATEWAY_HALF, DIRECT)
+    return [
+        *found,
+        _goal("cnllm serve, half load: p99 beyond the stub's own", beyond, (half, alone), 2, "ms", of=p99),
+        _goal("cnllm serve: ready after", spread, (start,), 500, "ms", of=_milliseconds),
+        _goal("cnllm serve: resident memory at its start", spread, (start,), 60, "MB", of=_peak),
+        _goal("cnllm serve: resident memory after all of the load", spread, (after,), 60, "MB", of=_peak),
+    ]
+
+
 def goals(results: Results) -> list[Goal]:
     """All of them, whether measured or not."""
-    return [part for make in (_streams, _requests, _concurrent, _cold, _rest) for part in make(results)]
+    return [part for make in (_streams, _requests, _concurrent, _cold, _rest, _gateway) for part in make(results)]

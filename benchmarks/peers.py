@@ -11,6 +11,9 @@ ENGINE, PLAN = "cnllm", "cnllm, Client.plan"  # no transport takes part
 OFF = "cnllm, calls in text not looked for"
 BARE, TYPED = "split + orjson, nothing kept", "split + msgspec typed, nothing kept"
 READY = "orjson.dumps of the ready body"
+RAW_GATEWAY, DIRECT = "raw asyncio gateway", "the stub without a gateway"
+CNLLM_SERVE, CNLLM_SQLITE = "cnllm serve", "cnllm serve, sqlite"
+PORTKEY, LITELLM_PROXY = "Portkey", "LiteLLM proxy"
 KEPT, ANEW, PYDANTIC = "jsonschema, validator kept", "jsonschema.validate each time", "pydantic, a model by hand"
 
 

@@ -61,7 +61,7 @@ def suite(results: Results, name: str) -> str:
     about, rows = ABOUT[name], results.of(name)
     if not rows:
         return f"## {about.title}\n\nNot part of this run."
-    shown = {Form.UNIT: _units, Form.PROCESS: _processes, Form.MEMORY: _memory}[about.form]
+    shown = {Form.UNIT: _units, Form.PROCESS: _processes, Form.MEMORY: _memory, Form.LOAD: _loads}[about.form]
     head, cells = shown(results, about, [row for row in rows if not row.why_not])
     remarks = _remarks(rows) + (_sizes() if name == "wires" else [])
     parts = [f"## {about.title}", f"{about.how} Figures are of {about.unit}.", table(head, cells)]
@@ -109,6 +109,23 @@ def _memory(results: Results, about: About, rows: list[Row]) -> Cells:
         ]
         cells.append([row.case, row.peer, *sizes])
     return "case | peer | resident memory grew by MB | allocated in Python at most MB | peak RSS MB", cells
+
+
+def _loads(results: Results, about: About, rows: list[Row]) -> Cells:
+    (limit,) = about.against
+    head = ["case", "peer", "a second", f"x {limit}", "p50 ms", "p99 ms", "CPU µs", "ready after ms", "resident MB"]
+    cells: list[Sequence[object]] = []
+    for row in rows:
+        is_load = any(s.p50 is not None for s in row.rounds)
+        rate = [1e6 / wall for wall in row.wall()] if is_load else []
+        against = ratio(results.row(row.suite, row.case, limit).wall(), row.wall()) if is_load else None
+        p50 = spread(1e3 * s.p50 for s in row.rounds if s.p50 is not None)
+        p99 = spread(1e3 * s.p99 for s in row.rounds if s.p99 is not None)
+        cpu = spread(value for value in row.cpu() if is_load and value)
+        ready = spread(wall for wall in row.wall(1e3) if wall) if not is_load else None
+        size = spread(s.peak / MB for s in row.rounds if s.peak is not None)
+        cells.append([row.case, row.peer, spread(rate), against, p50, p99, cpu, ready, size])
+    return " | ".join(head), cells
 
 
 def _remarks(rows: list[Row]) -> list[str]:

@@ -16,6 +16,8 @@ class Sample(NamedTuple):
     peak: int | None = None  # resident memory at its highest, since the process began
     growth: int | None = None  # the same while the calls ran, beyond what there was before
     held: int | None = None  # allocated by Python at its highest, in one more call
+    p50: float | None = None  # seconds within which half of the requests of a load were answered
+    p99: float | None = None  # the same of 99 in 100
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ newest ones and writes `pins/` anew.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -14,7 +15,20 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench-venv"
 PINS = Path(__file__).with_name("pins")
 WANTED = {
-    "base": ["cnllm", "orjson", "httpx", "httpx2", "httptools", "uvloop", "msgspec", "click", "jsonschema", "pydantic"],
+    "base": [
+        "cnllm",
+        "orjson",
+        "httpx",
+        "httpx2",
+        "httptools",
+        "uvloop",
+        "msgspec",
+        "click",
+        "jsonschema",
+        "pydantic",
+        "uvicorn",
+        "cryptography",
+    ],
     "openai": ["openai"],
     "anthropic": ["anthropic"],
     "google-genai": ["google-genai"],
@@ -23,6 +37,10 @@ WANTED = {
     "litellm": ["litellm[proxy]"],  # litellm alone cannot send tools
 }
 """What each environment is for; cnllm is this checkout, editable."""
+
+
+NODE = {"portkey": "@portkey-ai/gateway"}
+"""Packages of npm's, each in an environment of its own; left out where there is no npm."""
 
 
 def binary(name: str = "python", env: str = "base") -> Path:
@@ -46,6 +64,12 @@ def setup(latest: bool) -> int:
             pins.write_text("".join(f"{line}\n" for line in frozen.splitlines() if "==" in line))
         else:
             _pip(env, "install", "--quiet", "-r", str(pins), *own)
+    for env, package in NODE.items():
+        if npm := shutil.which("npm"):
+            print(f"{env} …", file=sys.stderr, flush=True)
+            _npm(npm, env, package, latest)
+        else:
+            print(f"{env}: there is no npm; it is left out", file=sys.stderr)
     for env, seen in versions():
         print(f"{env}: {', '.join(seen)}")
     return 0
@@ -60,6 +84,23 @@ def _pip(env: str, *arguments: str) -> str:
     return done.stdout
 
 
+def _npm(npm: str, env: str, package: str, latest: bool) -> None:
+    """Install a package of npm's, without its scripts. Ends the program where that fails."""
+    pins, home = PINS / f"{env}.txt", HOME / env
+    wanted = f"{package}@latest" if latest or not pins.exists() else pins.read_text().strip()
+    home.mkdir(exist_ok=True)
+    arguments = ["install", "--prefix", str(home), "--ignore-scripts", "--no-audit", "--no-fund", "--silent", wanted]
+    if subprocess.run([npm, *arguments], check=False).returncode:
+        sys.exit(f"{env}: npm could not {' '.join(arguments)}")
+    pins.write_text(f"{package}@{_node_version(env, package)}\n")
+
+
+def _node_version(env: str, package: str) -> str:
+    """Return the version of an installed package of npm's."""
+    description = (HOME / env / "node_modules" / package / "package.json").read_text(encoding="utf-8")
+    return str(json.loads(description)["version"])
+
+
 def versions() -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What is installed in each environment that is there, of what it is for."""
     code = "import importlib.metadata as m, json, sys; print(json.dumps([f'{n} {m.version(n)}' for n in sys.argv[1:]]))"
@@ -70,4 +111,7 @@ def versions() -> tuple[tuple[str, tuple[str, ...]], ...]:
             command: list[str | Path] = [binary(env=env), "-c", code, *names]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             found.append((env, tuple(json.loads(done.stdout)) if done.returncode == 0 else ("versions unknown",)))
+    for env, package in NODE.items():
+        if (HOME / env / "node_modules" / package).exists():
+            found.append((env, (f"{package} {_node_version(env, package)}",)))
     return tuple(found)

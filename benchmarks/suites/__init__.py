@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Bench
 from benchmarks.results import Row
-from benchmarks.suites import cold, memory, parsing, registry, requests, streams
+from benchmarks.suites import cold, gateway, memory, parsing, registry, requests, streams
 
 SUITES: dict[str, Callable[[Bench], list[Row]]] = {
     "cold": cold.cold,
@@ -18,5 +18,6 @@ SUITES: dict[str, Callable[[Bench], list[Row]]] = {
     "filters": parsing.filters,
     "validate": parsing.validate,
     "registry": registry.registry,
+    "gateway": gateway.gateway,
 }
 """In the order in which they run and are reported."""

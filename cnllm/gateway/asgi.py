@@ -324,11 +324,11 @@ class _HttpRequest:
         try:
             if exchange.held:
                 reply = await self._whole_reply(exchange, messages, options)
-                await self._write(exchange, b"".join(map(exchange.event, reply_events(reply))))
+                await self._write(exchange, exchange.events(reply_events(reply)))
             else:
                 async with self._prepared(exchange, messages, options, stream=True) as stream:
                     async for events in stream.batches():
-                        if data := b"".join(map(exchange.event, events)):
+                        if data := exchange.events(events):
                             await self._write(exchange, data)
                             self._active = self._loop.time()
                     reply = stream.reply

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from cnllm.config.process import cached_property
 from cnllm.errors import UnknownModel
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
@@ -128,11 +130,16 @@ class Exchange:
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
         self._delivered = _Delivered()
         self._awaits_seals = not _is_plain(self.model)
-        self._writer = StreamWriter(
-            protocol,
+        self._decoded_body = body
+
+    @cached_property
+    def _writer(self) -> StreamWriter:
+        """Return the encoder of a stream."""
+        return StreamWriter(
+            self.protocol,
             id=self.id,
-            model=self.request.model,
-            request=body,
+            model=self.request.model or "",
+            request=self._decoded_body,
             input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
         )
@@ -202,9 +209,30 @@ class Exchange:
         """Return the bytes before the first event of a stream."""
         return self._writer.begin()
 
+    def events(self, events: Iterable[Event]) -> bytes:
+        """Return the bytes of events, as `event` does. Raises `Diverged`."""
+        out: list[bytes] = []
+        for kind, group in groupby(events, type):
+            run: list[Any] = list(group)
+            out.append(self.event(run.pop(0)))  # it opens a part, so that the others continue one
+            if not run:
+                continue
+            data = None
+            if (kind is TextDelta or kind is ReasoningDelta) and self._delivered.is_first:
+                texts = [event.text for event in run]
+                if (data := self._writer.feed_texts(kind, texts)) is not None:
+                    self._delivered.add(kind, texts)
+                    out.append(data)
+            if data is None:
+                out += map(self.event, run)
+        return b"".join(out)
+
     def event(self, event: Event) -> bytes:
         """Return the bytes of an event, but for `Finished`, which waits for `end`. Raises `Diverged`."""
         kind = type(event)
+        if isinstance(event, TextDelta | ReasoningDelta) and self._delivered.is_first:  # most of a stream
+            self._delivered.add(kind, [event.text])
+            return self._writer.feed(event)
         if kind is Finished:
             return b""
         if kind is Restarted:
@@ -284,6 +312,15 @@ class _Delivered:
     def restart(self) -> None:
         """Take note that the reply begins again: what the client has does not go out a second time."""
         self._skip = {key: "".join(pieces) for key, pieces in self._pieces.items()}
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the reply did not begin again."""
+        return not self._skip
+
+    def add(self, key: object, texts: list[str]) -> None:
+        """Take note of texts that go out."""
+        self._pieces.setdefault(key, []).extend(texts)
 
     def rest(self, event: Event) -> Event | None:
         """Return the part of an event that the client does not have; None if it has all. Raises `Diverged`."""

@@ -19,7 +19,7 @@ from cnllm.protocols.decode_sink import EventSink
 from cnllm.protocols.encode_input import EncodeInput
 from cnllm.protocols.server_api import ServerApi
 from cnllm.registry.flags import Flags
-from cnllm.types import Event, Media, Part, Reply, Request, Seal
+from cnllm.types import Event, Media, Part, ReasoningDelta, Reply, Request, Seal, TextDelta
 
 __all__ = [
     "PROTOCOLS",
@@ -61,6 +61,9 @@ class ServerStream(Protocol):
 
     def event(self, event: Event) -> list[tuple[str | None, Any]]:
         """Return the frames of one event; `Finished` is the last and ends the stream."""
+
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas that continue the open part, None where each has to be an `event`."""
 
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""
@@ -110,8 +113,9 @@ class ServerCodec(Struct, frozen=True):
 def sse_frame(name: str | None, data: Any) -> bytes:
     """Return one frame of a stream as a server-sent event."""
     payload = data if type(data) is bytes else msgspec.json.encode(data)
-    head = b"" if name is None else b"event: " + name.encode() + b"\n"
-    return head + b"data: " + payload + b"\n\n"
+    if name is None:
+        return b"data: %b\n\n" % payload
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)
 
 
 @cache

@@ -94,6 +94,13 @@ class EventOrder:
             event = new
         return self._feed(event, kind)
 
+    def continue_with(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bool:
+        """Whether deltas of one kind go out as they are, because they continue the open part."""
+        if self._kind is not _KINDS[kind] or self._held or self._repeats is not None:
+            return False
+        self._pieces += texts
+        return True
+
     def _feed(self, event: Event, kind: type) -> list[Event]:
         """Return the events to write now, for one that is new."""
         if not self._held:

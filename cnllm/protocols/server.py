@@ -17,9 +17,11 @@ from cnllm.types import (
     Message,
     Part,
     Reasoning,
+    ReasoningDelta,
     Reply,
     Request,
     Seal,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
     ToolCallEnd,
@@ -184,12 +186,22 @@ class StreamWriter:
         if type(event) not in _EVENTS:
             raise checks.wrong_type("event", event, "an event of a reply (cnllm.Event)")
         try:
+            if type(event) is TextDelta or type(event) is ReasoningDelta:  # most of a stream
+                if self._order.continue_with(type(event), [event.text]):
+                    return _encode_frames(self._encoder.event(event))
+                return self._encode(self._order.feed(event))
             visible = self._visible_event(event)
             return b"" if visible is None else self._encode(self._order.feed(visible))
         except checks.FAILURES as error:
             if (shape_error := struct_fault("event", event)) is not None:
                 raise shape_error from error
             raise
+
+    def feed_texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of one kind; None, and nothing is written, where each has to be fed."""
+        if (data := self._encoder.texts(kind, texts)) is not None and self._order.continue_with(kind, texts):
+            return data
+        return None
 
     def _visible_event(self, event: Event) -> Event | None:
         """Return the event for the reader; None for one of an excluded call."""
@@ -242,4 +254,6 @@ def _checked_error(status: int, message: str, code: str | None) -> tuple[int, st
 
 def _encode_frames(frames: list[tuple[str | None, Any]]) -> bytes:
     """Return frames as bytes."""
+    if len(frames) == 1:
+        return sse_frame(*frames[0])
     return b"".join(sse_frame(name, data) for name, data in frames)

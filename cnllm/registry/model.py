@@ -13,6 +13,8 @@ from cnllm.types import Note, checks
 
 __all__ = ["ATOMS", "Fact", "Model", "conditions"]
 
+_MOST_PLACES = 256  # lines of flags that a model keeps
+
 ATOMS = ("reasoning", "tools", "stream", "schema", "strict", "forced", "images")
 """The conditions that a `when` may name, each also as `no-…`."""
 
@@ -55,6 +57,7 @@ class Model:
         "_layer",
         "_modes",
         "_notes",
+        "_places",
         "_where",
         "distrusts",
         "flags",
@@ -93,6 +96,7 @@ class Model:
         self._family = family
         self.over = over
         self._modes: dict[frozenset[str], Flags] = {}
+        self._places: dict[tuple[str, frozenset[str]], str] = {}
 
     @property
     def name(self) -> str:
@@ -138,7 +142,13 @@ class Model:
     def where(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the line that set a flag (dotted) in a mode, such as "providers.toml:97"; "" where none did."""
         checks.require_text("flag", flag)
-        return self._where(flag, _mode(mode))
+        mode = _mode(mode)
+        place = self._places.get((flag, mode))
+        if place is None:
+            place = self._where(flag, mode)
+            if len(self._places) < _MOST_PLACES:
+                self._places[flag, mode] = place
+        return place
 
     def layer(self, flag: str, mode: frozenset[str] = frozenset()) -> str:
         """Return the layer that set a flag (dotted) in a mode, such as "providers.zai"; "" where none did.

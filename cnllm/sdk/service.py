@@ -167,7 +167,7 @@ class SdkRequest:
 
     def piece(self, events: Iterable[Event]) -> bytes:
         """Return the bytes of events, empty where they have none. Raises `Diverged`."""
-        data = b"".join(map(self.exchange.event, events))
+        data = self.exchange.events(events)
         return self._after_begin(data) if data else data
 
     def last_piece(self, reply: Reply) -> bytes:

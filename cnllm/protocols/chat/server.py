@@ -252,6 +252,8 @@ class StreamEncoder:
     def __init__(self, id: str, model: str, request: Mapping[str, Any] | None = None) -> None:
         head = {"id": stream_id(id, _PREFIX), "object": "chat.completion.chunk"}
         self._head = {**head, "created": int(time.time()), "model": model}
+        empty = msgspec.json.encode({**self._head, "choices": [{"index": 0, "delta": {"": ""}, "finish_reason": None}]})
+        self._before, self._after = empty.rsplit(b'"":""', 1)  # the bytes around the delta of a chunk
         self._custom = _custom_tools(request)
         self._inputs: dict[int, InputReader] = {}  # of calls of custom tools
         options = (request or {}).get("stream_options")
@@ -269,9 +271,9 @@ class StreamEncoder:
         """Return the frames of one event."""
         match event:
             case TextDelta():
-                return [self._chunk({"content": event.text})]
+                return [self._text_chunk(b'"content":', event.text)]
             case ReasoningDelta():
-                return [self._chunk({"reasoning_content": event.text})]
+                return [self._text_chunk(b'"reasoning_content":', event.text)]
             case BlockEnd(part=Reasoning() as part) if _details(part):
                 return [self._chunk({_DETAILS: _details(part)})]
             case ToolCallStart():
@@ -325,6 +327,16 @@ class StreamEncoder:
         if self._sends_usage and self._usage is not None and (usage := _usage(self._usage)) is not None:
             out.append((None, {**self._head, "choices": [], "usage": usage}))
         return [*out, (None, b"[DONE]")]
+
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of the open part."""
+        head = b"data: %b%b" % (self._before, b'"content":' if kind is TextDelta else b'"reasoning_content":')
+        tail = b"%b\n\n" % self._after
+        return b"".join([b"%b%b%b" % (head, msgspec.json.encode(text), tail) for text in texts])
+
+    def _text_chunk(self, key: bytes, text: str) -> tuple[str | None, Any]:
+        """Return one chunk with text, as bytes: the rest of it is always the same."""
+        return None, b"%b%b%b%b" % (self._before, key, msgspec.json.encode(text), self._after)
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> tuple[str | None, Any]:
         """Return one chunk."""

@@ -180,6 +180,10 @@ class StreamEncoder:
         """Return one chunk."""
         return None, {"candidates": [{**_content([part]), "index": 0}], **self._head}
 
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return None: each delta is an event of its own."""
+        return None
+
     def error(self, status: int, message: str, code: str | None) -> list[tuple[str | None, Any]]:
         """Return the frames of a failure in the middle."""
         return [(None, write_error(status, message, code))]

@@ -122,6 +122,10 @@ def write_error(status: int, message: str, code: str | None) -> dict[str, Any]:
 # ── streams ───────────────────────────────────────────────────────────────────
 
 
+_TEXT_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%b}}'
+_THINKING_PIECE = b'{"type":"content_block_delta","index":%d,"delta":{"type":"thinking_delta","thinking":%b}}'
+
+
 class StreamEncoder:
     """The encoder of one reply's events: one block is open at a time, and closes before the next begins."""
 
@@ -158,6 +162,10 @@ class StreamEncoder:
     def event(self, event: Event) -> Frames:
         """Return the frames of one event."""
         match event:
+            case TextDelta() if self._open == "text":
+                return [self._text_piece(_TEXT_PIECE, event.text)]
+            case ReasoningDelta() if self._open == "thinking":
+                return [self._text_piece(_THINKING_PIECE, event.text)]
             case TextDelta():
                 return [*self._begin_block({"type": "text", "text": ""}), self._delta("text_delta", "text", event.text)]
             case ReasoningDelta():
@@ -189,6 +197,18 @@ class StreamEncoder:
     def _delta(self, kind: str, key: str, value: Any) -> tuple[str | None, Any]:
         """Return the frame of a delta."""
         return self._frame("content_block_delta", index=self._place, delta={"type": kind, key: value})
+
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return the bytes of several deltas of the open part; None where its block is not open."""
+        if self._open != ("text" if kind is TextDelta else "thinking"):
+            return None
+        frame = b"event: content_block_delta\ndata: %b\n\n" % (_TEXT_PIECE if kind is TextDelta else _THINKING_PIECE)
+        place = self._place
+        return b"".join([frame % (place, msgspec.json.encode(text)) for text in texts])
+
+    def _text_piece(self, frame: bytes, text: str) -> tuple[str | None, Any]:
+        """Return the frame of a delta of text, as bytes: the rest of it is always the same."""
+        return "content_block_delta", frame % (self._place, msgspec.json.encode(text))
 
     def _begin_block(self, block: Block, *, always: bool = False) -> Frames:
         """Open a block, unless one of its type is open."""

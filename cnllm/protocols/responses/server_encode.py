@@ -197,6 +197,10 @@ class StreamEncoder:
                 return self._end(event)
         return []
 
+    def texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
+        """Return None: each delta is an event of its own."""
+        return None
+
     def error(self, status: int, message: str, code: str | None) -> list[Frame]:
         """Return the frames of a failure in the middle."""
         error = {"code": code or failure_code(status), "message": message}
