@@ -333,7 +333,7 @@ def test_a_key_in_two_parts_of_a_text_is_hidden(held: Registry) -> None:
     parts = [{"type": "text", "text": KEY[:9]}, {"type": "text", "text": f"{KEY[9:]} end"}]
     data = json.dumps({**body, "content": parts}).encode()
     with Client(held, api_key=KEY, retry=ONCE, transport=Canned(data, kind="application/json")) as client:
-        reply = client.call("p2/m", "hi")
+        reply = client.call(f"p{WIRES.index('anthropic-messages')}/m", "hi")
     assert reply.text == reply.message.text == "[redacted] end"
 
 
