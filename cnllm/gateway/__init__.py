@@ -36,5 +36,7 @@ def app(
     `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set.
     """
     from cnllm.gateway.asgi import Gateway
+    from cnllm.gateway.default_keys import DefaultKeys
 
+    options.setdefault("token_keys", DefaultKeys())
     return Gateway(registry, simulate=simulate, models=models, keys=keys, store=store, **options)

@@ -322,7 +322,7 @@ class _HttpRequest:
         reply: Reply | None = None
         self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
         try:
-            if exchange.held:
+            if exchange.needs_whole_reply:
                 reply = await self._whole_reply(exchange, messages, options)
                 await self._write(exchange, exchange.events(reply_events(reply)))
             else:

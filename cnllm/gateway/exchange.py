@@ -178,7 +178,7 @@ class Exchange:
         return write_count(self.tokens)
 
     @property
-    def held(self) -> bool:
+    def needs_whole_reply(self) -> bool:
         """Return whether the whole reply is needed before a word of it goes out: an answer by a schema is checked."""
         return "schema" in self.request.options
 

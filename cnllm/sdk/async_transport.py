@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.gateway.exchange import Exchange, reply_events
 from cnllm.gateway.resources import resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import State, keep_turn, restored_request
 from cnllm.sdk.family import httpx_family
 from cnllm.sdk.service import FAILURES, IDENTITY, Answer, SdkRequest, Service, process_store
-from cnllm.sdk.token_keys import SdkKeys
 from cnllm.types import Reply
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def make_client(
     """Return an asynchronous client of a family of httpx."""
     client = AsyncClient(registry, **options)
     httpx = httpx_family(family, client.registry.providers)
-    service = Service(client, models, SdkKeys() if token_keys is None else token_keys, options)
+    service = Service(client, models, DefaultKeys() if token_keys is None else token_keys, options)
     state = State(process_store() if store is None else store, service.keys)
     transport = _transport_class(httpx)(httpx, client, service, state, owns_store=isinstance(store, str))
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
@@ -90,7 +90,7 @@ class _Transport:
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = await run(restored_request(exchange, IDENTITY))
         options = sdk_request.options(restored)
-        is_whole = exchange.held or not exchange.stream
+        is_whole = exchange.needs_whole_reply or not exchange.stream
         with sdk_request.preparing():
             call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
         sdk_request.add_notes(call.plan.notes)

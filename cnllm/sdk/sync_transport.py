@@ -9,13 +9,13 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cnllm.client.sync_client import Client, Stream
+from cnllm.gateway.default_keys import DefaultKeys
 from cnllm.gateway.exchange import Exchange, reply_events
 from cnllm.gateway.resources import resource_body
 from cnllm.gateway.responses import continued_body, keep_response
 from cnllm.gateway.state import SyncState, keep_turn, restored_request
 from cnllm.sdk.family import httpx_family
 from cnllm.sdk.service import FAILURES, IDENTITY, Answer, SdkRequest, Service, process_store
-from cnllm.sdk.token_keys import SdkKeys
 from cnllm.types import Reply
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def make_client(
     """Return a client of a family of httpx."""
     client = Client(registry, **options)
     httpx = httpx_family(family, client.registry.providers)
-    service = Service(client, models, SdkKeys() if token_keys is None else token_keys, options)
+    service = Service(client, models, DefaultKeys() if token_keys is None else token_keys, options)
     state = SyncState(process_store() if store is None else store, service.keys)
     transport = _transport_class(httpx)(httpx, client, service, state, owns_store=isinstance(store, str))
     # Without timeouts of its own the SDK's default does not replace cnllm's: it takes this client's.
@@ -89,7 +89,7 @@ class _Transport:
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = run(restored_request(exchange, IDENTITY))
         options = sdk_request.options(restored)
-        is_whole = exchange.held or not exchange.stream
+        is_whole = exchange.needs_whole_reply or not exchange.stream
         with sdk_request.preparing():
             call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
         sdk_request.add_notes(call.plan.notes)

@@ -21,7 +21,7 @@ _VARIABLE = "CNLLM_SERVE_KEY"
 
 EXAMPLES = options.examples(
     "cnllm serve --port 8641 --key a-key-of-your-choice",
-    "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-chat'",
+    "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'",
     "cnllm serve --simulate",
 )
 

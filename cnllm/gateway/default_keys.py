@@ -18,14 +18,14 @@ from cnllm.errors import CnllmError
 from cnllm.gateway.thoughts import TokenKeys
 from cnllm.gateway.tokens import MAX_PAYLOAD, PREFIX, Keyring
 
-__all__ = ["ProcessKeys", "SdkKeys", "process_keys"]
+__all__ = ["DefaultKeys", "ProcessKeys", "process_keys"]
 
-_log = logging.getLogger("cnllm.sdk")
+_log = logging.getLogger("cnllm.gateway")
 _MARK = b"process:"  # no other token begins so
 _DIGEST = 32
 
 
-class SdkKeys:
+class DefaultKeys:
     """The keys of the configuration folder, loaded at their first use; keys of this process where that fails."""
 
     def __init__(self) -> None:
