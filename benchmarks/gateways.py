@@ -26,6 +26,7 @@ MODEL = "deepseek-v4-pro"
 _MESSAGES = "anthropic-messages"
 _PATHS = {"openai-chat": "/v1/chat/completions", _MESSAGES: "/v1/messages"}
 _END_SECONDS = 15
+_SETTLE_SECONDS = 30
 
 
 class Wrong(Broken):
@@ -154,6 +155,16 @@ def cpu_seconds(pid: int) -> float:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def settle(pid: int) -> None:
+    """Wait until a process rests: requests whose client has gone may still run, on the core of the next gateway."""
+    end = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < end:
+        before = cpu_seconds(pid)
+        time.sleep(0.1)
+        if cpu_seconds(pid) - before <= 0.01:
+            return
 
 
 def resident_bytes(pid: int) -> int | None:

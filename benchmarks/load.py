@@ -33,6 +33,9 @@ end
 """
 
 
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
 class Load(NamedTuple):
     """What a gateway did under load; times are seconds."""
 
@@ -89,6 +92,7 @@ class _Connection(asyncio.Protocol):
         """Send the request, which was due at `start`."""
         self.start, self.size, self.length = start, 0, -1
         self.pieces: list[bytes] = []
+        self.tail = b""
         self.transport.write(self.client.request)
 
     def data_received(self, data: bytes) -> None:
@@ -105,7 +109,8 @@ class _Connection(asyncio.Protocol):
             self.size = len(data)
         else:
             self.size += len(data)
-        is_end = self.size >= self.length if self.length else data.endswith(b"\r\n0\r\n\r\n")
+        self.tail = (self.tail + data)[-len(_LAST_CHUNK) :]  # the last chunk may come in pieces
+        is_end = self.size >= self.length if self.length else self.tail == _LAST_CHUNK
         if is_end:
             self.client.take(self)
 

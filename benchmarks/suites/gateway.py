@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from benchmarks import cases
 from benchmarks.bench import HURRIED, Bench, Rounds, left_out, turned
-from benchmarks.gateways import Gateway, check, cpu_seconds, request_body, resident_bytes, running
+from benchmarks.gateways import Gateway, check, cpu_seconds, request_body, resident_bytes, running, settle
 from benchmarks.load import run_load
 from benchmarks.payloads import BESIDE_TEXT
 from benchmarks.peers import CNLLM_SERVE, CNLLM_SQLITE, DIRECT, LITELLM_PROXY, PORTKEY, RAW_GATEWAY
@@ -120,7 +120,11 @@ def _sample(bench: Bench, case: _Case, started: Gateway, rate: float = 0, second
     body = request_body(case.wire, case.stream)
     seconds = seconds or _seconds(bench)
     url = started.address(case.wire)
-    load = run_load(url, started.headers, body, case.connections, seconds, bench.home, rate)
+    try:
+        load = run_load(url, started.headers, body, case.connections, seconds, bench.home, rate)
+    finally:
+        if started.pid:
+            settle(started.pid)
     cpu = cpu_seconds(started.pid) - cpu if started.pid else 0.0
     check(started, case.wire, case.stream)
     return Sample(load.n, load.wall, cpu, p50=load.p50, p99=load.p99)
