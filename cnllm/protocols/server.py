@@ -198,7 +198,14 @@ class StreamWriter:
             raise
 
     def feed_texts(self, kind: type[TextDelta] | type[ReasoningDelta], texts: list[str]) -> bytes | None:
-        """Return the bytes of several deltas of one kind; None, and nothing is written, where each has to be fed."""
+        """Return the bytes of several deltas of one kind; None, and nothing is written, where each has to be fed.
+
+        Raises `TypeError` for another kind, or for texts that are no list of strings.
+        """
+        if kind is not TextDelta and kind is not ReasoningDelta:
+            raise checks.wrong_type("kind", kind, "cnllm.TextDelta or cnllm.ReasoningDelta")
+        if type(texts) is not list or not all(type(text) is str for text in texts):
+            raise checks.wrong_type("texts", texts, "a list of strings")
         if (data := self._encoder.texts(kind, texts)) is not None and self._order.continue_with(kind, texts):
             return data
         return None
