@@ -142,6 +142,8 @@ GOOD: dict[str, Callable[[], Any]] = {
     "body": lambda: {"model": "m", "messages": [{"role": "user", "content": "x"}]},
     "reply": reply,
     "event": lambda: cnllm.TextDelta("x"),
+    "kind": lambda: cnllm.TextDelta,
+    "texts": lambda: ["x"],
     "message": lambda: "a message",
     "items": lambda: [tool()],
     "tool": tool,
