@@ -63,6 +63,7 @@ class Page:
         self.folder = folder
         self.server = endpoints.server
         self.names: dict[str, Any] = {"__name__": "page"}
+        self.clients: dict[int, Any] = {}  # by id: a later block may give the name of a client to another one
         self.files: list[Path] = []
         self.patch = monkeypatch
         self._use(endpoints.overlay)
@@ -81,6 +82,7 @@ class Page:
         match block.kind:
             case "python" | "before" | "after":
                 exec(compile("\n" * (block.line - 1) + code, str(self.path), "exec"), self.names)
+                self.clients.update((id(value), value) for value in self.names.values() if _is_client(value))
             case "sh":
                 execute(code)
             case "toml":
@@ -95,9 +97,15 @@ class Page:
 
     def close(self) -> None:
         """Close the clients that a page leaves open."""
-        for value in self.names.values():
-            if isinstance(value, Client):
-                value.close()
+        for client in self.clients.values():
+            client.close()
+
+
+def _is_client(value: Any) -> bool:
+    """Return whether a value is a client, cnllm's or an SDK's, whose connections are closed with `close()`."""
+    if isinstance(value, type) or not callable(getattr(value, "close", None)):
+        return False
+    return isinstance(value, Client) or type(value).__module__.split(".")[0] in ("openai", "anthropic", "google")
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.relative_to(ROOT).as_posix())
