@@ -171,6 +171,7 @@ _LEAKS = {"zai": _pairs, "deepseek": _sections, "moonshotai": _kimi, "minimax": 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes: the second would wait for an ACK of the first
     server: Upstream
 
     def do_POST(self) -> None:
@@ -189,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
 def scripted_upstream(registry: Registry, script: dict[int, Sequence[Step]]) -> Iterator[Upstream]:
     """The endpoints, served while the block runs."""
     with Upstream(registry, script) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield server

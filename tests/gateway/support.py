@@ -75,7 +75,7 @@ class Upstream(ThreadingHTTPServer):
         self.headers: list[Json] = []
         self.gone = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -84,6 +84,7 @@ class Upstream(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes: the second would wait for an ACK of the first
     server: Upstream
 
     def do_POST(self) -> None:
