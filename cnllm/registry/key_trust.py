@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.layers import Layers
@@ -47,18 +49,25 @@ def _is_trusted(document: Document, *, own: bool) -> bool:
     return is_trusted(document.path, document.digest)
 
 
-def builtin_origins(builtin: Layers) -> dict[str, set[str]]:
-    """Return the origins of the built-in providers for each key that they name."""
-    out: dict[str, set[str]] = {}
-    for provider in sorted(builtin.names("providers")):
+def builtin_origins(builtin: Layers, env: str) -> set[str] | None:
+    """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
+    found: set[str] | None = None
+    for provider in builtin.names("providers"):
         tables = [
             t
             for name in reversed(builtin.extends_chain("providers", provider))
             for t in builtin.table_layers(("providers", name), None)
         ]
+        if not any(_names_key(layer.table, env) for layer in tables):
+            continue  # before the tables are merged, which takes longer
         merged = merge.merge_layers(tables)
-        mode_tables = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
-        origins = {origin_of(table["base_url"]) for table in (merged, *mode_tables) if "base_url" in table}
-        for env in merged.get("keys", ()):
-            out.setdefault(env.upper(), set()).update(origins)
-    return out
+        if _names_key(merged, env):
+            mode_tables = [t for layer in tables for kind in ("on", "when") for t in layer.table.get(kind, {}).values()]
+            origins = {origin_of(table["base_url"]) for table in (merged, *mode_tables) if "base_url" in table}
+            found = origins if found is None else found | origins
+    return found
+
+
+def _names_key(table: dict[str, Any], env: str) -> bool:
+    """Return whether a table names a key, in any case: names of variables have none on Windows."""
+    return any(name.upper() == env.upper() for name in table.get("keys", ()))

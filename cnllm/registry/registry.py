@@ -46,6 +46,7 @@ class Registry:
         self._documents = documents
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
         self._layers = Layers(documents)
+        self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
         for name in [key for key, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(name, None)
 
@@ -366,12 +367,9 @@ class Registry:
 
     def _distrusted_place(self, layers: list[Layer], env: str, origin: str) -> str | None:
         """Return the place that keeps the key in `env` from `origin`, or None where the key may go there."""
-        return key_trust.distrusted_place(layers, env, origin, self._builtin_origins.get(env.upper()))
-
-    @cached_property
-    def _builtin_origins(self) -> dict[str, set[str]]:
-        """Return the origins of the built-in providers for each key that they name."""
-        return key_trust.builtin_origins(Layers(self._documents[:1]))
+        if env not in self._key_origins:
+            self._key_origins[env] = key_trust.builtin_origins(Layers(self._documents[:1]), env)
+        return key_trust.distrusted_place(layers, env, origin, self._key_origins[env])
 
 
 def _text(name: str, value: Any) -> str:
