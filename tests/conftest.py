@@ -6,6 +6,7 @@ Properties are tried on the same examples every time, so that a change fails for
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -49,6 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="cnllm-test-cache-")
         os.environ[SHARED_CACHE] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of each later collection of garbage: they live as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers: more than there are cores, because tests also wait for sockets and programs."""
+    return round(1.5 * (os.cpu_count() or 2))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from cnllm import engine
 from .honest import came, closed, cut
 from .streams import CALLS, REASONING, TEXT, WIRES, Wire
 
-STRETCH = 25
+STRETCH = 25 if SHARE == 1 else 8
 """Bytes of a recorded stream that are cut one after another."""
 
 
@@ -90,6 +90,7 @@ def test_every_event_counts_as_soon_as_it_is_there(wire: Wire) -> None:
 
 
 # ── recorded ones ────────────────────────────────────────────────────────────
+@pytest.mark.sampled
 @each("case", lambda: cases(is_read_stream, own=False))
 def test_a_recorded_stream_at_every_byte_of_a_stretch(case: Case) -> None:
     model, exchange = case.resolve(), case.exchange

@@ -18,7 +18,7 @@ def _fast() -> Any:
     return AsyncFast()
 
 
-@pytest.mark.parametrize("transport", [AsyncHttpx, _fast], ids=["httpx", "fast"])
+@pytest.mark.parametrize("transport", [pytest.param(AsyncHttpx, marks=pytest.mark.long, id="httpx"), _fast])
 def test_streams_that_break_side_by_side_lose_and_mix_nothing(transport: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soak, "_FAULTS", tuple((name, 8) for name, _ in soak._FAULTS if name != "stall-middle"))
 
