@@ -171,7 +171,7 @@ _LEAKS = {"zai": _pairs, "deepseek": _sections, "moonshotai": _kimi, "minimax": 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes: the second would wait for an ACK of the first
+    disable_nagle_algorithm = True  # two writes: the second would wait for an ACK of the first
     server: Upstream
 
     def do_POST(self) -> None:

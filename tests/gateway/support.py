@@ -84,7 +84,7 @@ class Upstream(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two writes: the second would wait for an ACK of the first
+    disable_nagle_algorithm = True  # two writes: the second would wait for an ACK of the first
     server: Upstream
 
     def do_POST(self) -> None:

@@ -99,9 +99,7 @@ class Peer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = (
-                True  # head and body are two writes: the second would wait for an ACK of the first
-            )
+            disable_nagle_algorithm = True  # two writes: the second would wait for an ACK of the first
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
