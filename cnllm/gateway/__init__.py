@@ -30,7 +30,7 @@ def app(
 ) -> Gateway:
     """Return an ASGI application that serves chat completions, Responses, Messages and Gemini.
 
-    `models` maps names and patterns of clients (`claude-*`) to models. `keys` are the keys that clients may send;
+    `models` maps names and patterns of clients (`fast-*`) to models. `keys` are the keys that clients may send;
     None takes CNLLM_SERVE_KEY, and `()` means that no key is needed. `store` keeps state between requests: None is
     the memory of this process, a text is a URL as for `cnllm serve --store`. Further options are those of
     `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set.

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import secrets
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
-from cnllm.client.async_client import AsyncClient, AsyncStream
-from cnllm.errors import CnllmError
+from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import LOOPBACK, Access
-from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
-from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange, error_body, read_body, reply_events
-from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
+from cnllm.gateway.access_log import AccessLog
+from cnllm.gateway.http_request import HttpRequest, Receive, Scope, Send, Service
 from cnllm.gateway.model_names import ModelNames
-from cnllm.gateway.resources import require_method, resource_body
-from cnllm.gateway.responses import continued_body, keep_response
-from cnllm.gateway.state import State, keep_turn, restored_request
-from cnllm.protocols import server_api
+from cnllm.gateway.state import State
 from cnllm.registry import Registry
-from cnllm.types import Reply
 
 __all__ = ["KEY_VARIABLE", "Gateway"]
 
 KEY_VARIABLE = "CNLLM_SERVE_KEY"
 """The environment variable with the key that clients must send."""
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0
 _PATIENCE_SECONDS = 120.0
-_JSON = (b"content-type", b"application/json")
-_EVENT_STREAM = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 class Gateway:
@@ -84,22 +61,27 @@ class Gateway:
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         self.registry = registry if registry is not None else Registry.load()
         self.names = ModelNames(self.registry, {**self.registry.gateway_models, **(models or {})})
-        self._access = Access(keys, hosts)
-        self._identity = identity
         self._simulate = simulate
         self._client = client
-        self._state = State(store, token_keys)
-        self._ping = ping
-        self._patience = patience
-        self._max_body = max_body
-        self._log = access_log if access_log is not None else AccessLog()
+        self._service = Service(
+            names=self.names,
+            access=Access(keys, hosts),
+            state=State(store, token_keys),
+            log=access_log if access_log is not None else AccessLog(),
+            client=self._open_client,
+            identity=identity,
+            simulate=simulate,
+            ping=ping,
+            patience=patience,
+            max_body=max_body,
+        )
 
     # ── ASGI ─────────────────────────────────────────────────────────────────
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the start and the end of the application."""
         if scope["type"] == "http":
-            await _HttpRequest(self, scope, receive, send).serve()
+            await HttpRequest(self._service, scope, receive, send).serve()
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "websocket":
@@ -117,325 +99,10 @@ class Gateway:
         """Close the connections to endpoints and to the store."""
         if self._client is not None:
             await self._client.aclose()
-        await self._state.close()
+        await self._service.state.close()
 
-    @property
-    def client(self) -> AsyncClient:
+    def _open_client(self) -> AsyncClient:
         """Return the client that calls the endpoints, made at its first use: after a fork of the server."""
         if self._client is None:
             self._client = AsyncClient(self.registry, simulate=self._simulate)
         return self._client
-
-
-class _HttpRequest:
-    """One HTTP request and its response."""
-
-    def __init__(self, gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-        self._gateway = gateway
-        self._scope = scope
-        self._receive = receive
-        self._asgi_send = send
-        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        root: str = scope.get("root_path", "")
-        path: str = scope["path"]
-        self._path = path[len(root) :] or "/" if root and path.startswith(root) else path
-        self._query = scope.get("query_string", b"").decode("latin-1")
-        self._method: str = scope["method"]
-        self._protocol = NO_WIRE
-        self._id = f"req_{secrets.token_hex(12)}"
-        self._loop = asyncio.get_running_loop()
-        self._started = False  # the status is sent
-        self._begun = False  # a stream is begun
-        self._ended = False  # its last piece is sent
-        self._gone = False
-        self._task = asyncio.current_task()
-        self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
-        self._active = self._loop.time()  # when the last event was sent
-        self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
-        self._entry = Entry(self._id, self._method, self._path)
-        self._clock = time.monotonic()
-
-    async def serve(self) -> None:
-        """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
-        gateway = self._gateway
-        try:
-            await self._answer()
-        except RequestFailed as error:
-            await self._fail(error.failure)
-        except CnllmError as error:
-            await self._fail(failure_of(error, self._protocol))
-        except asyncio.CancelledError:
-            self._entry.outcome = "the client has gone" if self._gone else "the server stopped"
-            if not self._gone:
-                raise
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-        except _ClientGone:
-            self._entry.outcome = "the client has gone"
-        except Exception as error:
-            gateway._log.crash(self._id, error)
-            if self._started:
-                raise
-            await self._fail(Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal"))
-        finally:
-            self._entry.seconds = time.monotonic() - self._clock
-            gateway._log.write(self._entry)
-
-    async def _answer(self) -> None:
-        """Answer the request. Raises `RequestFailed`."""
-        endpoint = find_endpoint(self._method, self._path, self._headers)
-        if endpoint is not None:
-            self._protocol = endpoint.protocol
-            if endpoint.verb in ("alive", "ready"):
-                await self._send_json({"status": "ok"})
-                return
-        access = self._gateway._access
-        if not access.allows_host(self._headers):
-            raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
-        if not access.allows_origin(self._headers):
-            raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
-        identity = access.identity(self._headers, self._query)
-        if identity is None:
-            raise RequestFailed(
-                Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
-            )
-        if endpoint is None:
-            raise RequestFailed(Failure(404, f"there is nothing at {self._path}", "not_found"))
-        await self._answer_endpoint(endpoint, self._gateway._identity or identity)
-
-    async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
-        """Answer a request of a known client. Raises `RequestFailed`."""
-        gateway = self._gateway
-        require_method(endpoint, self._method)
-        match endpoint.verb:
-            case "generate":
-                await self._generate(endpoint, identity)
-            case "count":
-                exchange = self._exchange(await self._body(), identity, count=True)
-                await self._send_json(exchange.count_body())
-            case "request":
-                await self._send_json(gateway._log.request(endpoint.name))
-            case _:
-                steps = resource_body(endpoint, gateway.names, self._query, identity)
-                await self._send_json(await gateway._state.run(steps))
-
-    # ── reading ──────────────────────────────────────────────────────────────
-
-    async def _body(self) -> dict[str, Any]:
-        """Return the body of the request. Raises `RequestFailed`."""
-        limit = self._gateway._max_body
-        pieces: list[bytes] = []
-        size = 0
-        slow = self._loop.call_later(self._gateway._patience, self._leave)
-        try:
-            while True:
-                message = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise _ClientGone
-                piece = message.get("body", b"")
-                size += len(piece)
-                if size > limit:
-                    raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
-                pieces.append(piece)
-                if not message.get("more_body"):
-                    return read_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        finally:
-            slow.cancel()
-
-    def _exchange(self, body: dict[str, Any], identity: str, *, count: bool = False) -> Exchange:
-        """Return the exchange of a body. Raises `RequestFailed`."""
-        gateway = self._gateway
-        return Exchange(
-            self._protocol,
-            body,
-            path=self._path,
-            headers=self._headers,
-            names=gateway.names,
-            keys=gateway._state.keys,
-            identity=identity,
-            offline=gateway._simulate,
-            simulate=gateway._simulate,
-            count=count,
-        )
-
-    # ── generating ───────────────────────────────────────────────────────────
-
-    async def _generate(self, endpoint: Endpoint, identity: str) -> None:
-        """Answer with a reply of a model."""
-        body = await self._body()
-        gateway = self._gateway
-        if server_api(self._protocol).kept_replies is not None:
-            body = await gateway._state.run(continued_body(identity, body))
-        exchange = self._exchange(body, identity)
-        self._entry.model = exchange.model.name
-        request = await gateway._state.run(restored_request(exchange, identity))
-        watch = asyncio.ensure_future(self._watch())
-        try:
-            await self._reply(exchange, request.messages, request.options, identity)
-        finally:
-            watch.cancel()
-
-    async def _watch(self) -> None:
-        """Cancel the request when the client has gone, and with it the call of the model."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._leave()
-
-    def _leave(self) -> None:
-        """Give the request up: nobody waits for the rest of its answer."""
-        self._gone = True
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _reply(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
-        """Call the model and send its reply."""
-        if exchange.stream:
-            await self._stream(exchange, messages, options, identity)
-            return
-        try:
-            reply = await self._whole_reply(exchange, messages, options)
-        except CnllmError as error:
-            await self._fail(self._failure(exchange, error))
-            return
-        self._note(exchange, reply)
-        await self._keep(exchange, reply, identity)
-        await self._send_content(200, exchange.whole(reply), [_JSON])
-
-    def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
-        """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
-        try:
-            call = self._gateway.client.prepare(exchange.model, messages, stream=stream, **options)
-        except (TypeError, ValueError) as error:
-            raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
-        exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
-        return call
-
-    async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
-        """Return the reply of the model when it is whole."""
-        async with self._prepared(exchange, messages, options, stream=False) as call:
-            async for _ in call.batches():
-                pass
-            return call.reply
-
-    async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
-        """Call the model and send its reply as it arrives."""
-        reply: Reply | None = None
-        self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
-        try:
-            if exchange.needs_whole_reply:
-                reply = await self._whole_reply(exchange, messages, options)
-                await self._write(exchange, exchange.events(reply_events(reply)))
-            else:
-                async with self._prepared(exchange, messages, options, stream=True) as stream:
-                    async for events in stream.batches():
-                        if data := exchange.events(events):
-                            await self._write(exchange, data)
-                            self._active = self._loop.time()
-                    reply = stream.reply
-        except CnllmError as error:
-            await self._fail_stream(exchange, self._failure(exchange, error))
-            return
-        except Diverged:
-            await self._fail_stream(exchange, DIVERGED)
-            return
-        finally:
-            self._alarm.cancel()
-        assert reply is not None
-        self._note(exchange, reply)
-        await self._keep(exchange, reply, identity)
-        await self._write(exchange, exchange.end(reply), more=False)
-
-    def _on_silence(self, exchange: Exchange) -> None:
-        """Send a sign of life where nothing was sent for a while, give a client up that does not read; look again."""
-        if self._writing.locked():  # the client takes nothing: neither a piece of its reply nor a sign of life
-            if self._loop.time() - self._active > self._gateway._patience:
-                self._leave()
-            self._alarm = self._loop.call_later(self._gateway._ping, self._on_silence, exchange)
-            return
-        left = self._active + self._gateway._ping - self._loop.time()
-        if left <= 0:
-            self._ping = asyncio.ensure_future(self._write(exchange, exchange.ping))
-            left = self._gateway._ping
-        self._alarm = self._loop.call_later(left, self._on_silence, exchange)
-
-    async def _keep(self, exchange: Exchange, reply: Reply, identity: str) -> None:
-        """Keep what the client may lose, before the reply is complete for it."""
-        state = self._gateway._state
-        await state.run(keep_turn(exchange, reply, identity))
-        if server_api(self._protocol).kept_replies is not None:
-            await state.run(keep_response(identity, exchange, reply))
-
-    def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
-        """Return the answer to an error of a call."""
-        self._entry.error = type(error).__name__
-        return failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
-
-    def _note(self, exchange: Exchange, reply: Reply) -> None:
-        """Write down the notes and the usage of a reply."""
-        exchange.notes += [note for note in reply.notes if note not in exchange.notes]
-        self._entry.notes = exchange.notes
-        self._entry.finish = reply.finish
-        self._entry.usage = reply.usage
-        self._entry.cost = reply.cost
-
-    # ── writing ──────────────────────────────────────────────────────────────
-
-    async def _write(self, exchange: Exchange, data: bytes, *, more: bool = True) -> None:
-        """Send a piece of a stream, and its head before the first."""
-        async with self._writing:
-            if self._ended:  # a sign of life that waited for the last piece
-                return
-            self._ended = not more
-            if not self._begun:
-                self._begun = True
-                self._entry.notes = exchange.notes
-                data = exchange.begin() + data
-                await self._send_head(200, _EVENT_STREAM)
-            await self._send_piece(data)
-            if not more:
-                await self._send_piece(b"", more=False)
-
-    async def _fail_stream(self, exchange: Exchange, failure: Failure) -> None:
-        """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""
-        if not self._begun:
-            await self._fail(failure)
-            return
-        self._entry.outcome = failure.message
-        await self._write(exchange, exchange.failed(failure), more=False)
-
-    async def _fail(self, failure: Failure) -> None:
-        """Answer with a failure."""
-        headers: Headers = [_JSON, *failure_headers(failure)]
-        if failure.status == 413:
-            headers.append((b"connection", b"close"))
-        self._entry.outcome = failure.message
-        await self._send_content(failure.status, error_body(self._protocol, failure), headers)
-
-    async def _send_json(self, data: Any) -> None:
-        """Send a value as JSON."""
-        await self._send_content(200, msgspec.json.encode(data), [_JSON])
-
-    async def _send_content(self, status: int, content: bytes, headers: Headers) -> None:
-        """Send a whole response."""
-        await self._send_head(status, [*headers, (b"content-length", str(len(content)).encode())])
-        await self._send_piece(b"" if self._method == "HEAD" else content, more=False)
-
-    async def _send_head(self, status: int, headers: Headers) -> None:
-        """Send the status and the headers."""
-        self._started = True
-        self._entry.status = status
-        id = self._id.encode()
-        own: Headers = [(b"x-request-id", id), (b"request-id", id)]
-        if self._entry.model:
-            own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
-            own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
-        await self._asgi_send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
-
-    async def _send_piece(self, data: bytes, *, more: bool = True) -> None:
-        """Send a piece of the body."""
-        if data or not more:
-            await self._asgi_send({"type": "http.response.body", "body": data, "more_body": more})
-
-
-class _ClientGone(BaseException):
-    """The client has closed its connection, or does not read."""

@@ -1,4 +1,4 @@
-"""Find the endpoint of a request: what a path and a method ask for, in which protocol."""
+"""Find the endpoint of an HTTP request by its method, path and headers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Verb = Literal[
 
 
 class Endpoint(Struct, frozen=True):
-    """What a request asks for. `name` is the model or the id in the path."""
+    """A resource of the gateway and what is done with it. `name` is the model or the id in the path."""
 
     verb: Verb
     protocol: str

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from cnllm.config.process import cached_property
 from cnllm.errors import UnknownModel
+from cnllm.gateway.delivered import Delivered
 from cnllm.gateway.failures import Failure, RequestFailed, failure_of
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.store import Turn
@@ -51,7 +52,7 @@ from cnllm.types import (
     UsageSeen,
 )
 
-__all__ = ["DIVERGED", "Diverged", "Exchange", "error_body", "read_body", "reply_events"]
+__all__ = ["DIVERGED", "Exchange", "error_body", "read_body", "reply_events"]
 
 _WORD = re.compile("[A-Za-z0-9]")
 _DIGITS = re.compile(r"call_[\d_]+")
@@ -63,10 +64,6 @@ DIVERGED = Failure(
 )
 """The answer to `Diverged`."""
 _BROKEN = Failure(502, "the reply broke off", "reply_cut")
-
-
-class Diverged(Exception):
-    """The reply began again with another text than the one that the client has."""
 
 
 def read_body(content: bytes) -> dict[str, Any]:
@@ -128,7 +125,7 @@ class Exchange:
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
         self._repeats_ids = simulate  # the simulator gives equal requests equal ids, whatever their model
-        self._delivered = _Delivered()
+        self._delivered = Delivered()
         self._awaits_seals = not _is_plain(self.model)
         self._decoded_body = body
 
@@ -300,53 +297,6 @@ def _is_plain(model: Model) -> bool:
     """
     rules = model.flags.reasoning
     return rules is not None and rules.replay not in (None, "never") and form(rules) not in ("details", "seal")
-
-
-class _Delivered:
-    """What the client has of a reply, for replies that begin again."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[object, list[str]] = {}
-        self._skip: dict[object, str] = {}
-
-    def restart(self) -> None:
-        """Take note that the reply begins again: what the client has does not go out a second time."""
-        self._skip = {key: "".join(pieces) for key, pieces in self._pieces.items()}
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the reply did not begin again."""
-        return not self._skip
-
-    def add(self, key: object, texts: list[str]) -> None:
-        """Take note of texts that go out."""
-        self._pieces.setdefault(key, []).extend(texts)
-
-    def rest(self, event: Event) -> Event | None:
-        """Return the part of an event that the client does not have; None if it has all. Raises `Diverged`."""
-        key: object
-        match event:
-            case TextDelta() | ReasoningDelta():
-                key, text = type(event), event.text
-            case ToolCallDelta():
-                key, text = event.index, event.text
-            case ToolCallStart():
-                key, text = ("name", event.index), f"{event.name} "
-            case Finished() if any(self._skip.values()):
-                raise Diverged
-            case _:
-                return event
-        if self._skip and (skip := self._skip.get(key)):
-            length = min(len(skip), len(text))
-            if skip[:length] != text[:length]:
-                raise Diverged
-            self._skip[key] = skip[length:]
-            text = text[length:]
-            if not text:
-                return None
-            event = replace(event, text=text)
-        self._pieces.setdefault(key, []).append(text)
-        return event
 
 
 def reply_events(reply: Reply) -> Iterator[Event]:

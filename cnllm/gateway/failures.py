@@ -86,7 +86,7 @@ def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
         headers.append((b"retry-after", str(max(0, round(failure.retry_after))).encode()))
     if failure.allow is not None:
         headers.append((b"allow", failure.allow.encode()))
-    if failure.retryable:  # what can be repeated has been repeated: clients must not multiply that
+    if failure.retryable:  # cnllm has retried: a client that retries, too, would multiply the requests
         headers.append((b"x-should-retry", b"false"))
     return headers
 

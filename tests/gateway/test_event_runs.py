@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cnllm import Registry
-from cnllm.gateway.exchange import DIVERGED, Diverged, Exchange
+from cnllm.gateway.delivered import Diverged
+from cnllm.gateway.exchange import DIVERGED, Exchange
 from cnllm.gateway.model_names import ModelNames
 from cnllm.types import (
     BlockEnd,

@@ -275,7 +275,7 @@ def test_a_fault_of_the_gateway_has_an_id_that_finds_its_line(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("sk-secretsecretsecret")
 
-    monkeypatch.setattr("cnllm.gateway.asgi.read_body", broken)
+    monkeypatch.setattr("cnllm.gateway.http_request.read_body", broken)
     response = httpx.post(simulated + PATHS["openai-chat"], json={}, headers={"x-api-key": KEY})
     assert response.status_code == 500
     id = response.headers["x-request-id"]

@@ -1,4 +1,4 @@
-"""What a store keeps: turns and responses, the keys that find them, and the bounds."""
+"""Define the items of a store: turns and responses, the keys that find them, and the bounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Turn(Struct, frozen=True):
-    """What a client may lose of one assistant turn: its author, reasoning, and the seals of its calls by call id."""
+    """One assistant turn, as far as clients lose it: its author, reasoning, and the seals of its calls by call id."""
 
     provider: str
     model: str
