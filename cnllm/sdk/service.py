@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from cnllm.client.base import BaseClient
 from cnllm.config.settings import read_settings
 from cnllm.errors import CnllmError
-from cnllm.gateway.endpoints import Endpoint, client_protocol
 from cnllm.gateway.delivered import Diverged
+from cnllm.gateway.endpoints import Endpoint, client_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
 
@@ -283,3 +284,27 @@ def test_a_client_that_may_try_once_tries_once(make: Make, naps: list[float]) ->
     with Peer([Reset()]) as peer, pytest.raises(cnllm.TransportError):
         make(retry=ONCE).call(at(peer))
     assert (len(peer.received), naps) == (1, [])
+
+
+class Retryable:
+    """A transport whose body breaks off with an error that asks for a retry."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def send(self, plan: cnllm.Plan) -> tuple[int, dict[str, str], Iterator[bytes]]:
+        self.sent += 1
+
+        def body() -> Iterator[bytes]:
+            yield reply()[:20]
+            raise cnllm.TransportError("the network failed", retryable=True)
+
+        return 200, {"content-type": "application/json"}, body()
+
+
+def test_a_whole_reply_that_began_is_not_sent_again_whatever_the_transport_says(naps: list[float]) -> None:
+    transport = Retryable()
+    with cnllm.Client(api_key="k", transport=transport) as client, pytest.raises(cnllm.TransportError) as caught:
+        client.call("zai/glm-4.7", "hi")
+    assert (caught.value.began, caught.value.retryable) == (True, False)
+    assert (transport.sent, naps) == (1, [])

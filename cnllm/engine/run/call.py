@@ -126,7 +126,7 @@ class Call:
         body: bytes
         body, error = yield ReadBody(self.plan.limits.reply)
         if error is not None and (status < 300 or isinstance(error, IdleTimeout)):
-            error.began = True
+            error.began, error.retryable = True, False  # whatever the transport says: a reply had begun
             raise error
         return body
 
@@ -172,11 +172,7 @@ class Call:
                     raise head
                 status, headers = head
                 if status >= 300 or not self.plan.stream:
-                    try:
-                        body = yield from self._read_body(status)
-                    except TransportError:
-                        tries = self._retry.attempts
-                        raise
+                    body = yield from self._read_body(status)
                     return (yield from self._deliver_whole(status, headers, body))
                 return (yield from self._read(status, headers))
             except (EndpointError, TransportError) as error:
