@@ -23,7 +23,7 @@ _LOOPBACK = "127.0.0.1,localhost,::1"
 
 
 class Values(Struct, frozen=True):
-    """The values for templates in `clients.toml`. `context` and `output` are limits of the model in tokens, if known."""
+    """The values for templates in `clients.toml`. `context` and `output`: limits of the model in tokens, if known."""
 
     url: str
     key: str
