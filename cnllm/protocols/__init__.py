@@ -1,7 +1,8 @@
 """Get a wire protocol by its name. Each protocol is one folder.
 
 `wire` returns the side that calls an endpoint. `server_codec` returns the side that answers a client, for a gateway
-and the simulator, and `server_api` what else a gateway answers: lists of models and counts of tokens. The two sides share the types and no code, so that neither can hide an error of the other.
+and the simulator, and `server_api` what else a gateway answers: lists of models and counts of tokens. The two sides
+share the types and no code, so that neither can hide an error of the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the API of a protocol has beside replies: lists of models, counts of tokens, signs of life, and set phrases."""
+"""Define the rest of a protocol's API: lists of models, counts of tokens, pings, and the words of errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["ModelCard", "ServerApi"]
+__all__ = ["ModelCard", "ServerApi", "query_number"]
+
+_DIGITS = 9  # of a number of which the rest makes no difference
 
 
 class ModelCard(Struct, frozen=True):
@@ -48,3 +50,9 @@ class ServerApi(Struct, frozen=True):
     estimates_input: bool = False
     token_parts: tuple[type, ...] = ()
     token_beside_text: bool = False
+
+
+def query_number(query: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number of a query; the default where it is missing or no number."""
+    text = query.get(name, "")
+    return int(text[:_DIGITS]) if text.isdecimal() else default

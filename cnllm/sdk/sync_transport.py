@@ -88,9 +88,9 @@ class _Transport:
         if endpoint.verb == "count":
             return self._response(request, sdk_request.json(exchange.count_body()))
         restored = run(restored_request(exchange, IDENTITY))
-        options = sdk_request.options(restored)
         is_whole = exchange.needs_whole_reply or not exchange.stream
         with sdk_request.preparing():
+            options = sdk_request.options(restored)
             call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
         sdk_request.add_notes(call.plan.notes)
         if not exchange.stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.protocols.server_api import ModelCard, ServerApi, query_number
 from cnllm.types import ToolCall
 
 __all__ = ["API"]
@@ -16,8 +16,8 @@ _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of the list of models."""
-    size = min(max(int(query["pageSize"]), 1), 1000) if query.get("pageSize", "").isdecimal() else _PAGE
-    first = int(query["pageToken"]) if query.get("pageToken", "").isdecimal() else 0
+    size = min(max(query_number(query, "pageSize", _PAGE), 1), 1000)
+    first = query_number(query, "pageToken", 0)
     page: dict[str, Any] = {"models": [_write_model(card) for card in cards[first : first + size]]}
     if first + size < len(cards):
         page["nextPageToken"] = str(first + size)
