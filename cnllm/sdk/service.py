@@ -1,4 +1,4 @@
-"""What a client for SDKs shares between its requests, and one request from its path to the bytes of its answer.
+"""The settings that all requests of an SDK share, and one request from its path to the bytes of its answer.
 
 Everything here is without I/O but for the log; `sync_transport` and `async_transport` drive it.
 """
@@ -34,7 +34,7 @@ from cnllm.types.policy import Timeouts
 __all__ = ["FAILURES", "IDENTITY", "Answer", "SdkRequest", "Service", "process_store"]
 
 IDENTITY = "sdk"
-"""Whose state it is: that of the program, which is the only client."""
+"""The owner of stored state: the program, which is the only client."""
 
 FAILURES = (CnllmError, RequestFailed, Diverged)
 """The errors that become an answer."""

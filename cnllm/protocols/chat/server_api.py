@@ -1,4 +1,4 @@
-"""Lists of models, signs of life and set phrases of OpenAI's APIs (https://platform.openai.com/docs/api-reference)."""
+"""Write lists of models, pings and error messages of OpenAI's APIs (https://platform.openai.com/docs/api-reference)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of models, counts of tokens and set phrases of Gemini (https://ai.google.dev/api)."""
+"""Write lists of models, counts of tokens and error messages of Gemini (https://ai.google.dev/api)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cnllm.types import ToolCall
 
 __all__ = ["API"]
 
-_PAGE = 50  # models in a page of which the client does not say how long it is
+_PAGE = 50  # models of a page where the client names no number
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 

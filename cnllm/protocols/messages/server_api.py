@@ -1,4 +1,4 @@
-"""Lists of models, counts of tokens and set phrases of Anthropic Messages (https://docs.claude.com/en/api)."""
+"""Write lists of models, counts of tokens and error messages of Anthropic Messages (https://docs.claude.com/en/api)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cnllm.types import Reasoning
 
 __all__ = ["API"]
 
-_PAGE = 20  # models in a page of which the client does not say how long it is
+_PAGE = 20  # models of a page where the client names no number
 
 
 def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
