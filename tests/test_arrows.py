@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from cnllm.protocols import _FOLDERS
+from cnllm.protocols import _MODULES
 
 PACKAGE = Path(__file__).parent.parent / "cnllm"
 
@@ -23,7 +23,7 @@ SPLIT = {
 VALUES = {"errors", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
 ENGINE = {"engine/adjustments", "engine/options"}
-WIRES = {f"protocols/{folder}" for folder in _FOLDERS.values()}
+WIRES = {f"protocols/{folder}" for folder in _MODULES.values()}
 MAY: dict[str, set[str]] = {
     "errors": set(),
     "jsonpath": set(),

@@ -40,22 +40,22 @@ __all__ = [
 Stamp = Callable[[Any], Seal]
 """Returns the seal of a part for data that the endpoint wants back unchanged."""
 
-_FOLDERS = {
+_MODULES = {
     "openai-chat": "chat",
     "anthropic-messages": "messages",
     "gemini": "gemini",
     "openai-responses": "responses",
 }
 
-PROTOCOLS = tuple(_FOLDERS)
+PROTOCOLS = tuple(_MODULES)
 """The names of the supported protocols."""
 
 
 def _load(protocol: str, module: str, name: str) -> Any:
     """Return a value from a module of a protocol's folder. Raises `RegistryError` for an unknown protocol."""
-    folder = _FOLDERS.get(protocol)
+    folder = _MODULES.get(protocol)
     if folder is None:
-        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_FOLDERS))}")
+        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
     return getattr(import_module(f"cnllm.protocols.{folder}.{module}"), name)
 
 

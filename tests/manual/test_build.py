@@ -58,7 +58,7 @@ def test_every_file_that_contributing_names_is_there() -> None:
 def test_what_contributing_names_in_a_module_is_there() -> None:
     rows = re.findall(r"^\| `([\w/]+\.py)` \| (.+) \|$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
     named = [(file, name) for file, text in rows for name in re.findall(r"`([A-Za-z_]\w+)`", text)]
-    assert ("cnllm/protocols/__init__.py", "_FOLDERS") in named
+    assert ("cnllm/protocols/__init__.py", "_MODULES") in named
     for file, name in named:
         if "NAME" not in file:
             assert re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8")), f"{file}: {name}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.protocols import _FOLDERS
+from cnllm.protocols import _MODULES
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("fifth_wire.py")
@@ -23,17 +23,17 @@ def test_a_copied_folder_one_line_and_toml_are_a_wire(tmp_path: Path) -> None:
     package = tmp_path / "cnllm"
     shutil.copytree(ROOT / "cnllm", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "providers.toml", tmp_path)
-    for protocol, folder in _FOLDERS.items():
+    for protocol, folder in _MODULES.items():
         copy_wire(package / "protocols", protocol, folder)
     builtin = tomllib.loads((ROOT / "providers.toml").read_text())["protocols"]
     overlay = tmp_path / "overlay.toml"
     overlay.write_bytes(msgspec.toml.encode(described(builtin)))
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "CNLLM_CONFIG_DIR": str(tmp_path / "none")}
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(overlay), *_FOLDERS], env=env, cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, str(PROGRAM), str(overlay), *_MODULES], env=env, cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == list(_FOLDERS)
+    assert done.stdout.split() == list(_MODULES)
 
 
 def copy_wire(protocols: Path, protocol: str, folder: str) -> None:
@@ -47,8 +47,8 @@ def copy_wire(protocols: Path, protocol: str, folder: str) -> None:
             text = re.sub(r'"/(?=[^"]*(?:completions|messages|responses|models))', '"/copied/', text)
         path.write_text(text)
     registration = protocols / "__init__.py"
-    line = f'_FOLDERS = {{\n    "copied-{protocol}": "copied_{folder}",'
-    registration.write_text(registration.read_text().replace("_FOLDERS = {", line, 1))
+    line = f'_MODULES = {{\n    "copied-{protocol}": "copied_{folder}",'
+    registration.write_text(registration.read_text().replace("_MODULES = {", line, 1))
 
 
 def described(builtin: dict[str, Any]) -> dict[str, Any]:
