@@ -44,7 +44,7 @@ class TransportBase:
 
 
 def make_transport(
-    own: type[TransportBase],
+    own: Any,
     base: str,
     client: BaseClient,
     family: str | None,
