@@ -60,7 +60,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """Return the whole reply. Raise the errors of `Client.call`."""
         _, runner = self._open_call(model, messages, False, options)
-        async for _ in runner.events():
+        async for _ in runner.batches():
             pass
         assert runner.finished is not None
         return runner.finished
@@ -110,39 +110,12 @@ class AsyncClient(BaseClient, AsyncRunMethods):
 class _AsyncCallRun(CallDriver):
     """Carries out the steps of a call, awaiting each."""
 
-    async def events(self) -> AsyncGenerator[Event]:
-        """Yield the events, and carry out the other steps in between."""
-        send = self._steps.send
-        result: Any = None
-        try:
-            while True:
-                try:
-                    step = send(result)
-                except StopIteration as stop:
-                    self.finished = self._echo.reply(stop.value)
-                    return
-                kind = type(step)
-                if kind is list:
-                    for event in self._echo.events(step):
-                        yield event
-                    result = await self._next_chunk()
-                elif kind is FinalEvents:
-                    for event in self._echo.events(step):
-                        yield event
-                    result = None
-                else:
-                    result = await self._carry_out(step)
-        except CnllmError as error:
-            public_error = self._report_error(error)
-            for event in self._echo.flush():
-                yield event
-            raise public_error from error.__cause__
-        finally:
-            await self.close()
-            self._report_end()
+    def events(self) -> AsyncGenerator[Event]:
+        """Return the events one by one."""
+        return _single_events(self.batches())
 
     async def batches(self) -> AsyncGenerator[list[Event]]:
-        """Yield the events in lists: those of one piece of the network together. `events` yields them one by one."""
+        """Yield the events, those of one piece of the network together; carry out the other steps in between."""
         send = self._steps.send
         result: Any = None
         try:
@@ -154,14 +127,14 @@ class _AsyncCallRun(CallDriver):
                     return
                 kind = type(step)
                 if kind is list or kind is FinalEvents:
-                    if batch := list(self._echo.events(step)):
+                    if batch := self._echo.events(step):
                         yield batch
                     result = await self._next_chunk() if kind is list else None
                 else:
                     result = await self._carry_out(step)
         except CnllmError as error:
             public_error = self._report_error(error)
-            if batch := list(self._echo.flush()):
+            if batch := self._echo.flush():
                 yield batch
             raise public_error from error.__cause__
         finally:
@@ -237,11 +210,12 @@ class AsyncStream:
         check_delivery(by)
         self._call = call
         self._runner = runner
-        self._events: AsyncIterator[Event] = runner.events()
+        self._batches = runner.batches()
+        self._events = _single_events(self._batches)
         if by is not None:
             from cnllm.sentences import by_sentence_async
 
-            self._events = by_sentence_async(runner.events())
+            self._events = by_sentence_async(self._events)
 
     @property
     def plan(self) -> Plan:
@@ -255,8 +229,7 @@ class AsyncStream:
 
     def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists, each with those of one piece of the network, instead of one by one."""
-        self._events = self._runner.batches()  # type: ignore[assignment]
-        return self._events  # type: ignore[return-value]
+        return self._batches
 
     async def stop(self) -> Reply | None:
         """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
@@ -271,12 +244,21 @@ class AsyncStream:
 
     async def aclose(self) -> None:
         """End the call at any point."""
-        close = getattr(self._events, "aclose", None)
-        if close is not None:
-            await close()
+        await self._events.aclose()
+        await self._batches.aclose()
         await self._runner.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+async def _single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
+    """Yield the events of lists one by one. Closes the generator of the lists."""
+    try:
+        async for batch in batches:
+            for event in batch:
+                yield event
+    finally:
+        await batches.aclose()

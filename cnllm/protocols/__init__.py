@@ -1,7 +1,8 @@
 """Get a wire protocol by its name. Each protocol is one folder.
 
 `wire` returns the side that calls an endpoint. `server_codec` returns the side that answers a client, for a gateway
-and the simulator. The two sides share the types and no code, so that neither can hide an error of the other.
+and the simulator, and `server_api` what else a gateway answers: lists of models and counts of tokens. The two sides
+share the types and no code, so that neither can hide an error of the other.
 """
 
 from __future__ import annotations
@@ -48,6 +49,14 @@ _MODULES = {
 
 PROTOCOLS = tuple(_MODULES)
 """The names of the supported protocols."""
+
+
+def _load(protocol: str, module: str, name: str) -> Any:
+    """Return a value from a module of a protocol's folder. Raises `RegistryError` for an unknown protocol."""
+    folder = _MODULES.get(protocol)
+    if folder is None:
+        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
+    return getattr(import_module(f"cnllm.protocols.{folder}.{module}"), name)
 
 
 class ServerStream(Protocol):
@@ -121,20 +130,14 @@ def sse_frame(name: str | None, data: Any) -> bytes:
 @cache
 def server_codec(protocol: str) -> ServerCodec:
     """Return the server side of a protocol. Raises `RegistryError` for an unknown protocol."""
-    name = _MODULES.get(protocol)
-    if name is None:
-        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
-    codec: ServerCodec = import_module(f"cnllm.protocols.{name}.server").CODEC
+    codec: ServerCodec = _load(protocol, "server", "CODEC")
     return codec
 
 
 @cache
 def server_api(protocol: str) -> ServerApi:
     """Return the rest of a protocol's API. Raises `RegistryError` for an unknown protocol."""
-    name = _MODULES.get(protocol)
-    if name is None:
-        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
-    api: ServerApi = import_module(f"cnllm.protocols.{name}.server_api").API
+    api: ServerApi = _load(protocol, "server_api", "API")
     return api
 
 
@@ -171,8 +174,5 @@ class Wire(Struct, frozen=True):
 @cache
 def wire(protocol: str) -> Wire:
     """Return the client side of a protocol. Raises `RegistryError` for an unknown protocol."""
-    name = _MODULES.get(protocol)
-    if name is None:
-        raise RegistryError(f"unknown protocol {protocol}", hint=f"use one of {', '.join(sorted(_MODULES))}")
-    client: Wire = import_module(f"cnllm.protocols.{name}.client").WIRE
+    client: Wire = _load(protocol, "client", "WIRE")
     return client

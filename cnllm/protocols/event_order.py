@@ -105,6 +105,7 @@ class EventOrder:
         """Return the events to write now, for one that is new."""
         if not self._held:
             if self._kind is not None and _KINDS.get(kind) is self._kind:
+                # The test of the kind is the quick one; mypy cannot follow it.
                 self._pieces.append(event.text)  # type: ignore[union-attr]
                 return [event]
         elif kind is Finished:
@@ -168,8 +169,9 @@ class EventOrder:
         """Whether an event ends what the waiting events wait for."""
         if isinstance(event, BlockEnd) and isinstance(event.part, Text | Reasoning):
             return type(event.part) is self._kind and event.part.text.startswith("".join(self._pieces))
-        is_call = isinstance(event, ToolCallDelta | ToolCallEnd)
-        return is_call and self._waits_for_calls and event.index in self._calls  # type: ignore[union-attr]
+        if isinstance(event, ToolCallDelta | ToolCallEnd):
+            return self._waits_for_calls and event.index in self._calls
+        return False
 
     def _fits(self, event: Event) -> bool:
         """Whether an event can be written now."""

@@ -1,4 +1,4 @@
-"""What the API of a protocol has beside replies: lists of models, counts of tokens, signs of life, and set phrases."""
+"""Define the rest of a protocol's API: lists of models, counts of tokens, pings, and the words of errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["ModelCard", "ServerApi"]
+__all__ = ["ModelCard", "ServerApi", "query_number"]
+
+_DIGITS = 9  # of a number of which the rest makes no difference
 
 
 class ModelCard(Struct, frozen=True):
@@ -22,15 +24,18 @@ class ModelCard(Struct, frozen=True):
 class ServerApi(Struct, frozen=True):
     """The rest of one protocol's API.
 
-    `write_models(cards, query)` returns a list of models and `write_model(card)` one. `read_count(body)` returns the
-    request whose length a client asks for, and `write_count(tokens)` the answer, where the protocol has such requests.
-    `id_prefix` begins the id of a reply.
-    `count_paths` are the paths of requests that only ask for their length; `kept_replies` is the path below which the
-    protocol has replies that a server keeps. `listing_header` shows that a client wants this protocol's list of models.
-    `ping` is a piece of a stream that says nothing. `estimates_input`: a stream begins with the length of its request.
-    `overflow_message` has the words and `overflow_code` the code by which clients know that a conversation is too long
-    (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload. `token_parts` are the kinds of parts
-    whose opaque field clients send back; `token_beside_text`: the text of the reasoning comes back beside it.
+    `write_models(cards, query)` returns the list of models, `write_model(card)` one model. `id_prefix` is the beginning
+    of a reply's id. `ping` is a piece of a stream that carries no data and keeps the connection open.
+
+    `count_paths` are the paths of requests to count tokens. `read_count(body)` returns the request to count,
+    `write_count(tokens)` the answer; None where the protocol has no such request. `kept_replies` is the path of stored
+    replies; None where the protocol stores none. `listing_header` is the request header by which a request for models
+    belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens.
+
+    `overflow_message` and `overflow_code` are the message (with `{tokens}` and `{limit}`) and the code by which clients
+    recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload. `token_parts` are
+    the types of parts that have an opaque field, which clients send back unchanged. `token_beside_text`: clients send
+    the text of the reasoning back with that field.
     """
 
     write_models: Callable[[Sequence[ModelCard], Mapping[str, str]], dict[str, Any]]
@@ -48,3 +53,9 @@ class ServerApi(Struct, frozen=True):
     estimates_input: bool = False
     token_parts: tuple[type, ...] = ()
     token_beside_text: bool = False
+
+
+def query_number(query: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number of a query; the default where it is missing or no number."""
+    text = query.get(name, "")
+    return int(text[:_DIGITS]) if text.isdecimal() else default

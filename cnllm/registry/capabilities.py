@@ -116,7 +116,8 @@ def capabilities(model: Model, explained: Iterable[Fact] | None = None) -> dict[
 def _reasoning_states(model: Model) -> list[bool | None]:
     """List the possible states of reasoning, without it first; None where they are unknown."""
     mode = model.flags.reasoning.mode if model.flags.reasoning else None
-    return {"never": [False], "always": [True], "toggle": [False, True]}.get(mode or "", [None])  # type: ignore[return-value]
+    states: dict[str | None, list[bool | None]] = {"never": [False], "always": [True], "toggle": [False, True]}
+    return states.get(mode, [None])
 
 
 def _best_state(states: Iterable[CapabilityState]) -> CapabilityState:

@@ -139,7 +139,7 @@ def _resolve(ref: str, root: Any) -> Any:
         part = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, Mapping):
             node = node.get(part)
-        elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+        elif isinstance(node, list) and part.isdecimal() and len(part) < 10 and int(part) < len(node):
             node = node[int(part)]
         else:
             return None

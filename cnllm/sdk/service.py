@@ -1,4 +1,4 @@
-"""What a client for SDKs shares between its requests, and one request from its path to the bytes of its answer.
+"""The settings that all requests of an SDK share, and one request from its path to the bytes of its answer.
 
 Everything here is without I/O but for the log; `sync_transport` and `async_transport` drive it.
 """
@@ -20,11 +20,13 @@ from cnllm.client.base import BaseClient
 from cnllm.config.settings import read_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.delivered import Diverged
-from cnllm.gateway.endpoints import Endpoint, client_protocol
+from cnllm.gateway.endpoints import client_protocol
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.model_names import ModelNames
-from cnllm.gateway.resources import require_method
+from cnllm.gateway.resources import require_method, resource_body
+from cnllm.gateway.responses import continued_body, keep_response
+from cnllm.gateway.state import Steps, keep_turn, restored_request
 from cnllm.gateway.store import Store, open_store
 from cnllm.protocols import server_api
 from cnllm.sdk.routes import find_route
@@ -34,7 +36,7 @@ from cnllm.types.policy import Timeouts
 __all__ = ["FAILURES", "IDENTITY", "Answer", "SdkRequest", "Service", "process_store"]
 
 IDENTITY = "sdk"
-"""Whose state it is: that of the program, which is the only client."""
+"""The owner of stored state: the program, which is the only client."""
 
 FAILURES = (CnllmError, RequestFailed, Diverged)
 """The errors that become an answer."""
@@ -99,24 +101,38 @@ class SdkRequest:
 
     # ── the request ──────────────────────────────────────────────────────────
 
-    def endpoint(self) -> Endpoint:
-        """Return the endpoint of the request. Raises `RequestFailed`."""
+    def prepare(self, query: str, content: bytes) -> Steps[Answer | Request]:
+        """Return the request of a reply, with what its client lost; or the answer that needs no reply.
+
+        Raises `RequestFailed`.
+        """
         endpoint, self._path = find_route(self._method, self._path, self._headers)
         self._protocol = endpoint.protocol
         require_method(endpoint, self._method)
-        return endpoint
+        if endpoint.verb not in ("generate", "count"):
+            return self._json((yield from resource_body(endpoint, self._service.names, query, IDENTITY)))
+        body = read_body(content)
+        if self._is_stored:
+            body = yield from continued_body(IDENTITY, body)
+        self._open(body, count=endpoint.verb == "count")
+        if endpoint.verb == "count":
+            return self._json(self.exchange.count_body())
+        return (yield from restored_request(self.exchange, IDENTITY))
 
-    def body(self, content: bytes) -> dict[str, Any]:
-        """Return the body of the request. Raises `RequestFailed`."""
-        return read_body(content)
+    def keep(self, reply: Reply) -> Steps[None]:
+        """Store what the program may lose of a reply, before the reply is complete for it."""
+        self.add_notes(reply.notes)
+        yield from keep_turn(self.exchange, reply, IDENTITY)
+        if self._is_stored:
+            yield from keep_response(IDENTITY, self.exchange, reply)
 
     @property
-    def continues(self) -> bool:
-        """Return whether the body may name an earlier response, and whether the reply is to be kept as one."""
+    def _is_stored(self) -> bool:
+        """Return whether the body may name an earlier response, and whether the reply is stored as one."""
         return server_api(self._protocol).kept_replies is not None
 
-    def open(self, body: dict[str, Any], *, count: bool) -> Exchange:
-        """Return the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
+    def _open(self, body: dict[str, Any], *, count: bool) -> None:
+        """Make the exchange of a body; `count`: only its length is wanted. Raises `RequestFailed`."""
         service = self._service
         self.exchange = Exchange(
             self._protocol,
@@ -131,7 +147,6 @@ class SdkRequest:
             count=count,
         )
         self._model = self.exchange.model.name
-        return self.exchange
 
     def options(self, request: Request) -> dict[str, Any]:
         """Return the options of the call. A timeout of the SDK replaces cnllm's."""
@@ -153,7 +168,7 @@ class SdkRequest:
 
     # ── the answer ───────────────────────────────────────────────────────────
 
-    def json(self, data: Any) -> Answer:
+    def _json(self, data: Any) -> Answer:
         """Return an answer in JSON."""
         return Answer(200, [_JSON, *self._own_headers()], msgspec.json.encode(data))
 

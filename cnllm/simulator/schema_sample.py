@@ -13,6 +13,14 @@ _MAX_DEPTH = 6  # depth at which optional nesting ends; required nesting ends at
 _MAX_LENGTH = 10_000  # characters or items, whatever a schema demands
 _MAX_WORK = 25_000  # values and schemas visited for one answer: a short schema may require any number of them
 _MAX_STEPS = 64
+_HUGE = 1e300  # bounds beyond it, and those that are no number, do not count
+_TYPES: dict[str, Any] = {
+    "properties": dict,
+    **dict.fromkeys(("required", "enum", "prefixItems", "allOf", "anyOf", "oneOf"), list),
+    "format": str,
+    "multipleOf": int | float,
+}
+"""The types of the keywords that are read here."""
 _FORMATS = {
     "date": "2026-01-02",
     "date-time": "2026-01-02T03:04:05Z",
@@ -76,6 +84,7 @@ def _flatten(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
     root.budget -= 1
     if not isinstance(schema, dict) or hops > 2 * _MAX_DEPTH or root.budget < 0:
         return {}
+    schema = _without_mistakes(schema)
     out = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
     ref = schema.get("$ref")
     if isinstance(ref, str) and ref.startswith("#"):
@@ -90,6 +99,14 @@ def _flatten(schema: Any, root: _Root, depth: int, hops: int) -> dict[str, Any]:
         if branch := (nulls + others if depth > _MAX_DEPTH else others + nulls)[:1]:
             out = _merge(out, _flatten(branch[0], root, depth, hops + 1))
     root.budget -= (len(out) + len(out.get("properties") or ())) // 16
+    return out
+
+
+def _without_mistakes(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without keywords whose values have a wrong type: many endpoints ignore such mistakes."""
+    out = {key: value for key, value in schema.items() if isinstance(value, _TYPES.get(key, object))}
+    if "required" in out:
+        out["required"] = [name for name in out["required"] if isinstance(name, str)]
     return out
 
 
@@ -132,7 +149,7 @@ def _object(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: in
     names = list(schema.get("required") or [])
     required = set(names)
     optional = [n for n in properties if n not in required]
-    minimum = min(int(schema.get("minProperties", 0)), _MAX_LENGTH)
+    minimum = min(_count(schema, "minProperties", 0), _MAX_LENGTH)
     names += optional[: max(0, minimum - len(names))]
     additional = schema.get("additionalProperties", True)
     while len(names) < minimum:
@@ -145,11 +162,11 @@ def _array(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: int
     items: Any = schema.get("items", {})
     if isinstance(items, list):  # a tuple in older drafts
         prefix, items = items, schema.get("additionalItems", {})
-    maximum = int(schema.get("maxItems", 1 << 30))
+    maximum = _count(schema, "maxItems", 1 << 30)
     count = min(
         maximum,
         _MAX_LENGTH,
-        max(int(schema.get("minItems", 0)), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
+        max(_count(schema, "minItems", 0), len(prefix), int(items is not False and depth < _MAX_DEPTH)),
     )
     values: list[Any] = []
     while len(values) < count and root.budget > 0:
@@ -158,8 +175,18 @@ def _array(schema: dict[str, Any], root: _Root, words: str, nth: int, depth: int
     return values
 
 
+def _count(schema: dict[str, Any], keyword: str, default: int) -> int:
+    """Return a number of characters, items or properties, which some protocols write as text."""
+    try:
+        return int(schema.get(keyword, default))
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
 def _number(schema: dict[str, Any], kind: str, nth: int) -> float:
-    step = schema.get("multipleOf") or (1 if kind == "integer" else 0)
+    step = schema.get("multipleOf", 0)
+    if not (0 < step < math.inf):
+        step = 1 if kind == "integer" else 0
     low, high = (
         _bound(schema, "minimum", "exclusiveMinimum", 1),
         _bound(schema, "maximum", "exclusiveMaximum", -1),
@@ -187,7 +214,7 @@ def _bound(schema: dict[str, Any], inclusive: str, exclusive: str, inward: int) 
     bounds: list[tuple[float, int]] = []
     for key, direction in ((inclusive, 0), (exclusive, inward)):
         value = schema.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _HUGE:
             bounds.append((value, direction))
     if not bounds:
         return None
@@ -203,5 +230,5 @@ def _string(schema: dict[str, Any], root: _Root, words: str, nth: int) -> str:
         match, steps = sample_with_size(pattern, f"{words}{nth}", full_match=False)
         root.budget -= steps // 4
         text = match or text
-    text = text.ljust(min(_MAX_LENGTH, int(schema.get("minLength", 0))), "x")
-    return text[: int(schema.get("maxLength", 1 << 30))]
+    text = text.ljust(min(_MAX_LENGTH, _count(schema, "minLength", 0)), "x")
+    return text[: _count(schema, "maxLength", 1 << 30)]

@@ -38,11 +38,11 @@ def install(transport: Any, core: Any, *, asynchronous: bool) -> Any:
     """Install our backend in a transport of httpx. Return its pool, or None where that is not possible."""
     pool = getattr(transport, "_pool", None)
     inner = getattr(pool, "_network_backend", None)
-    if not (hasattr(inner, "connect_tcp") and hasattr(pool, "connections")):
+    if pool is None or not (hasattr(inner, "connect_tcp") and hasattr(pool, "connections")):
         return None
     if not hasattr(core, "ConnectionNotAvailable"):
         return None
-    pool._network_backend = (_AsyncBackend if asynchronous else _Backend)(inner, core)  # type: ignore[union-attr]
+    pool._network_backend = (_AsyncBackend if asynchronous else _Backend)(inner, core)
     return pool
 
 
@@ -226,12 +226,16 @@ def _async_probes_of(inner: Any) -> Probes | None:
     return [*probes, queue.__len__]
 
 
-class _Backend:
-    """Opens watched connections."""
+class _AnyBackend:
+    """What opens watched connections."""
 
     def __init__(self, inner: Any, core: Any) -> None:
         self._inner = inner
         self._core = core
+
+
+class _Backend(_AnyBackend):
+    """Opens watched connections."""
 
     def connect_tcp(self, *args: Any, **options: Any) -> WatchedStream:
         """Open a watched connection."""
@@ -242,14 +246,14 @@ class _Backend:
         self._inner.sleep(seconds)
 
 
-class _AsyncBackend(_Backend):
+class _AsyncBackend(_AnyBackend):
     """Opens watched connections in an event loop."""
 
-    async def connect_tcp(self, *args: Any, **options: Any) -> WatchedAsyncStream:  # type: ignore[override]
+    async def connect_tcp(self, *args: Any, **options: Any) -> WatchedAsyncStream:
         """Open a watched connection."""
         return _async_stream(await self._inner.connect_tcp(*args, **options), self._core)
 
-    async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+    async def sleep(self, seconds: float) -> None:
         """Sleep."""
         await self._inner.sleep(seconds)
 

@@ -11,6 +11,8 @@ from google import genai
 from google.genai import errors, types
 from pydantic import BaseModel
 
+from cnllm.gateway.store import open_store
+
 from .support import KEY, MODELS, PICTURE, AsyncSim, Sim, lost, simulated
 
 
@@ -93,6 +95,40 @@ def test_a_tool_loop_sends_thoughts_back() -> None:
             second = models.generate_content(model=model, contents=history, config=config())
             assert "weather" in str(second.text), model
             assert lost(sim, thought_of(first)) == "", streamed
+
+
+def joined_by_a_terminal_program(parts: list[Any]) -> list[Any]:
+    """Join the parts of a stream as gemini-cli does: thoughts and empty texts go, texts in a row become one."""
+    out: list[Any] = []
+    for part in parts:
+        if part.thought or part.text == "":
+            continue
+        if out and part.text and out[-1].text:
+            out[-1] = types.Part(text=out[-1].text + part.text)
+        else:
+            out.append(part)
+    return out
+
+
+def test_thoughts_come_back_however_a_program_joins_the_parts_of_a_stream() -> None:
+    """Each piece of a thought is a part of its own, as Gemini itself writes it."""
+    question = types.Content(role="user", parts=[types.Part(text="In parallel: weather and population of Berlin")])
+    for model in MODELS:
+        for another in (False, True):
+            sim = Sim()
+            models = client(sim, store=open_store()).models
+            pieces = list(models.generate_content_stream(model=model, contents=question, config=config()))
+            contents: list[Any] = [piece.candidates[0].content for piece in pieces if piece.candidates]
+            parts = [part for content in contents for part in content.parts or []]
+            thoughts = [part.text for part in parts if part.thought]
+            whole = types.Content(role="model", parts=parts)
+            joined = types.Content(role="model", parts=joined_by_a_terminal_program(parts))
+            if another:
+                models = client(sim, store=open_store()).models
+            # google-genai's chats keep a content for each chunk
+            for turns in ([whole], [content for content in contents if content.parts], [joined]):
+                models.generate_content(model=model, contents=[question, *turns, results(whole)], config=config())
+                assert lost(sim, "".join(thoughts)) == "", (model, another, len(turns))
 
 
 def test_functions_of_python_are_called_by_the_sdk() -> None:

@@ -272,6 +272,96 @@ def test_bad_requests_name_the_place_and_call_no_model() -> None:
     assert sim.plans == []
 
 
+BROKEN: Any = {"type": "object", "properties": 7}  # no JSON Schema
+NOT_A_NUMBER = float("nan")
+
+
+def wrong_calls(chat: Any, claude: Any, models: Any) -> list[tuple[str, type[Exception], Callable[[], Any]]]:
+    """Calls with an argument that cnllm's engine refuses, each with words of the error and its class."""
+    form: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": BROKEN}}
+    text: Any = {"format": {"type": "json_schema", "name": "a", "schema": BROKEN}}
+    declared: Any = [{"type": "function", "function": {"name": "f", "parameters": 7}}]
+    output: Any = {"format": {"type": "json_schema", "schema": BROKEN}}
+    of_openai, of_claude = {"model": "glm-4.7", "messages": HI}, {"model": "glm-4.7", "messages": HI, "max_tokens": 9}
+    refused, refused_too = openai.BadRequestError, anthropic.BadRequestError
+    json_form = {"response_mime_type": "application/json", "response_json_schema": BROKEN}
+    streams = [lambda **more: more, lambda **more: {**more, "stream": True}]
+    return [
+        *[
+            row
+            for kind in streams
+            for row in (
+                (
+                    "schema",
+                    refused,
+                    lambda k=kind: chat.chat.completions.create(**k(**of_openai), response_format=form),
+                ),
+                ("parameters", refused, lambda k=kind: chat.chat.completions.create(**k(**of_openai), tools=declared)),
+                (
+                    "timeout",
+                    refused,
+                    lambda k=kind: chat.chat.completions.create(**k(**of_openai), timeout=NOT_A_NUMBER),
+                ),
+                ("schema", refused, lambda k=kind: chat.responses.create(**k(model="glm-4.7", input="Hi"), text=text)),
+                ("schema", refused_too, lambda k=kind: claude.messages.create(**k(**of_claude), output_config=output)),
+                ("timeout", refused_too, lambda k=kind: claude.messages.create(**k(**of_claude), timeout=NOT_A_NUMBER)),
+            )
+        ],
+        *[
+            ("schema", errors.ClientError, lambda m=method: m(model="glm-4.7", contents="Hi", config=json_form))
+            for method in (models.generate_content, models.generate_content_stream)
+        ],
+    ]
+
+
+def assert_refused(error: Any, words: str) -> None:
+    """The error is the answer of an endpoint: status 400 in the form of the protocol."""
+    assert status_of(error) == 400
+    assert words in str(error)
+    body = error.details if isinstance(error, errors.APIError) else error.response.json()
+    assert body["error"]["message"]
+
+
+def test_arguments_that_cnllm_refuses_are_errors_of_the_sdk() -> None:
+    sim = Sim()
+    http_client = simulated(sim)
+    chat = openai.OpenAI(http_client=http_client, api_key=KEY)
+    claude = anthropic.Anthropic(http_client=http_client, api_key=KEY)
+    for words, kind, call in wrong_calls(chat, claude, gemini(http_client).models):
+        with pytest.raises(kind) as caught:
+            list(call())
+        assert_refused(caught.value, words)
+    assert sim.plans == []
+
+
+def test_arguments_that_cnllm_refuses_are_errors_of_the_asynchronous_sdk() -> None:
+    async def run() -> None:
+        sim = AsyncSim()
+        http_client = simulated(sim)
+        chat = openai.AsyncOpenAI(http_client=http_client, api_key=KEY)
+        claude = anthropic.AsyncAnthropic(http_client=http_client, api_key=KEY)
+        google = genai.Client(api_key=KEY, http_options=types.HttpOptions(httpx_async_client=http_client))
+        for words, kind, call in wrong_calls(chat, claude, google.aio.models):
+            with pytest.raises(kind) as caught:
+                async for _ in await call():
+                    pass
+            assert_refused(caught.value, words)
+        assert sim.plans == []
+
+    asyncio.run(run())
+
+
+def test_numbers_of_a_query_have_any_length() -> None:
+    http_client = simulated()
+    for header, query in (
+        ("x-goog-api-key", "pageSize"),
+        ("x-goog-api-key", "pageToken"),
+        ("anthropic-version", "limit"),
+    ):
+        answer = http_client.get(f"http://any/v1beta/models?{query}={'9' * 5000}", headers={header: "1"})
+        assert answer.status_code == 200
+
+
 def test_notes_are_in_the_headers_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="cnllm.sdk")
     for stream in (False, True):

@@ -63,3 +63,34 @@ def test_what_can_be_made_is_still_made() -> None:
     ]
     assert len(sample_value({"type": "array", "minItems": 10_000, "items": {"type": "integer"}})) == 10_000
     assert sample_value({"type": "integer", "exclusiveMaximum": -5, "multipleOf": 3}) == -6
+
+
+def test_mistakes_in_a_schema_are_ignored() -> None:
+    """Many endpoints take such a schema, so that a simulated one answers too."""
+    words = ("properties", "required", "enum", "prefixItems", "allOf", "anyOf", "oneOf", "format", "multipleOf",
+             "minItems", "maxItems", "minLength", "maxLength", "minProperties", "minimum", "maximum", "pattern",
+             "items", "type", "$ref", "const", "additionalProperties")  # fmt: skip
+    odd: list[Any] = [
+        None,
+        True,
+        7,
+        -1,
+        10**400,
+        1e400,
+        float("nan"),
+        "x",
+        [],
+        [[]],
+        [None],
+        [{}],
+        {},
+        {"a": None},
+        {"a": []},
+    ]
+    for kind in ("object", "array", "string", "number", "integer"):
+        for word in words:
+            for value in odd:
+                schema = {"type": kind, "required": ["a"], "properties": {"a": {}}, "minItems": 1, word: value}
+                for nested in (schema, {"allOf": [schema, {"type": kind, word: value}]}, {"items": schema}):
+                    sample_value(nested)
+    assert sample_value({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", []]}) == {"a": 1}

@@ -1,4 +1,4 @@
-"""Lists of models, signs of life and set phrases of OpenAI's APIs (https://platform.openai.com/docs/api-reference)."""
+"""Write lists of models, pings and error messages of OpenAI's APIs (https://platform.openai.com/docs/api-reference)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from cnllm.protocols.server_api import ModelCard, ServerApi
 
-__all__ = ["API", "write_model", "write_models"]
+__all__ = ["API"]
 
 
-def write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
+def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a list of models."""
-    return {"object": "list", "data": [write_model(card) for card in cards]}
+    return {"object": "list", "data": [_write_model(card) for card in cards]}
 
 
-def write_model(card: ModelCard) -> dict[str, Any]:
+def _write_model(card: ModelCard) -> dict[str, Any]:
     """Return a model."""
     return {"id": card.name, "object": "model", "created": 0, "owned_by": card.provider}
 
 
 API = ServerApi(
-    write_models=write_models,
-    write_model=write_model,
+    write_models=_write_models,
+    write_model=_write_model,
     id_prefix="chatcmpl-",
     ping=b": ping\n\n",
     overflow_message=(

@@ -1,23 +1,23 @@
-"""Lists of models, counts of tokens and set phrases of Gemini (https://ai.google.dev/api)."""
+"""Write lists of models, counts of tokens and error messages of Gemini (https://ai.google.dev/api)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.protocols.server_api import ModelCard, ServerApi, query_number
 from cnllm.types import ToolCall
 
 __all__ = ["API"]
 
-_PAGE = 50  # models in a page of which the client does not say how long it is
+_PAGE = 50  # models of a page where the client names no number
 _METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
 def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of the list of models."""
-    size = min(max(int(query["pageSize"]), 1), 1000) if query.get("pageSize", "").isdecimal() else _PAGE
-    first = int(query["pageToken"]) if query.get("pageToken", "").isdecimal() else 0
+    size = min(max(query_number(query, "pageSize", _PAGE), 1), 1000)
+    first = query_number(query, "pageToken", 0)
     page: dict[str, Any] = {"models": [_write_model(card) for card in cards[first : first + size]]}
     if first + size < len(cards):
         page["nextPageToken"] = str(first + size)

@@ -102,7 +102,12 @@ class _Turns:
         self._waiting: list[tuple[str, str]] = []
 
     def read(self, contents: list[Any]) -> Iterator[Message]:
-        """Yield the messages of the contents."""
+        """Yield the messages of the contents. A model's contents in a row are one message.
+
+        Programs that read streams keep a content for each chunk: only together do they hold the turn.
+        """
+        model_parts: list[Part] = []
+        is_model = False
         for index, content in enumerate(contents):
             path = f"contents[{index}]"
             turn = _object(content, path)
@@ -111,18 +116,28 @@ class _Turns:
                 raise ValueError(f"{path}.role: {role!r} is neither user nor model")
             parts = _list(turn.get("parts"), f"{path}.parts")
             part_objects = [_object(part, f"{path}.parts[{i}]") for i, part in enumerate(parts)]
-            yield from self._model(part_objects, path) if role == "model" else self._user(part_objects, path)
+            if role == "model":
+                if not is_model:
+                    self._waiting = []
+                is_model = True
+                model_parts += self._model(part_objects, path)
+                continue
+            if is_model:
+                yield Message("assistant", model_parts)
+                model_parts, is_model = [], False
+            yield from self._user(part_objects, path)
+        if is_model:
+            yield Message("assistant", model_parts)
 
-    def _model(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
-        """Yield the message of a model's content."""
-        self._waiting = []
+    def _model(self, parts: list[dict[str, Any]], path: str) -> list[Part]:
+        """Return the parts of a model's content."""
         out: list[Part] = []
         for index, part in enumerate(parts):
             if "functionCall" in part:
                 out.append(self._call(part, f"{path}.parts[{index}].functionCall"))
             else:
                 out.append(_part(part, True, self._stamp))
-        yield Message("assistant", out)
+        return out
 
     def _user(self, parts: list[dict[str, Any]], path: str) -> Iterator[Message]:
         """Yield the messages of a user's content: results are one message, parts before or after them another."""

@@ -1,22 +1,22 @@
-"""Lists of models, counts of tokens and set phrases of Anthropic Messages (https://docs.claude.com/en/api)."""
+"""Write lists of models, counts of tokens and error messages of Anthropic Messages (https://docs.claude.com/en/api)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnllm.protocols.server_api import ModelCard, ServerApi
+from cnllm.protocols.server_api import ModelCard, ServerApi, query_number
 from cnllm.types import Reasoning
 
 __all__ = ["API"]
 
-_PAGE = 20  # models in a page of which the client does not say how long it is
+_PAGE = 20  # models of a page where the client names no number
 
 
 def _write_models(cards: Sequence[ModelCard], query: Mapping[str, str]) -> dict[str, Any]:
     """Return a page of the list of models: after or before an id."""
     names = [card.name for card in cards]
-    limit = min(max(int(query["limit"]), 1), 1000) if query.get("limit", "").isdecimal() else _PAGE
+    limit = min(max(query_number(query, "limit", _PAGE), 1), 1000)
     first, last = 0, len(cards)
     if (after := query.get("after_id")) in names:
         first = names.index(after) + 1

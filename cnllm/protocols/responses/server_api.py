@@ -1,4 +1,4 @@
-"""Lists of models, signs of life and set phrases of OpenAI Responses."""
+"""Write lists of models, pings and error messages of OpenAI Responses."""
 
 from __future__ import annotations
 
