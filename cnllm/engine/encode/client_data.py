@@ -1,7 +1,8 @@
 """Send what a client's own protocol means to endpoints of that protocol only.
 
 `ClientData` in the options names its protocol. On an endpoint of another protocol, a key that has an equal there
-becomes an option; each other one is left out, with a note.
+becomes an option; each other one is left out, with a note. Endpoints of one protocol differ, too: what the registry
+knows of a parameter holds for a key of the client's, which is no `extra_body` that somebody wrote for one endpoint.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cnllm.engine.adjustments import Ledger
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
+from cnllm.jsonpath import contains, get, leaves, merge_patch, remove
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
+from cnllm.types.convert import as_messages
 
-__all__ = ["resolve_client_data"]
+__all__ = ["fit_client_data", "resolve_client_data"]
 
 _CONTAINERS = ("generationConfig", "output_config", "reasoning", "text", "thinking", "toolConfig")
 """Keys whose value is an object of settings. A note names each setting."""
@@ -30,13 +36,13 @@ _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
 
-def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
+def resolve_client_data(options: dict[str, Any], model: Model, messages: Any) -> tuple[dict[str, Any], list[Note]]:
     """Return the options for a model, and notes on what was left out of them."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
     foreign_tools = type(tools) is list and any(type(t) is ClientData and t.protocol != model.protocol for t in tools)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
     if not foreign and not foreign_tools:
-        return options, []
+        return (_with_object(options, body, model, messages) if type(body) is ClientData else options), []
     out = dict(options)
     notes: list[Note] = []
     if type(headers) is ClientData and headers.protocol != model.protocol:
@@ -47,12 +53,65 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         for path, value in _settings(body):
             if not _map_setting(path, value, out, model):
                 notes.append(_left_out("extra_body", path, body.protocol))
+    elif type(body) is ClientData:
+        out = _with_object(out, body, model, messages)
     if foreign_tools:
         _drop_tools(out, model, notes)
     if notes and options.get("on_unsupported") == "error":
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, notes
+
+
+def fit_client_data(
+    data: ClientData, params: dict[str, Any], flags: Flags, ledger: Ledger
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a client's keys of the body without those for which the endpoint has a rule, and the parameters with them.
+
+    Keys that the endpoint never takes, or that turn on or off what the model cannot turn, are left out with a note.
+    """
+    rest: dict[str, Any] = {}
+    merge_patch(rest, data)  # a copy, as deep as objects go
+    found = dict(params)
+    for name, rule in (flags.params or {}).items():
+        for place in dict.fromkeys((param_rules.path(name, rule), name)):
+            if (value := get(rest, place)) is not None and rule is not True:
+                remove(rest, place)
+                found.setdefault(name, value)
+    paths = dict.fromkeys((flags.body.drop if flags.body is not None else None) or (), "body.drop")
+    if (reasoning := flags.reasoning) is not None:
+        patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
+        if patch is not None and contains(rest, patch.set or {}):
+            paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
+        if reasoning.mode == "never":
+            places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
+            paths |= {path: "reasoning.mode" for path in places if path}
+    for path, flag in paths.items():
+        if (value := get(rest, path)) is not None and ledger.may_change(
+            "param-dropped", flag, f"{path}={value}", "left out: the endpoint does not take it"
+        ):
+            remove(rest, path)
+    return rest, found
+
+
+def _with_object(options: dict[str, Any], body: ClientData, model: Model, messages: Any) -> dict[str, Any]:
+    """Return the options with a request for any JSON object as a schema, unless the endpoint takes it as it is.
+
+    Endpoints take it only beside the word JSON in a message, and some do not take it at all.
+    """
+    plain = dict(body)
+    place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
+    if place is None or "schema" in options:
+        return options
+    methods = model.flags.schema.methods if model.flags.schema is not None else None
+    if (methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)) and any(
+        "json" in message.text.lower() for message in as_messages(messages)
+    ):
+        return options
+    rest: dict[str, Any] = {}
+    merge_patch(rest, body)  # a copy, as deep as objects go
+    remove(rest, place)
+    return {**options, "schema": {"type": "object"}, "extra_body": ClientData(body.protocol, rest)}
 
 
 def _left_out(flag: str, subject: str, protocol: str) -> Note:
