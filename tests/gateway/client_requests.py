@@ -125,7 +125,7 @@ def _messages() -> Iterator[ClientRequest]:
     }
     hello = [{"role": "user", "content": "Hello."}]
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8, "allowed_domains": ["example.com"]}
-    for name, body in {
+    bodies: dict[str, Json] = {
         "agent": agent,
         "agent with a budget": {**base, "stream": True, "thinking": {"type": "enabled", "budget_tokens": 8000}},
         "title": {"max_tokens": 512, "messages": hello, "temperature": 1, "system": "Name it.", "stream": True},
@@ -214,7 +214,8 @@ def _messages() -> Iterator[ClientRequest]:
                 *hello,
             ],
         },
-    }.items():
+    }
+    for name, body in bodies.items():
         yield ClientRequest(f"messages: {name}", "/v1/messages?beta=true", body, _BETA)
     count = {"messages": session, "tools": tools, "system": system, "thinking": {"type": "adaptive"}}
     yield ClientRequest("messages: count", "/v1/messages/count_tokens?beta=true", count, _BETA)
@@ -289,7 +290,7 @@ def _responses() -> Iterator[ClientRequest]:
         {"type": "local_shell"},
         {"type": "computer_use_preview", "display_width": 9, "display_height": 9, "environment": "linux"},
     ]
-    for name, body in {
+    bodies: dict[str, Json] = {
         "agent": base,
         "agent with an answer by a schema": {**base, "text": {"format": schema, "verbosity": "low"}},
         "text": {"input": "Hello.", "instructions": "Be brief.", "store": True, "metadata": {"a": "b"}},
@@ -338,7 +339,8 @@ def _responses() -> Iterator[ClientRequest]:
                 {"role": "user", "content": [{"type": "input_file", "file_data": PDF, "filename": "a.pdf"}]},
             ]
         },
-    }.items():
+    }
+    for name, body in bodies.items():
         yield ClientRequest(f"responses: {name}", "/v1/responses", body, {"originator": "codex_exec"})
     yield ClientRequest("responses: count", "/v1/responses/input_tokens", {"input": session, "tools": [run]})
 
@@ -407,7 +409,7 @@ def _generate() -> Iterator[ClientRequest]:
         {"role": "user", "parts": [{"functionResponse": {"name": "run", "response": {"name": "run", "content": "a"}}}]},
         {"role": "user", "parts": [{"text": "And?"}]},
     ]
-    for name, body in {
+    bodies: dict[str, Json] = {
         "router": {
             "contents": hello,
             "generationConfig": {**sampling, **thinking, **json, "responseJsonSchema": route},
@@ -464,7 +466,8 @@ def _generate() -> Iterator[ClientRequest]:
                 "thinkingConfig": {"thinkingBudget": 0},
             },
         },
-    }.items():
+    }
+    for name, body in bodies.items():
         yield ClientRequest(f"generate: {name}", "/v1beta/models/MODEL:generateContent", body)
     yield ClientRequest("generate: agent", "/v1beta/models/MODEL:streamGenerateContent?alt=sse", base)
     yield ClientRequest("generate: count", "/v1beta/models/MODEL:countTokens", {"contents": session})
@@ -506,7 +509,7 @@ def _chat() -> Iterator[ClientRequest]:
         "stream_options": {"include_usage": True},
     }
     allowed = {"mode": "required", "tools": [function("run")]}
-    for name, body in {
+    bodies: dict[str, Json] = {
         "agent": base,
         "agent that thinks hard": {**base, "reasoning_effort": "xhigh", "temperature": 0.5},
         "agent that must not think": {**base, "reasoning_effort": "none"},
@@ -609,7 +612,8 @@ def _chat() -> Iterator[ClientRequest]:
             ]
         },
         "only a system": {"messages": [{"role": "system", "content": "Speak."}]},
-    }.items():
+    }
+    for name, body in bodies.items():
         yield ClientRequest(f"chat: {name}", "/v1/chat/completions", body)
 
 

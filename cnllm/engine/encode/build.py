@@ -15,7 +15,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import params, prefill, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
-from cnllm.engine.encode.client_data import fit_client_data, resolve_client_data
+from cnllm.engine.encode.client_data import ask_for_object, fit_client_data, resolve_client_data
 from cnllm.engine.encode.mode import Draft, draft, settle
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.reasoning import plan_reasoning
@@ -58,7 +58,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
     given = options
-    options, client_notes = resolve_client_data(options, model, messages)
+    options, client_notes = resolve_client_data(options, model)
     wish = read_options(options, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
@@ -87,6 +87,9 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
         return _build_over(other, request, given)
     options, prompted = drop_unsupported(wish, request.model.flags, ledger)
     request = settle(request.with_options(options), _STEPS, ledger)
+    if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
+        arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
+        request = settle(with_schema, _STEPS, ledger)
     if (other := _other_wire(request)) is not None:
         return _build_over(other, request, given)
     request = _with_mode_defaults(request, arguments, ledger)

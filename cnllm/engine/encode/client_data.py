@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.mode import Draft
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
 from cnllm.jsonpath import contains, get, leaves, merge_patch, remove
@@ -20,9 +23,8 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
-from cnllm.types.convert import as_messages
 
-__all__ = ["fit_client_data", "resolve_client_data"]
+__all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
 _CONTAINERS = ("generationConfig", "output_config", "reasoning", "text", "thinking", "toolConfig")
 """Keys whose value is an object of settings. A note names each setting."""
@@ -36,13 +38,13 @@ _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
 
-def resolve_client_data(options: dict[str, Any], model: Model, messages: Any) -> tuple[dict[str, Any], list[Note]]:
+def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
     """Return the options for a model, and notes on what was left out of them."""
     body, headers, tools = options.get("extra_body"), options.get("extra_headers"), options.get("tools")
     foreign_tools = type(tools) is list and any(type(t) is ClientData and t.protocol != model.protocol for t in tools)
     foreign = [data for data in (body, headers) if type(data) is ClientData and data.protocol != model.protocol]
     if not foreign and not foreign_tools:
-        return (_with_object(options, body, model, messages) if type(body) is ClientData else options), []
+        return options, []
     out = dict(options)
     notes: list[Note] = []
     if type(headers) is ClientData and headers.protocol != model.protocol:
@@ -53,14 +55,33 @@ def resolve_client_data(options: dict[str, Any], model: Model, messages: Any) ->
         for path, value in _settings(body):
             if not _map_setting(path, value, out, model):
                 notes.append(_left_out("extra_body", path, body.protocol))
-    elif type(body) is ClientData:
-        out = _with_object(out, body, model, messages)
     if foreign_tools:
         _drop_tools(out, model, notes)
     if notes and options.get("on_unsupported") == "error":
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, notes
+
+
+def ask_for_object(request: Draft) -> Draft:
+    """Return the draft with a client's request for any JSON object as a schema, unless the endpoint takes it as it is.
+
+    Endpoints take it only beside the word JSON in a message, and some do not take it at all, or not in every mode.
+    """
+    data = request.options.extra_body
+    plain = dict(data)
+    place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
+    if place is None or request.options.schema is not None or type(data) is not ClientData:
+        return request
+    methods = request.flags.schema.methods if request.flags.schema is not None else None
+    takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)
+    if takes_it and any("json" in message.text.lower() for message in request.messages):
+        return request
+    rest: dict[str, Any] = {}
+    merge_patch(rest, plain)  # a copy, as deep as objects go
+    remove(rest, place)
+    options = replace(request.options, schema={"type": "object"}, extra_body=ClientData(data.protocol, rest))
+    return request.with_options(options)
 
 
 def fit_client_data(
@@ -92,26 +113,6 @@ def fit_client_data(
         ):
             remove(rest, path)
     return rest, found
-
-
-def _with_object(options: dict[str, Any], body: ClientData, model: Model, messages: Any) -> dict[str, Any]:
-    """Return the options with a request for any JSON object as a schema, unless the endpoint takes it as it is.
-
-    Endpoints take it only beside the word JSON in a message, and some do not take it at all.
-    """
-    plain = dict(body)
-    place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
-    if place is None or "schema" in options:
-        return options
-    methods = model.flags.schema.methods if model.flags.schema is not None else None
-    if (methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)) and any(
-        "json" in message.text.lower() for message in as_messages(messages)
-    ):
-        return options
-    rest: dict[str, Any] = {}
-    merge_patch(rest, body)  # a copy, as deep as objects go
-    remove(rest, place)
-    return {**options, "schema": {"type": "object"}, "extra_body": ClientData(body.protocol, rest)}
 
 
 def _left_out(flag: str, subject: str, protocol: str) -> Note:
