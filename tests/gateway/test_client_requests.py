@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -106,13 +107,13 @@ def fault(request: ClientRequest, status: int, text: str) -> str | None:
     return None if any(body.get(kind) for kind in kinds) and not body.get("error") else f"empty: {text[:400]}"
 
 
-def faults(registry: Registry, models: Iterable[Model]) -> list[str]:
+def faults(registry: Registry, models: Iterable[Model], requests: Sequence[ClientRequest] = REQUESTS) -> list[str]:
     async def run() -> list[str]:
         client = AsyncClient(registry, AsyncSimTransport(registry, strict=True), simulate=True)
         gateway = app(registry, client=client, simulate=True, keys=(), store="memory:")
         found = []
         for model in models:
-            for request in REQUESTS:
+            for request in requests:
                 if (why := fault(request, *await answer(gateway, request, model.name))) is not None:
                     found.append(f"{request.name} → {model.name}: {why}")
         await gateway.aclose()
@@ -126,6 +127,24 @@ def test_models_of_every_dialect_accept_every_request() -> None:
     models = distinct_models(registry)
     assert len({model.protocol for model in models}) > 1
     assert faults(registry, models) == []
+
+
+def test_an_id_that_looks_like_a_path_is_a_models_name() -> None:
+    registry = Registry.load()
+    models = [model for model in living_models(registry) if "models/" in model.id]
+    assert models
+    requests = [
+        request for request in REQUESTS if request.name in ("generate: agent", "generate: search", "chat: agent")
+    ]
+    assert faults(registry, models, requests) == []
+
+
+def test_a_simulated_model_needs_no_address(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('[providers.own]\nprotocol = "openai-chat"\n[models."own/m"]\n')
+    registry = Registry.load(str(tmp_path / "own.toml"))
+    model = registry.resolve("own/m")
+    assert not model.flags.base_url
+    assert faults(registry, [model]) == []
 
 
 @pytest.mark.long

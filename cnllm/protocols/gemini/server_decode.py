@@ -13,7 +13,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, 
 
 __all__ = ["read_request"]
 
-_PATH = re.compile(r"(?:.*/)?models/(?P<model>.+?):(?P<verb>\w+)")
+_PATH = re.compile(r"(?:.*?/)?models/(?P<model>.+?):(?P<verb>\w+)")
 _STREAM_VERB = "streamGenerateContent"
 _BASE64 = str.maketrans("-_", "+/")
 """JSON of protocol buffers has either alphabet of base64, and the vendor's own SDK sends the one for URLs."""
