@@ -34,6 +34,8 @@ _JSON_OBJECT = (
     ("generationConfig.responseMimeType", "application/json"),
 )
 """Paths and values with which the protocols request a JSON object without a schema."""
+_WITHOUT_WORD = ("generationConfig.responseMimeType",)
+"""Those of them that need no word JSON in a message."""
 _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
@@ -66,7 +68,7 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
 def ask_for_object(request: Draft) -> Draft:
     """Return the draft with a client's request for any JSON object as a schema, unless the endpoint takes it as it is.
 
-    Endpoints take it only beside the word JSON in a message, and some do not take it at all, or not in every mode.
+    Most protocols take it only beside the word JSON in a message, and some endpoints not at all, or not in every mode.
     """
     data = request.options.extra_body
     plain = dict(data)
@@ -75,7 +77,7 @@ def ask_for_object(request: Draft) -> Draft:
         return request
     methods = request.flags.schema.methods if request.flags.schema is not None else None
     takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)
-    if takes_it and any("json" in message.text.lower() for message in request.messages):
+    if takes_it and (place in _WITHOUT_WORD or any("json" in m.text.lower() for m in request.messages)):
         return request
     rest: dict[str, Any] = {}
     merge_patch(rest, plain)  # a copy, as deep as objects go
