@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
 
+_NOWHERE = "http://simulated.invalid"
 _SIMULATED = Note(
     "simulated", "simulate", "the endpoint", "the built-in simulator: nothing was sent, the answer is made up"
 )
@@ -97,6 +98,8 @@ class BaseClient:
             notes.append(note)
         else:
             resolved = self.registry.resolve(model) if isinstance(model, str) else model
+        if self.simulate and not resolved.flags.base_url:  # nothing is sent, so that no address is needed
+            resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
         plan = build_request(resolved, messages, stream=stream, **options)
         timeout = options.get("timeout")
         plan = replace(

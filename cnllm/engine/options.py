@@ -13,6 +13,7 @@ from cnllm.jsonpath import merge_patch
 from cnllm.registry.flags import LEVELS
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
+from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
 
 __all__ = ["EXTRA_PARAMS", "Function", "OnUnsupported", "RequestOptions", "option_fault", "read_options"]
@@ -82,7 +83,9 @@ def read_options(
         defaults = _defaults(call, values)
         for name in ("extra_body", "extra_headers"):
             if name in call and name in values:
-                values[name] = _merge(call[name], _mapping(values[name], name))
+                merged = _merge(call[name], _mapping(values[name], name))
+                given = values[name]
+                values[name] = ClientData(given.protocol, merged) if type(given) is ClientData else merged
         values = {**defaults, **values}
         fields["defaults"] = frozenset(defaults)
     fields["params"] = {name: _param(name, values[name]) for name in _PARAMS if name in values}
@@ -258,7 +261,7 @@ def _extra_body(value: Any) -> dict[str, Any]:
     """Read the option `extra_body`."""
     table = _mapping(value, "extra_body")
     checks.check_json_value("extra_body", table)
-    return table
+    return ClientData(value.protocol, table) if type(value) is ClientData else table
 
 
 def _extra_headers(value: Any) -> dict[str, str]:

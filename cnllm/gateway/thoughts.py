@@ -277,17 +277,38 @@ def _with_turn(message: Message, turn: Turn) -> Message:
 
 
 class _Chain:
-    """The digest of a conversation, message after message.
+    """The digest of a conversation, message after message, in a form in which every client sends it again.
 
-    Reasoning and ids do not count: clients drop or change them.
+    Reasoning and ids do not count: clients drop or change them. What stands between two turns of the assistant counts
+    as one: first the results, each once and only those of calls, then the rest. Clients that resume a conversation
+    may send the parts of such a turn twice.
     """
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=24)
+        self._open_calls: set[str] = set()
+        self._results: list[object] = []
+        self._others: list[object] = []
 
     def add(self, message: Message) -> None:
         """Add a message."""
-        self._hash.update(msgspec.json.encode([message.role, *_visible(message.parts)]))
+        if message.role == "assistant":
+            if self._results or self._others:
+                self._hash.update(msgspec.json.encode(["tool", self._results, self._others]))
+                self._results, self._others = [], []
+            self._hash.update(msgspec.json.encode(["assistant", *_visible(message.parts)]))
+            self._open_calls.update(call.id for call in message.tool_calls)
+            return
+        rest: list[Part] = []
+        for part in message.parts:
+            if type(part) is not ToolResult:
+                rest.append(part)
+            elif part.id in self._open_calls:
+                self._open_calls.discard(part.id)
+                self._results.append(part.text)
+        turn = [message.role, *_visible(rest)]
+        if len(turn) > 1 and not (turn in self._others and self._results):
+            self._others.append(turn)
 
     def key(self) -> bytes:
         """Return the digest so far."""
@@ -295,7 +316,7 @@ class _Chain:
 
 
 def _visible(parts: Iterable[Part]) -> Iterable[object]:
-    """Yield what every client sends back of a message."""
+    """Yield what every client sends back of a message, without its results."""
     text = ""
     for part in parts:
         match part:
@@ -303,8 +324,6 @@ def _visible(parts: Iterable[Part]) -> Iterable[object]:
                 text += part.text
             case ToolCall():
                 yield [part.name, part.arguments if part.arguments is not None else part.raw]
-            case ToolResult():
-                yield [part.text]
             case Media():
                 yield [part.type, part.url or _digest(part.data or "")]
     if text:

@@ -178,9 +178,7 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
         return "must be a string"
     if strict and turn.blank:
         return "text content is empty"
-    unsupported = [
-        m for m in turn.media if m != "other" and context.flags.input is not None and m not in context.flags.input
-    ]
+    unsupported = [m for m in turn.media if m != "other" and not _reads(context, m)]
     if unsupported:
         return f"this model does not read {unsupported[0]}"
     accepts_media = context.flags.tools is not None and context.flags.tools.result_media
@@ -193,6 +191,15 @@ def _content_problem(context: RequestContext, turn: ParsedMessage) -> str | None
     if strict and turn.form == "empty" and turn.role in ("user", "assistant"):
         return "must not be empty"
     return None
+
+
+def _reads(context: RequestContext, kind: str) -> bool:
+    """Whether the model reads a kind of media, or the endpoint reads files for it."""
+    reads, rules = context.flags.input, context.flags.messages
+    files = rules.files if rules is not None else None
+    if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
+        return True
+    return reads is None or kind in reads
 
 
 def _content_with_calls(turn: ParsedMessage, empty: str | None) -> str | None:

@@ -69,7 +69,7 @@ def _choice(context: RequestContext) -> Iterator[Violation]:
     elif not context.request.tools:
         message = "tool_choice is only allowed when tools are specified."
         yield Violation("tool-choice", message, param="tool_choice", value=choice, choice=choice)
-    elif choice == "named" and all(t.name != context.request.named for t in context.request.functions):
+    elif choice == "named" and all(t.name != context.request.named for t in context.request.tools):
         message = f"tool_choice names {context.request.named}, which is not among the tools."
         yield Violation("tool-choice", message, param="tool_choice", value=context.request.named, choice=choice)
 

@@ -103,7 +103,8 @@ def _seals(parts: Iterable[Any]) -> tuple[Any, ...]:
 def _tool(tool: Any) -> ParsedTool:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
-        return ParsedTool(kind=tool.get("type") if isinstance(tool, Mapping) else None)
+        own = tool if isinstance(tool, Mapping) else {}
+        return ParsedTool(kind=own.get("type"), name=own.get("name"))
     return ParsedTool("function", function.get("name"), function.get("parameters"), function.get("strict") is True)
 
 

@@ -49,7 +49,7 @@ AGENTS = (
         "gemini",
         ("--yolo", "--skip-trust", "-p"),
         ("--resume", "latest", "--yolo", "--skip-trust", "-p"),
-        keeps_history=False,  # a resumed session has each result twice, and thoughts without calls have no carrier
+        keeps_history=False,  # its first message lists the files of the folder, anew at each start
     ),
     Program("opencode", ("run", "--auto"), ("run", "--auto", "--continue")),
 )

@@ -15,7 +15,7 @@ from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
 from cnllm.engine.encode import params, prefill, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
-from cnllm.engine.encode.client_data import resolve_client_data
+from cnllm.engine.encode.client_data import ask_for_object, fit_client_data, resolve_client_data
 from cnllm.engine.encode.mode import Draft, draft, settle
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.encode.reasoning import plan_reasoning
@@ -39,6 +39,7 @@ from cnllm.registry.flags import Flags
 from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
+from cnllm.types.client_data import ClientData
 from cnllm.types.convert import as_messages
 from cnllm.types.faults import message_fault
 from cnllm.types.policy import Limits, Recovery
@@ -86,6 +87,9 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
         return _build_over(other, request, given)
     options, prompted = drop_unsupported(wish, request.model.flags, ledger)
     request = settle(request.with_options(options), _STEPS, ledger)
+    if type(wish.extra_body) is ClientData and (with_schema := ask_for_object(request)) is not request:
+        arguments = {**arguments, "extra_body": with_schema.options.extra_body, "schema": with_schema.options.schema}
+        request = settle(with_schema, _STEPS, ledger)
     if (other := _other_wire(request)) is not None:
         return _build_over(other, request, given)
     request = _with_mode_defaults(request, arguments, ledger)
@@ -97,6 +101,10 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
     options, flags, tools = request.options, request.flags, request.tools
     short_names = shorten_names(tools, flags, ledger.for_option("tools"))
     reasoning = plan_reasoning(options.reasoning, flags.reasoning, ledger.for_option("reasoning"))
+    if type(options.extra_body) is ClientData:
+        extra, given_params = fit_client_data(options.extra_body, options.params, flags, ledger)
+        options = replace(options, extra_body=extra, params=given_params)
+        request = replace(request, options=options)
 
     # History and body.
     history = _history(request, prompted, output, ledger)

@@ -1,7 +1,8 @@
 """Send what a client's own protocol means to endpoints of that protocol only.
 
 `ClientData` in the options names its protocol. On an endpoint of another protocol, a key that has an equal there
-becomes an option; each other one is left out, with a note.
+becomes an option; each other one is left out, with a note. Endpoints of one protocol differ, too: what the registry
+knows of a parameter holds for a key of the client's, which is no `extra_body` that somebody wrote for one endpoint.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
+from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.mode import Draft
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
+from cnllm.jsonpath import contains, get, leaves, merge_patch, remove
+from cnllm.registry import param_rules
+from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.client_data import ClientData
 
-__all__ = ["resolve_client_data"]
+__all__ = ["ask_for_object", "fit_client_data", "resolve_client_data"]
 
 _CONTAINERS = ("generationConfig", "output_config", "reasoning", "text", "thinking", "toolConfig")
 """Keys whose value is an object of settings. A note names each setting."""
@@ -26,6 +34,8 @@ _JSON_OBJECT = (
     ("generationConfig.responseMimeType", "application/json"),
 )
 """Paths and values with which the protocols request a JSON object without a schema."""
+_WITHOUT_WORD = ("generationConfig.responseMimeType",)
+"""Those of them that need no word JSON in a message."""
 _HINT = "leave it out, or allow adjustments (on_unsupported='adjust')"
 _MODES = {"ANY": "required", "AUTO": "auto", "VALIDATED": "auto"}
 
@@ -53,6 +63,58 @@ def resolve_client_data(options: dict[str, Any], model: Model) -> tuple[dict[str
         note = notes[0]
         raise CannotSend(f"{model.name}: {note.flag}: {note.said}: {note.did}", note=note, hint=_HINT)
     return out, notes
+
+
+def ask_for_object(request: Draft) -> Draft:
+    """Return the draft with a client's request for any JSON object as a schema, unless the endpoint takes it as it is.
+
+    Most protocols take it only beside the word JSON in a message, and some endpoints not at all, or not in every mode.
+    """
+    data = request.options.extra_body
+    plain = dict(data)
+    place = next((path for path, value in _JSON_OBJECT if get(plain, path) == value), None)
+    if place is None or request.options.schema is not None or type(data) is not ClientData:
+        return request
+    methods = request.flags.schema.methods if request.flags.schema is not None else None
+    takes_it = methods is None or not {"json_object", "json_schema"}.isdisjoint(methods)
+    if takes_it and (place in _WITHOUT_WORD or any("json" in m.text.lower() for m in request.messages)):
+        return request
+    rest: dict[str, Any] = {}
+    merge_patch(rest, plain)  # a copy, as deep as objects go
+    remove(rest, place)
+    options = replace(request.options, schema={"type": "object"}, extra_body=ClientData(data.protocol, rest))
+    return request.with_options(options)
+
+
+def fit_client_data(
+    data: ClientData, params: dict[str, Any], flags: Flags, ledger: Ledger
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a client's keys of the body without those for which the endpoint has a rule, and the parameters with them.
+
+    Keys that the endpoint never takes, or that turn on or off what the model cannot turn, are left out with a note.
+    """
+    rest: dict[str, Any] = {}
+    merge_patch(rest, data)  # a copy, as deep as objects go
+    found = dict(params)
+    for name, rule in (flags.params or {}).items():
+        for place in dict.fromkeys((param_rules.path(name, rule), name)):
+            if (value := get(rest, place)) is not None and rule is not True:
+                remove(rest, place)
+                found.setdefault(name, value)
+    paths = dict.fromkeys((flags.body.drop if flags.body is not None else None) or (), "body.drop")
+    if (reasoning := flags.reasoning) is not None:
+        patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
+        if patch is not None and contains(rest, patch.set or {}):
+            paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
+        if reasoning.mode == "never":
+            places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
+            paths |= {path: "reasoning.mode" for path in places if path}
+    for path, flag in paths.items():
+        if (value := get(rest, path)) is not None and ledger.may_change(
+            "param-dropped", flag, f"{path}={value}", "left out: the endpoint does not take it"
+        ):
+            remove(rest, path)
+    return rest, found
 
 
 def _left_out(flag: str, subject: str, protocol: str) -> Note:

@@ -71,6 +71,8 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     match body.get("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": dict()} as schema}:
             options["schema"] = {"json_schema": schema}
+        case {"type": "json_schema", "json_schema": {"name": str()} as schema} if schema.get("schema") is None:
+            extra["response_format"] = {"type": "json_object"}  # a schema is optional, and without one any object fits
         case None | {"type": "text"}:
             pass
         case other:

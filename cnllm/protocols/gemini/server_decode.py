@@ -13,7 +13,7 @@ from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, 
 
 __all__ = ["read_request"]
 
-_PATH = re.compile(r"(?:.*/)?models/(?P<model>.+?):(?P<verb>\w+)")
+_PATH = re.compile(r"(?:.*?/)?models/(?P<model>.+?):(?P<verb>\w+)")
 _STREAM_VERB = "streamGenerateContent"
 _BASE64 = str.maketrans("-_", "+/")
 """JSON of protocol buffers has either alphabet of base64, and the vendor's own SDK sends the one for URLs."""
@@ -267,10 +267,15 @@ def _function(function: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(function.get("description"), str):
         out["description"] = function["description"]
     if isinstance(schema := function.get("parametersJsonSchema"), Mapping):
-        out["parameters"] = schema
+        out["parameters"] = _json_schema(schema) if _is_own_kind(schema) else schema
     elif (schema := function.get("parameters")) is not None:
         out["parameters"] = _json_schema(schema)
     return {"type": "function", "function": out}
+
+
+def _is_own_kind(schema: Any) -> bool:
+    """Whether a schema that should be JSON Schema has types of the protocol's own kind, as some clients send it."""
+    return re.search(rb'"type":"[A-Z]', msgspec.json.encode(schema)) is not None
 
 
 def _json_schema(schema: Any) -> Any:
@@ -283,12 +288,15 @@ def _json_schema(schema: Any) -> Any:
         match key:
             case "type" if isinstance(value, str):
                 value = value.lower()
-            case "properties" if isinstance(value, Mapping):
+            case "type" if isinstance(value, list):
+                value = [name.lower() if isinstance(name, str) else name for name in value]
+            case "properties" | "$defs" | "definitions" if isinstance(value, Mapping):
                 value = {name: _json_schema(inner) for name, inner in value.items()}
-            case "items" | "additionalProperties":
+            case "items" | "additionalProperties" | "not":
                 value = _json_schema(value)
-            case "anyOf" | "any_of" if isinstance(value, list):
-                key, value = "anyOf", [_json_schema(inner) for inner in value]
+            case "anyOf" | "any_of" | "oneOf" | "allOf" | "prefixItems" if isinstance(value, list):
+                key = "anyOf" if key == "any_of" else key
+                value = [_json_schema(inner) for inner in value]
             case "property_ordering":
                 key = "propertyOrdering"
             case "minItems" | "maxItems" | "minLength" | "maxLength" if isinstance(value, str) and value.isdigit():
@@ -336,8 +344,8 @@ def _generation(data: Any, options: dict[str, Any], extra: dict[str, Any]) -> No
         if rest:
             config["thinkingConfig"] = rest
     schema = config.get("responseJsonSchema")
-    if schema is None:
-        schema = _json_schema(config.get("responseSchema"))
+    if schema is None or _is_own_kind(schema):
+        schema = _json_schema(schema or config.get("responseSchema"))
     if config.get("responseMimeType") == "application/json" and isinstance(schema, Mapping):
         options["schema"] = {"json_schema": {"name": _name(schema.get("title")), "schema": schema}}
         for key in ("responseMimeType", "responseJsonSchema", "responseSchema"):

@@ -16,6 +16,8 @@ def _write_model(card: ModelCard) -> dict[str, object]:
 API = ServerApi(
     write_models=lambda cards, query: {"object": "list", "data": [_write_model(card) for card in cards]},
     write_model=_write_model,
+    write_count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    count_paths=("/v1/responses/input_tokens",),
     id_prefix="resp_",
     kept_replies="/responses",
     ping=b": ping\n\n",
