@@ -203,13 +203,14 @@ class Registry:
                     return ["when", key, *keys]
             return keys
 
+        trust = key_trust.KeyTrust(layers)
         return Model(
             id=id,
             provider=provider,
             protocol=wire,
             flags=flags,
             notes=lambda: self._resolution_notes(provider, id, is_listed, flags, layers),
-            distrusts=lambda env, origin: self._distrusted_place(layers, env, origin),
+            distrusts=lambda env, origin: trust.distrusted_place(origin, self._builtin_origins.get(env.upper())),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
@@ -363,10 +364,6 @@ class Registry:
             )
 
     # ── keys ─────────────────────────────────────────────────────────────────
-
-    def _distrusted_place(self, layers: list[Layer], env: str, origin: str) -> str | None:
-        """Return the place that keeps the key in `env` from `origin`, or None where the key may go there."""
-        return key_trust.distrusted_place(layers, env, origin, self._builtin_origins.get(env.upper()))
 
     @cached_property
     def _builtin_origins(self) -> dict[str, set[str]]:
