@@ -24,10 +24,7 @@ def is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
         return None
     day, minute = divmod(int(seconds // 60) + offset, 24 * 60)
     weekday = (day + _FIRST_WEEKDAY) % 7
-    for days, first, last in ranges:
-        if first <= minute < last and weekday in days:
-            return True
-    return False
+    return any(first <= minute < last and weekday in days for days, first, last in ranges)
 
 
 @lru_cache(maxsize=32)
