@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -53,8 +54,14 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
     # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
+    report_ready = on_ready or (lambda: None)
+
+    def ready() -> None:
+        gc.freeze()  # what is loaded now stays: no later collection goes through it
+        report_ready()
+
     with contextlib.suppress(KeyboardInterrupt):
-        _run_server(_server(gateway), listener, on_ready or (lambda: None))
+        _run_server(_server(gateway), listener, ready)
 
 
 @contextlib.contextmanager
