@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
@@ -23,6 +22,8 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a host."""
     if host.lower() in LOOPBACK:
         return True
+    import ipaddress  # slow to load, and most gateways serve this machine
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

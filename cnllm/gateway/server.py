@@ -33,7 +33,10 @@ _MOST_FAILURES = 5  # workers in a row that end so soon
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises `CnllmError` where the address is in use or cannot be had."""
     try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # as bytes, which need no codec of international names
+        infos = socket.getaddrinfo(
+            host.encode() if host.isascii() else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         family, _, _, _, address = infos[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
