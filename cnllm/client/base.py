@@ -158,6 +158,7 @@ class CallDriver:
         if secrets != self._secrets:  # they are the same at every attempt
             self._secrets, self._echo = secrets, Echo(secrets)
         self._needles = credentials.secret_bytes(secrets)
+        self._echo.begin_request()
         log_redaction.install_log_filter(lambda: (*self._secrets, *credentials.proxy_passwords()))
         if self._watch is not None:
             self._watch.request_sent(plan)
@@ -169,7 +170,9 @@ class CallDriver:
 
     def _join_body(self, pieces: list[bytes], broken: TransportError | None) -> tuple[bytes, TransportError | None]:
         """Return the result of a `ReadBody`: the body without secrets, and the error that ended it."""
-        body = b"".join(pieces)
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if broken is None and self._echo.is_clean_body(body):
+            return body, None
         return (credentials.redact_bytes if broken is None else credentials.redact_cut_bytes)(
             self._needles, body
         ), broken

@@ -60,7 +60,7 @@ def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
 
 def _check_origin(name: str, plan: Plan) -> None:
     """Raise `Untrusted` where a stored key would leave its origins or go unencrypted."""
-    origin = origin_of(plan.url)
+    origin, is_safe = _origin(plan.url)
     location = plan.model.distrusts(name, origin)
     if location is not None:
         file = location.rpartition(":")[0]
@@ -73,12 +73,18 @@ def _check_origin(name: str, plan: Plan) -> None:
             hint=f"read it, then `cnllm registry trust {file or 'FILE'}`; --key-env or api_key= sends a key on purpose"
             + ownership.ownership_advice(file),
         )
-    if urlsplit(plan.url).scheme != "https" and not _is_local(plan.url):
+    if not is_safe:
         raise Untrusted(
             f"{name} would go to {origin} unencrypted",
             origin=origin,
             hint="use https; --key-env or api_key= sends a key on purpose",
         )
+
+
+@lru_cache(maxsize=256)
+def _origin(url: str) -> tuple[str, bool]:
+    """Return the origin of a URL, and whether a stored key may go there: encrypted, or on this machine."""
+    return origin_of(url), urlsplit(url).scheme == "https" or _is_local(url)
 
 
 def _is_local(url: str) -> bool:
@@ -120,7 +126,13 @@ def insert_key(plan: Plan, key: str | None) -> Plan:
 
 def plan_secrets(plan: Plan, key: str | None) -> tuple[str, ...]:
     """Return all secrets of a plan with its key, which only its endpoint may see."""
-    secrets = redact.request_secrets(plan.url, plan.headers)
+    return _head_secrets(plan.url, tuple(plan.headers.items()), key)
+
+
+@lru_cache(maxsize=16)
+def _head_secrets(url: str, headers: tuple[tuple[str, str], ...], key: str | None) -> tuple[str, ...]:
+    """Return the secrets of a request's head, which is the same for most requests to an endpoint."""
+    secrets = redact.request_secrets(url, dict(headers))
     return secrets if key is None or key in secrets else (key, *secrets)
 
 

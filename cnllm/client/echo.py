@@ -44,6 +44,8 @@ class Echo:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._finder, self._plain, self._prefixes = secret_search(tuple(secrets))
+        self._requests = 0
+        self._has_clean_body = False
         self._reset()
 
     def _reset(self) -> None:
@@ -57,6 +59,19 @@ class Echo:
         if text_filter is None:
             text_filter = self._filters[kind] = TextFilter(self._plain, self._prefixes)
         return text_filter
+
+    # ── bodies ───────────────────────────────────────────────────────────────
+
+    def begin_request(self) -> None:
+        """Take note that a request is sent. What two requests give may end up in one reply."""
+        self._requests += 1
+        self._has_clean_body = False
+
+    def is_clean_body(self, body: bytes) -> bool:
+        """Whether a whole body certainly holds no secret. The reply to a single request is not searched again then."""
+        is_clean = self._finder is None or not self._finder.may_hold(body)
+        self._has_clean_body = is_clean and self._requests == 1
+        return is_clean
 
     # ── events ───────────────────────────────────────────────────────────────
 
@@ -149,11 +164,11 @@ class Echo:
         if self._finder is None:
             return reply
         # A whole reply has its decoded body in `raw`, which holds the content of every part. Texts are checked below.
-        content = (
-            reply.raw
-            if type(reply.raw) is dict
-            else ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw)
-        )
+        content: object = None
+        if type(reply.raw) is not dict:
+            content = ([*map(_without_text, reply.message.parts)], reply.message.extra, reply.raw)
+        elif not self._has_clean_body:
+            content = reply.raw
         values = (content, reply.notes, reply.incomplete, reply.id, reply.model, reply.raw_finish)
         if not self._may_hold(values) and not self._text_may_hold(reply):
             return reply if reply.parsed is None else self._clean_parsed(reply)

@@ -94,6 +94,6 @@ class Ledger:
         origin = self._origins.get((flag, self.mode))
         if origin is None:  # a long history may have hundreds of notes on one flag
             origin = self._origins[flag, self.mode] = self.model.where(flag, self.mode)
-        return Note(
-            code, flag, str(replace_surrogates(text)), str(replace_surrogates(did)), origin
-        )  # quoted text may hold half a character
+        if not (text.isascii() and did.isascii()):  # quoted text may hold half a character
+            text, did = str(replace_surrogates(text)), str(replace_surrogates(did))
+        return Note(code, flag, text, did, origin)

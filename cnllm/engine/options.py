@@ -27,6 +27,9 @@ EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", 
 _CLIENT_OPTIONS = ("api_key", "limits", "timeout")  # for the client; accepted so that one set of options serves both
 
 
+_TEXT_OR_NONE = (str, type(None))
+
+
 class Function(Struct, frozen=True):
     """A tool as offered.
 
@@ -206,6 +209,8 @@ def _tool(tool: Any, index: int) -> Function:
     """Read one tool."""
     if type(tool) is Function:
         return tool
+    if type(tool) is dict and (function := _plain_function(tool)) is not None:
+        return function
     definition = as_tool(tool, f"tools[{index}]")
     return Function(
         definition.name,
@@ -215,6 +220,20 @@ def _tool(tool: Any, index: int) -> Function:
         definition.definition,
         definition.extra,
     )
+
+
+def _plain_function(tool: dict[str, Any]) -> Function | None:
+    """Return a tool in the usual form: `type` and a `function` of name, description and parameters; else None."""
+    function = tool.get("function")
+    if len(tool) != 2 or type(function) is not dict or tool.get("type") != "function":
+        return None
+    name, description, parameters = function.get("name"), function.get("description"), function.get("parameters")
+    if type(name) is not str or type(parameters) is not dict or type(description) not in _TEXT_OR_NONE:
+        return None
+    strict = function.get("strict")
+    if strict is not None and type(strict) is not bool:
+        return None
+    return Function(name, description, dict(parameters), strict)
 
 
 def _corrections(value: Any) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
 __all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback"]
@@ -22,6 +22,8 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a host."""
     if host.lower() in LOOPBACK:
         return True
+    import ipaddress  # slow to load, and most gateways serve this machine
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -78,6 +80,7 @@ def _sent_keys(headers: Mapping[str, str], query: str) -> list[str]:
     return [key for key in keys if key]
 
 
+@lru_cache(maxsize=256)
 def _host_name(url: str) -> str:
     """Return the host of a URL in lower case, empty where it has none."""
     try:

@@ -34,13 +34,13 @@ NO_WIRE = "openai-chat"  # the protocol of errors where nothing shows the client
 
 @cache
 def _exact_paths() -> dict[str, Endpoint]:
-    """Return the endpoints whose paths do not name a model, by their paths without a version."""
+    """Return the endpoints whose paths do not name a model, by their paths with and without a version."""
     endpoints = {}
     for protocol in PROTOCOLS:
         for path in server_codec(protocol).paths:
-            endpoints[_without_version(path)] = Endpoint("generate", protocol)
+            endpoints[path] = endpoints[_without_version(path)] = Endpoint("generate", protocol)
         for path in server_api(protocol).count_paths:
-            endpoints[_without_version(path)] = Endpoint("count", protocol)
+            endpoints[path] = endpoints[_without_version(path)] = Endpoint("count", protocol)
     return {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
 
 
@@ -77,6 +77,8 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
         return Endpoint("alive", NO_WIRE)
     if path == "/readyz":
         return Endpoint("ready", NO_WIRE)
+    if (endpoint := _exact_paths().get(path)) is not None:
+        return endpoint
     rest = _without_version(path)
     if (endpoint := _exact_paths().get(rest)) is not None:
         return endpoint

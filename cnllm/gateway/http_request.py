@@ -33,6 +33,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+_WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -81,7 +82,6 @@ class HttpRequest:
         self._ended = False  # its last piece is sent
         self._gone = False
         self._task = asyncio.current_task()
-        self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._entry = Entry(self._id, self._method, self._path)
@@ -201,11 +201,16 @@ class HttpRequest:
         exchange = self._exchange(body, identity)
         self._entry.model = exchange.model.name
         request = await service.state.run(restored_request(exchange, identity))
-        watch = asyncio.ensure_future(self._watch())
+        self._watching: asyncio.TimerHandle | asyncio.Task[None]
+        self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
         try:
             await self._reply(exchange, request.messages, request.options, identity)
         finally:
-            watch.cancel()
+            self._watching.cancel()
+
+    def _begin_watch(self) -> None:
+        """Begin to watch whether the client is still there."""
+        self._watching = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         """Cancel the request when the client has gone, and with it the call of the model."""
@@ -252,6 +257,7 @@ class HttpRequest:
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
         reply: Reply | None = None
+        self._writing = asyncio.Lock()  # one piece after the other: events and signs of life
         self._alarm = self._loop.call_later(self._service.ping, self._on_silence, exchange)
         try:
             if exchange.needs_whole_reply:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 
 from cnllm.config import paths, private_files
@@ -77,6 +76,8 @@ def keys_in_file(path: Path) -> list[bytes]:
 
 def _create(target: Path) -> None:
     """Create the file with one new key, unless another process is faster."""
+    import tempfile  # loads compressors, and nearly every start has a file
+
     descriptor, temporary = tempfile.mkstemp(prefix=".serve-", dir=target.parent)  # O_EXCL, 0600
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:

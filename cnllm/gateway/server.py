@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -32,7 +33,10 @@ _MOST_FAILURES = 5  # workers in a row that end so soon
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises `CnllmError` where the address is in use or cannot be had."""
     try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # as bytes, which need no codec of international names
+        infos = socket.getaddrinfo(
+            host.encode() if host.isascii() else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         family, _, _, _, address = infos[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,8 +57,14 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
     # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
+    report_ready = on_ready or (lambda: None)
+
+    def ready() -> None:
+        gc.freeze()  # what is loaded now stays: no later collection goes through it
+        report_ready()
+
     with contextlib.suppress(KeyboardInterrupt):
-        _run_server(_server(gateway), listener, on_ready or (lambda: None))
+        _run_server(_server(gateway), listener, ready)
 
 
 @contextlib.contextmanager

@@ -125,8 +125,8 @@ class Authors:
         self._by_prefix: dict[int, bytes] = {}
         wanted = _wanted_turns(self._messages, model)
         chain = _Chain()
+        chained = 0  # messages in the chain
         for index, message in enumerate(self._messages):
-            chain.add(message)
             if message.role != "assistant":
                 continue
             opened = _open_tokens(message, codec, keys, identity)
@@ -137,6 +137,9 @@ class Authors:
                 if call_ids := [part.id for part in opened.parts if type(part) is ToolCall and part.id]:
                     self._by_call[index] = call_ids
                 else:
+                    for earlier in request.messages[chained : index + 1]:
+                        chain.add(earlier)
+                    chained = index + 1
                     self._by_prefix[index] = chain.key()
 
     @property

@@ -16,7 +16,8 @@ import binascii
 import hashlib
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,16 +41,20 @@ _PLAIN, _ZLIB = b"\0", b"\1"
 
 
 class Keyring:
-    """Keys that seal and open tokens. The first one seals, all open. Nothing shows the keys."""
+    """Keys that seal and open tokens. The first one seals, all open. Nothing shows the keys.
 
-    __slots__ = ("_ciphers", "_sealing")
+    The package that does so is slow to load: it is loaded with the first token.
+    """
+
+    __slots__ = ("_cipher", "_count", "_sealing")
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """Take keys of 32 bytes. Raise `ValueError` for others, `CnllmError` where `cryptography` is missing."""
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(f"keys: one or more keys of {KEY_BYTES} random bytes are expected")
-        cipher = _cipher_class()
-        self._ciphers: dict[bytes, ChaCha20Poly1305] = {_key_id(key): cipher(key) for key in keys}
+        _require_package()
+        self._cipher = _ciphers(keys)
+        self._count = len({*keys})
         self._sealing = _key_id(keys[0])
 
     @classmethod
@@ -63,7 +68,7 @@ class Keyring:
         text = (os.environ if env is None else env).get(VARIABLE, "").strip()
         if text:
             return cls(keys_in_variable(text))
-        _cipher_class()  # before a file is created
+        _require_package()  # before a file is created
         return cls(keys_in_file(Path(path) if path is not None else key_file_path()))
 
     def seal(self, identity: str, payload: bytes) -> str:
@@ -74,7 +79,9 @@ class Keyring:
         if len(payload) > _COMPRESSED_FROM:
             content = min(content, _ZLIB + zlib.compress(payload, 1), key=len)
         key_id, nonce = self._sealing, os.urandom(_NONCE)
-        sealed = self._ciphers[key_id].encrypt(nonce, content, _associated(key_id, identity))
+        cipher = self._cipher(key_id)
+        assert cipher is not None
+        sealed = cipher.encrypt(nonce, content, _associated(key_id, identity))
         return PREFIX + base64.urlsafe_b64encode(key_id + nonce + sealed).rstrip(b"=").decode()
 
     def open(self, identity: str, token: str) -> bytes | None:
@@ -84,7 +91,7 @@ class Keyring:
         if len(token) > _MAX_TOKEN or (data := _decode(token[len(PREFIX) :])) is None:
             return None
         key_id = data[:_ID]
-        cipher = self._ciphers.get(key_id)
+        cipher = self._cipher(key_id)
         if cipher is None or len(data) < _ID + _NONCE + _TAG + 1:
             return None
         from cryptography.exceptions import InvalidTag
@@ -96,15 +103,34 @@ class Keyring:
         return content[1:] if content[:1] == _PLAIN else _decompress(content) if content[:1] == _ZLIB else None
 
     def __repr__(self) -> str:
-        return f"<Keyring of {len(self._ciphers)} keys>"
+        return f"<Keyring of {self._count} keys>"
 
 
-def _cipher_class() -> type[ChaCha20Poly1305]:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-    except ImportError as error:
-        raise CnllmError("sealed tokens need the package cryptography", hint="pip install 'cnllm[serve]'") from error
-    return ChaCha20Poly1305
+def _require_package() -> None:
+    """Raise `CnllmError` where `cryptography` is missing."""
+    if find_spec("cryptography") is None:
+        raise _package_missing()
+
+
+def _package_missing() -> CnllmError:
+    return CnllmError("sealed tokens need the package cryptography", hint="pip install 'cnllm[serve]'")
+
+
+def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None]:
+    """Return a function that gives the cipher of a key by its id, or None. It alone holds the keys."""
+    by_id = {_key_id(key): key for key in keys}
+    made: dict[bytes, ChaCha20Poly1305] = {}
+
+    def cipher(key_id: bytes) -> ChaCha20Poly1305 | None:
+        if key_id not in made and key_id in by_id:
+            try:
+                from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+            except ImportError as error:
+                raise _package_missing() from error
+            made[key_id] = ChaCha20Poly1305(by_id[key_id])
+        return made.get(key_id)
+
+    return cipher
 
 
 def _key_id(key: bytes) -> bytes:

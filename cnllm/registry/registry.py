@@ -204,13 +204,14 @@ class Registry:
                     return ["when", key, *keys]
             return keys
 
+        trust = key_trust.KeyTrust(layers)
         return Model(
             id=id,
             provider=provider,
             protocol=wire,
             flags=flags,
             notes=lambda: self._resolution_notes(provider, id, is_listed, flags, layers),
-            distrusts=lambda env, origin: self._distrusted_place(layers, env, origin),
+            distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
@@ -365,11 +366,11 @@ class Registry:
 
     # ── keys ─────────────────────────────────────────────────────────────────
 
-    def _distrusted_place(self, layers: list[Layer], env: str, origin: str) -> str | None:
-        """Return the place that keeps the key in `env` from `origin`, or None where the key may go there."""
+    def _origins_of(self, env: str) -> set[str] | None:
+        """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
         if env not in self._key_origins:
             self._key_origins[env] = key_trust.builtin_origins(Layers(self._documents[:1]), env)
-        return key_trust.distrusted_place(layers, env, origin, self._key_origins[env])
+        return self._key_origins[env]
 
 
 def _text(name: str, value: Any) -> str:

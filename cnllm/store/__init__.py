@@ -15,8 +15,20 @@ two, the question is in the file, and the turn counts as interrupted. Any number
 
 from __future__ import annotations
 
-from cnllm.store.conversation import Conversation
-from cnllm.store.store import Store
-from cnllm.store.turn import Turn
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cnllm.store.conversation import Conversation
+    from cnllm.store.store import Store
+    from cnllm.store.turn import Turn
 
 __all__ = ["Conversation", "Store", "Turn"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load SQLite when a store is asked for: the other modules of this package need none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{name.lower()}"), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.transports import errors
@@ -20,12 +21,23 @@ def encode_head(plan: Plan, address: Address) -> bytes | None:
 
     Return None when a header of the caller changes the message's framing: httpx sends such a request.
     """
-    lines = [f"{plan.method} {address.target} HTTP/1.1\r\nhost: {address.name}\r\n"]
-    for name, value in end_to_end_headers(plan).items():
+    lines = _header_lines(tuple(end_to_end_headers(plan).items()))
+    if lines is None:
+        raise errors.invalid_header(plan)
+    if not lines:
+        return None
+    start = f"{plan.method} {address.target} HTTP/1.1\r\nhost: {address.name}\r\n"
+    return f"{start}{lines}content-length: {len(plan.content)}\r\n\r\n".encode("ascii")
+
+
+@lru_cache(maxsize=64)
+def _header_lines(headers: tuple[tuple[str, str], ...]) -> str | None:
+    """Return the lines of headers, which are the same for most requests: None where one is invalid, "" for framing."""
+    lines: list[str] = []
+    for name, value in headers:
         if not (_NAME(name) and _VALUE(value)):
-            raise errors.invalid_header(plan)
-        if name.lower() in FRAMING:
             return None
+        if name.lower() in FRAMING:
+            return ""
         lines.append(f"{name}: {value}\r\n")
-    lines.append(f"content-length: {len(plan.content)}\r\n\r\n")
-    return "".join(lines).encode("ascii")
+    return "".join(lines)

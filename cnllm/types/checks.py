@@ -128,7 +128,7 @@ def as_list(name: str, value: Any, expected: str) -> list[Any]:
 
 def as_dict(name: str, value: Any, expected: str = "a dict") -> dict[Any, Any]:
     """Return a mapping as a dict of its own. Raises `TypeError` for anything else."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):  # an abstract class is slow to ask
         raise wrong_type(name, value, expected)
     try:
         return dict(value)

@@ -39,9 +39,10 @@ def cost_of(usage: Usage, price: Price | None, created: float | None = None) -> 
     rates: dict[str, float | None] = {"input": price.input, "output": price.output, "cached": price.cached}
     if price.off_peak is not None and is_off_peak(price, created):
         rates |= {k: v for k, v in price.off_peak.items() if k in rates and type(v) in (int, float)}
-    for tier in sorted(price.tiers or (), key=lambda t: t.get("above", 0)):
-        if usage.input > tier.get("above", 0):
-            rates |= {k: v for k, v in tier.items() if k in rates}
+    if price.tiers:
+        for tier in sorted(price.tiers, key=lambda t: t.get("above", 0)):
+            if usage.input > tier.get("above", 0):
+                rates |= {k: v for k, v in tier.items() if k in rates}
     if rates["input"] is None or rates["output"] is None:
         return None
     cache_write = usage.cache_write or 0 if price.cache_write is not None else 0

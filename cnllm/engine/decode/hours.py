@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 __all__ = ["is_within"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _RANGE = re.compile(r"(?:([a-z]{3})(?:-([a-z]{3}))? )?(\d\d):(\d\d)-(\d\d):(\d\d)", re.ASCII | re.IGNORECASE)
+_FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday
+_FIRST_SECOND = -62_135_596_800  # the year 1 begins
+_LAST_SECOND = 253_402_300_800  # the year 9999 ends
 _ZONE = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
 
 
@@ -18,12 +20,11 @@ def is_within(hours: tuple[str, ...], zone: str, seconds: float) -> bool | None:
     ranges, offset = _ranges(hours), _offset(zone)
     if ranges is None or offset is None:
         return None
-    try:
-        time = datetime.fromtimestamp(seconds, UTC) + offset
-    except (OverflowError, OSError, ValueError):
+    if not _FIRST_SECOND <= seconds < _LAST_SECOND:
         return None
-    minute = time.hour * 60 + time.minute
-    return any(time.weekday() in days and first <= minute < last for days, first, last in ranges)
+    day, minute = divmod(int(seconds // 60) + offset, 24 * 60)
+    weekday = (day + _FIRST_WEEKDAY) % 7
+    return any(first <= minute < last and weekday in days for days, first, last in ranges)
 
 
 @lru_cache(maxsize=32)
@@ -53,10 +54,11 @@ def _days(first: str | None, last: str | None) -> frozenset[int] | None:
     return frozenset((begin + step) % 7 for step in range((end - begin) % 7 + 1))
 
 
-def _offset(zone: str) -> timedelta | None:
-    """Return the offset of a zone from UTC; None where it cannot be read."""
+@lru_cache(maxsize=32)
+def _offset(zone: str) -> int | None:
+    """Return the offset of a zone from UTC in minutes; None where it cannot be read."""
     match = _ZONE.fullmatch(zone)
     if match is None:
         return None
-    size = timedelta(hours=int(match[2]), minutes=int(match[3]))
+    size = int(match[2]) * 60 + int(match[3])
     return -size if match[1] == "-" else size

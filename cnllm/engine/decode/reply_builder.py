@@ -607,7 +607,7 @@ class ReplyBuilder:
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
                 out += self.note(code, flag, subject, did, self.registry_model.where(flag))
         price = self.flags.price
-        if price is not None and price.off_peak is not None and cost_of(self.usage, price) is not None:
+        if price is not None and price.off_peak is not None and is_off_peak(price, self.created) is None:
             self._note_price(out)
         if self.finish == "length" and self.thoughts and not self.texts and not self._tool_calls:
             out += self.note(
@@ -619,7 +619,7 @@ class ReplyBuilder:
 
     def _note_price(self, out: list[Event]) -> None:
         """Note a price that depends on an unknown time or unknown peak hours."""
-        if is_off_peak(self.flags.price, self.created) is None:
+        if cost_of(self.usage, self.flags.price) is not None:
             unknown = "the time of the reply" if self.created is None else "the peak hours"
             flag = "price.off_peak"
             did = f"the cost uses the price of peak hours: {unknown} is not known"

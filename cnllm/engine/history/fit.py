@@ -35,8 +35,10 @@ def fit(
     """
     rules = flags.messages or Messages()
     codec = wire(model.protocol)
-    if _is_plain(messages, fills=_fills(flags)):
+    if _is_plain(messages):
         turns = list(enumerate(messages))
+        if (filling := _filling(flags)) is not None:
+            turns = reasoning.replay_reasoning(turns, model, filling, ledger)
     else:
         turns = _repair(messages, model, flags, tools, ledger, has_media)
     if rules.system in ("first", "user"):
@@ -51,17 +53,17 @@ def fit(
     return [message for _, message in turns]
 
 
-def _fills(flags: Flags) -> bool:
-    """Whether reasoning is added to an assistant's turn without it."""
+def _filling(flags: Flags) -> Reasoning | None:
+    """Return the rules by which reasoning is added to an assistant's turn without it; None where none is added."""
     rules = flags.reasoning
-    return rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit")
+    return rules if rules is not None and rules.replay == "always" and rules.if_missing not in (None, "omit") else None
 
 
-def _is_plain(messages: Sequence[Message], *, fills: bool) -> bool:
+def _is_plain(messages: Sequence[Message]) -> bool:
     """Whether each message is one text without need of repair, as in most conversations."""
     for message in messages:
         parts = message.parts
-        if len(parts) != 1 or (role := message.role) not in _PLAIN or (fills and role == "assistant"):
+        if len(parts) != 1 or message.role not in _PLAIN:
             return False
         part = parts[0]
         if type(part) is not Text or part.seal is not None or not part.text or part.text.isspace():

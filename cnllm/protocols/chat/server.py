@@ -140,12 +140,15 @@ def _as_function(call: Any) -> Any:
 _DETAILS = "reasoning_details"
 """The field for parts of reasoning with their seals. OpenAI's own protocol has none; chat clients that send any back
 know this one (https://openrouter.ai/docs/use-cases/reasoning-tokens), and a server writes one form for all."""
+_PLAIN_ROLES = ("user", "assistant", "system")
 _PRIVATE_KEYS = (_DETAILS, "by", "parts")
 """Keys that are decoded apart, and those of our own messages, which would claim an author without proof."""
 
 
 def _message(message: dict[str, Any], stamp: Stamp) -> Message:
     """Decode a message. Reasoning details, and unknown keys of a call, are sealed to go back unchanged."""
+    if len(message) == 2 and type(message.get("content")) is str and message.get("role") in _PLAIN_ROLES:
+        return from_dict(message)
     details = message.get(_DETAILS)
     plain = {k: v for k, v in message.items() if k not in _PRIVATE_KEYS and v is not None}
     if isinstance(plain.get("tool_calls"), list):
