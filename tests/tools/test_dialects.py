@@ -87,3 +87,18 @@ def test_every_declared_subset_takes_every_function(function: Any) -> None:
             jsonschema.validate(GOOD[function], found)
             assert not any(set(said[1]) & node.keys() for node in nodes(found))
     assert seen
+
+
+@each("key, required", [("anyOf", ["id"]), ("oneOf", ["id"]), ("allOf", ["id", "mail", "name"])])
+def test_a_root_of_several_objects_requires_what_each_of_them_demands(key: str, required: list[str]) -> None:
+    """Alternatives share the properties that all of them require; of schemas that all apply, each counts."""
+    text = {"type": "string"}
+    by_name = {"type": "object", "properties": {"id": text, "name": text}, "required": ["id", "name"]}
+    by_mail = {"type": "object", "properties": {"id": text, "mail": text}, "required": ["id", "mail"]}
+    schema = {key: [by_name, {"$ref": "#/$defs/mail"}], "$defs": {"mail": by_mail}}
+    adapted = adapt_schema(schema, ["root-object"], [])
+    assert sorted(adapted["required"]) == required
+    assert set(adapted["properties"]) == {"id", "name", "mail"}
+    jsonschema.validate({"id": "1", "name": "A", "mail": "a"}, adapted)
+    if key != "allOf":
+        jsonschema.validate({"id": "1", "mail": "a"}, adapted)
