@@ -172,6 +172,16 @@ def test_what_came_before_a_failure_is_kept_and_3(machine: Machine, script: list
             assert done.json()["finish"] == finish
 
 
+def test_a_call_that_is_cut_off_is_shown_as_such(machine: Machine) -> None:
+    half = chunk(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"q": "Be'}}])
+    with Server([HEAD, texts("Hel"), half, chunk("length"), DONE]) as peer:
+        machine.overlay(peer.url)
+        done = machine.run(*CALL, "hi")
+    assert (done.status, done.out) == (3, "Hel\n")
+    assert 'tool call, cut off: look {"q": "Be' in done.err
+    assert "tool call: look" not in done.err
+
+
 def test_a_kept_cut_is_3_too(machine: Machine) -> None:
     with Server([HEAD, texts("Hel")]) as peer:
         machine.overlay(peer.url)
