@@ -434,6 +434,11 @@ def _generate() -> Iterator[ClientRequest]:
             },
         },
         "calls without ids": {**base, "contents": without_ids},
+        "one object for a list": {
+            "contents": {"parts": {"text": "Hello."}},
+            "system_instruction": {"parts": {"text": "Be brief."}},
+            "tools": {"function_declarations": {"name": "bare"}},
+        },
         "files": {
             "contents": [
                 {

@@ -31,6 +31,8 @@ def read_request(body: dict[str, Any], path: str, stamp: Stamp) -> Request:
     """Return the messages and options of a body. Raises `ValueError` with the key that is wrong."""
     body = _camel(body)
     contents = body.pop("contents", None)
+    if isinstance(contents, Mapping) and contents:
+        contents = [contents]
     if not isinstance(contents, list):
         raise ValueError("contents is not a list")
     system = body.pop("systemInstruction", None)
@@ -71,9 +73,11 @@ def _object(data: Any, path: str) -> dict[str, Any]:
 
 
 def _list(data: Any, path: str) -> list[Any]:
-    """Return a list, empty for None. Raises `ValueError` for anything else."""
+    """Return a list, empty for None, of one object for an object alone. Raises `ValueError` for anything else."""
     if data is None:
         return []
+    if isinstance(data, Mapping) and data:
+        return [data]  # JSON of protocol buffers may leave the brackets out
     if not isinstance(data, list):
         raise ValueError(f"{path} is not a list")
     return data

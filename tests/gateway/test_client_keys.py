@@ -1,0 +1,106 @@
+"""Keys of a client's body at an endpoint of the client's own protocol: what the registry knows of them holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cnllm import Client
+from cnllm.registry import Registry
+
+from .support import Upstream, gateway_for, say
+
+Json = dict[str, Any]
+HELLO = [{"role": "user", "content": "Hello."}]
+OWN = """
+[providers.own]
+protocol = "openai-chat"
+[models."own/m"]
+reasoning = { mode = "never", on.set = { thinking.type = "enabled" } }
+schema.methods = ["json_object"]
+body.drop = ["moderation"]
+[models."own/m".params]
+presence_penalty = false
+frequency_penalty = { as = "frequency_penalty", min = 0, max = 1, otherwise = "clamp" }
+logprobs = "ignored"
+top_k = "sampling.top_k"
+"""
+
+
+def _sent(folder: Path, body: Json, path: str = "/v1/chat/completions") -> Json:
+    """Return the body that reaches the endpoint."""
+    upstream = Upstream(say('{"a": 1}'))
+    more = OWN.replace("[providers.own]\n", f'[providers.own]\nbase_url = "{upstream.url}"\n')
+    with gateway_for(upstream, folder, "zai", more=more) as http:
+        answer = http.post(path, json={"model": "own/m", **body})
+        assert answer.status_code == 200, answer.text
+    return {key: value for key, value in upstream.bodies[0].items() if key not in ("model", "messages")}
+
+
+def test_rules_of_parameters_hold_for_a_client_of_the_same_protocol(tmp_path: Path) -> None:
+    sent = _sent(
+        tmp_path,
+        {
+            "messages": HELLO,
+            "presence_penalty": -2,
+            "frequency_penalty": 2,
+            "logprobs": True,
+            "top_k": 5,
+            "moderation": {"x": 1},
+            "thinking": {"type": "enabled", "budget": 5},
+            "service_tier": "flex",
+            "unheard_of": {"y": None, "z": [1]},
+        },
+    )
+    assert sent == {
+        "frequency_penalty": 1,
+        "sampling": {"top_k": 5},
+        "thinking": {"budget": 5},
+        "service_tier": "flex",
+        "unheard_of": {"y": None, "z": [1]},
+    }
+
+
+def test_extra_body_of_a_caller_goes_out_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    extra = {"presence_penalty": -2, "frequency_penalty": 2, "moderation": {"x": 1}, "top_k": 5}
+    plan = Client(Registry.load(str(tmp_path / "own.toml")), simulate=True).plan("own/m", "Hello.", extra_body=extra)
+    assert extra.items() <= plan.body.items()
+
+
+def test_any_object_is_asked_for_as_the_endpoint_takes_it(tmp_path: Path) -> None:
+    kind = {"response_format": {"type": "json_object"}}
+    in_words = [{"role": "user", "content": "Answer in JSON."}]
+    assert _sent(tmp_path, {"messages": in_words, **kind}) == kind  # as it is
+    upstream = Upstream(say('{"a": 1}'))
+    for method, sent in (("json_object", kind), ("prompt", {})):
+        more = OWN.replace('["json_object"]', f'["{method}"]').replace(
+            "[providers.own]\n", f'[providers.own]\nbase_url = "{upstream.url}"\n'
+        )
+        with gateway_for(upstream, tmp_path, "zai", more=more) as http:
+            answer = http.post("/v1/chat/completions", json={"model": "own/m", "messages": HELLO, **kind})
+        assert answer.json()["choices"][0]["message"]["content"] == '{"a": 1}'
+        body = upstream.bodies[-1]
+        assert "JSON" in body["messages"][0]["content"], method
+        assert {key: value for key, value in body.items() if key not in ("model", "messages")} == sent, method
+
+
+def test_types_of_the_protocols_own_kind_in_json_schema_are_mended(tmp_path: Path) -> None:
+    own = {
+        "type": "OBJECT",
+        "properties": {"a": {"type": "ARRAY", "items": {"type": "STRING"}}, "type": {"type": "INTEGER"}},
+        "required": ["a"],
+    }
+    mended = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "string"}}, "type": {"type": "integer"}},
+        "required": ["a"],
+    }
+    rich = {"type": "object", "properties": {"a": {"const": None}, "b": {"default": None}}, "nullable": True}
+    for schema, wanted in ((own, mended), (rich, rich)):
+        body = {
+            "contents": [{"parts": [{"text": "Hello."}]}],
+            "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": schema}]}],
+        }
+        sent = _sent(tmp_path, body, "/v1beta/models/own/m:generateContent")
+        assert sent["tools"][0]["function"]["parameters"] == wanted
