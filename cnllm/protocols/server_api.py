@@ -29,7 +29,8 @@ class ServerApi(Struct, frozen=True):
     protocol has replies that a server keeps. `listing_header` shows that a client wants this protocol's list of models.
     `ping` is a piece of a stream that says nothing. `estimates_input`: a stream begins with the length of its request.
     `overflow_message` has the words and `overflow_code` the code by which clients know that a conversation is too long
-    (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload. `token_parts` are the kinds of parts
+    (`{tokens}`, `{limit}`); `overloaded_status` is the HTTP status of an overload and `budget_status` that of
+    a budget that is spent. `token_parts` are the kinds of parts
     whose opaque field clients send back; `token_beside_text`: the text of the reasoning comes back beside it.
     """
 
@@ -40,6 +41,7 @@ class ServerApi(Struct, frozen=True):
     overflow_message: str
     overflow_code: str | None = None
     overloaded_status: int = 503
+    budget_status: int = 429
     read_count: Callable[[dict[str, Any]], dict[str, Any]] = lambda body: body
     write_count: Callable[[int], dict[str, Any]] | None = None
     count_paths: tuple[str, ...] = ()
