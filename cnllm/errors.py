@@ -205,7 +205,8 @@ class EmptyReply(EndpointError):
 class TransportError(CnllmError):
     """The network failed before or during a reply. `retryable`: no byte had arrived, and another attempt may succeed.
 
-    `began`: the body of a reply had begun and broke off. Such a request may cost money.
+    `began`: the body of a reply had begun and broke off. Such a request may cost money. `sent`: the endpoint may have
+    got the request; False where no connection was established.
     """
 
     def __init__(
@@ -214,6 +215,7 @@ class TransportError(CnllmError):
         super().__init__(message, hint=hint, reply=reply)
         self.retryable = retryable
         self.began = False
+        self.sent = True
 
 
 class Timeout(TransportError):

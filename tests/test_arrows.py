@@ -51,7 +51,8 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "config", "leaks", "sentences", "simulator", "tools", "transports"}
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
-    "gateway": FLAGS | {"client", "config", "engine", "gateway/store", "protocols"},
+    "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
+    "gateway": FLAGS | {"client", "config", "engine", "engine/encode", "gateway/limits", "gateway/store", "protocols"},
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
@@ -59,7 +60,7 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
-    | {"cli", "cli/output", "client", "config", "engine", "gateway", "launch", "simulator", "store"},
+    | {"cli", "cli/output", "client", "config", "engine", "gateway", "gateway/limits", "launch", "simulator", "store"},
     "__main__": {"cli"},
 }
 

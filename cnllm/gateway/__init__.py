@@ -32,11 +32,15 @@ def app(
 
     `models` maps names and patterns of clients (`fast-*`) to models. `keys` are the keys that clients may send;
     None takes CNLLM_SERVE_KEY, and `()` means that no key is needed. `store` keeps state between requests: None is
-    the memory of this process, a text is a URL as for `cnllm serve --store`. Further options are those of
+    the memory of this process, a text is a URL as for `cnllm serve --store`: the keys of `cnllm serve keys add` on that
+    store are valid, too, with their limits. Further options are those of
     `cnllm.gateway.asgi.Gateway`. Raises `ValueError` where no key is set.
     """
     from cnllm.gateway.asgi import Gateway
     from cnllm.gateway.default_keys import DefaultKeys
+    from cnllm.gateway.limits.book import open_book
 
     options.setdefault("token_keys", DefaultKeys())
+    if isinstance(store, str) and keys != ():
+        options.setdefault("key_book", open_book(store))
     return Gateway(registry, simulate=simulate, models=models, keys=keys, store=store, **options)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
-__all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback"]
+__all__ = ["LOOPBACK", "OPEN", "Access", "digest", "is_loopback", "sent_keys"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names of this machine."""
@@ -38,20 +38,22 @@ def digest(key: str) -> str:
 class Access:
     """The keys of clients, and the names of the host.
 
-    `keys` may be empty: then every client is let in. `hosts` are the names without a port under which the gateway may
-    be reached, None for any: a web page that resolves its own name to this machine (DNS rebinding) uses another.
-    Keys are compared by their digests, so that the time of a comparison says nothing about a key.
+    `keys` may be empty: then every client is let in, unless `needs_key` says that there are keys elsewhere. `hosts` are
+    the names without a port under which the gateway may be reached, None for any: a web page that resolves its own name
+    to this machine (DNS rebinding) uses another. Keys are compared by their digests, so that the time of a comparison
+    says nothing about a key.
     """
 
-    def __init__(self, keys: Iterable[str], hosts: Iterable[str] | None = LOOPBACK) -> None:
+    def __init__(self, keys: Iterable[str], hosts: Iterable[str] | None = LOOPBACK, *, needs_key: bool = False) -> None:
         self._identities = frozenset(map(digest, keys))
+        self._is_open = not self._identities and not needs_key
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
     def identity(self, headers: Mapping[str, str], query: str) -> str | None:
         """Return the identity of the client's key, or None where it has no valid one."""
-        if not self._identities:
+        if self._is_open:
             return OPEN
-        for key in _sent_keys(headers, query):
+        for key in sent_keys(headers, query):
             if (identity := digest(key)) in self._identities:
                 return identity
         return None
@@ -70,7 +72,7 @@ class Access:
         return _host_name(origin) in self._hosts
 
 
-def _sent_keys(headers: Mapping[str, str], query: str) -> list[str]:
+def sent_keys(headers: Mapping[str, str], query: str) -> list[str]:
     """Return the keys that a client sent, wherever its protocol puts them."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     keys = [token.strip()] if scheme.lower() == "bearer" else []

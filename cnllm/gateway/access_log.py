@@ -22,13 +22,14 @@ _KEPT = 2000  # the newest requests, whose notes a client may ask for
 
 
 class Entry(Struct):
-    """One request. `path` has no query, which may hold a key."""
+    """One request. `path` has no query, which may hold a key. `key` is the name of a key with limits."""
 
     id: str
     method: str
     path: str
     time: float = 0.0
     status: int = 0
+    key: str = ""
     model: str = ""
     finish: str = ""
     outcome: str = ""

@@ -9,7 +9,9 @@ from typing import Any
 from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog
+from cnllm.gateway.admission import Admission
 from cnllm.gateway.http_request import HttpRequest, Receive, Scope, Send, Service
+from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
@@ -28,11 +30,11 @@ class Gateway:
     """An ASGI application.
 
     `models` maps names and patterns of clients to models, over `[gateway.models]` of the registry. `keys` are the keys
-    of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `hosts` are the names under which it may be
-    reached, None for any. `store` is a store, or its URL; `token_keys` seal reasoning into tokens. `client` makes the
-    calls; without one a client of the registry does. `ping` is the number of seconds of silence after which a stream
-    gets a sign of life, `patience` the number of seconds that a client gets to send its body, or to
-    read a piece of its reply.
+    of clients: None takes CNLLM_SERVE_KEY, `()` lets every client in. `key_book` has further keys, with limits; with it
+    `()` lets in those alone. `hosts` are the names under which it may be reached, None for any. `store` is a store, or
+    its URL; `token_keys` seal reasoning into tokens. `client` makes the calls; without one a client of the registry
+    does. `ping` is the number of seconds of silence after which a stream gets a sign of life, `patience` the number of
+    seconds that a client gets to send its body, or to read a piece of its reply.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Gateway:
         patience: float = _PATIENCE_SECONDS,
         max_body: int = _MAX_BODY,
         access_log: AccessLog | None = None,
+        key_book: KeyBook | None = None,
     ) -> None:
         if keys is None:
             key = os.environ.get(KEY_VARIABLE)
@@ -63,9 +66,11 @@ class Gateway:
         self.names = ModelNames(self.registry, {**self.registry.gateway_models, **(models or {})})
         self._simulate = simulate
         self._client = client
+        access = Access(keys, hosts, needs_key=key_book is not None)
         self._service = Service(
             names=self.names,
-            access=Access(keys, hosts),
+            access=access,
+            admission=Admission(access, key_book),
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
             client=self._open_client,
@@ -99,6 +104,7 @@ class Gateway:
         """Close the connections to endpoints and to the store."""
         if self._client is not None:
             await self._client.aclose()
+        await self._service.admission.aclose()
         await self._service.state.close()
 
     def _open_client(self) -> AsyncClient:

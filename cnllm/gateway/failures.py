@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -12,11 +14,16 @@ from cnllm.registry.model import Model
 
 __all__ = ["Failure", "RequestFailed", "failure_headers", "failure_of"]
 
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\")]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"\('[^']*', \d+[^)]*\)|\[[0-9a-f.:]*:[0-9a-f.:]*\](?::\d+)?|(?<![\w.])\d+(?:\.\d+){3}(?::\d+)?")
 _NUMBER = re.compile(r"(?<![\w.])\d{4,9}(?![\w.])")
 
 
 class Failure(Struct, frozen=True):
-    """An answer to a request that failed. `retry_after` is in seconds; `retryable`: it may succeed later."""
+    """An answer to a request that failed. `retry_after` is in seconds.
+
+    `retryable`: the request may succeed later. `final`: the same request will not succeed soon.
+    """
 
     status: int
     message: str
@@ -24,6 +31,7 @@ class Failure(Struct, frozen=True):
     retry_after: float | None = None
     allow: str | None = None
     retryable: bool = False
+    final: bool = False
 
 
 class RequestFailed(Exception):
@@ -74,19 +82,38 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
         message = f"{message} ({error.code})"
     if error.hint and not isinstance(error, errors.EndpointError | errors.StreamCut):  # its hint is for Python
         message = f"{message}; {error.hint}"
+    message = _without_address(message, error, model)
     return Failure(
         status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)
     )
+
+
+def _without_address(message: str, error: errors.CnllmError, model: Model | None) -> str:
+    """Return a message without the address of the endpoint, which is no business of a client.
+
+    What cnllm itself says of the network, or of a redirect, names no address at all: there may be proxies on the way.
+    """
+    name = f"the endpoint of {model.provider}" if model is not None else "the endpoint"
+    if not isinstance(error, errors.EndpointError) or 300 <= error.status < 400:
+        message = _ADDRESS.sub(name, _URL.sub(name, message))
+    base_url = model.flags.base_url if model is not None else None
+    host = urlsplit(base_url).hostname if base_url else None
+    if host:
+        urls = re.compile(rf"\b[a-z]+://(?:[^\s/@]*@)?{re.escape(host)}[^\s,;'\")]*", re.IGNORECASE)
+        message = urls.sub(name, message)
+        message = re.sub(rf"(?<![\w.-]){re.escape(host)}(?::\d+)?(?![\w-])", name, message, flags=re.IGNORECASE)
+    return message
 
 
 def failure_headers(failure: Failure) -> list[tuple[bytes, bytes]]:
     """Return the headers that say what a client may do next."""
     headers: list[tuple[bytes, bytes]] = []
     if failure.retry_after is not None:
-        headers.append((b"retry-after", str(max(0, round(failure.retry_after))).encode()))
+        headers.append((b"retry-after", str(max(0, math.ceil(failure.retry_after))).encode()))
     if failure.allow is not None:
         headers.append((b"allow", failure.allow.encode()))
-    if failure.retryable:  # cnllm has retried: a client that retries, too, would multiply the requests
+    # cnllm has retried what can be: a client that retries, too, would multiply the requests.
+    if failure.retryable or failure.final:
         headers.append((b"x-should-retry", b"false"))
     return headers
 
@@ -106,4 +133,5 @@ def _overflow(error: errors.ContextTooLong, protocol: str, model: Model | None, 
     tokens = max(tokens, limit + 1)
     api = server_api(protocol)
     message = api.overflow_message.format(tokens=tokens, limit=limit or tokens - 1)
-    return Failure(400, f"{message} The endpoint said: {error.message}", api.overflow_code)
+    said = _without_address(error.message, error, model)
+    return Failure(400, f"{message} The endpoint said: {said}", api.overflow_code)

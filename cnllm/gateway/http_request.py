@@ -15,6 +15,7 @@ from cnllm.client.async_client import AsyncClient, AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import Access
 from cnllm.gateway.access_log import AccessLog, Entry
+from cnllm.gateway.admission import Admission, Admitted, Caller
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body, reply_events
@@ -50,6 +51,7 @@ class Service(Struct, frozen=True):
 
     names: ModelNames
     access: Access
+    admission: Admission
     state: State
     log: AccessLog
     client: Callable[[], AsyncClient]
@@ -85,6 +87,7 @@ class HttpRequest:
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._entry = Entry(self._id, self._method, self._path)
+        self._caller = Caller("")
         self._clock = time.monotonic()
 
     async def serve(self) -> None:
@@ -126,14 +129,17 @@ class HttpRequest:
             raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
         if not access.allows_origin(self._headers):
             raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
-        identity = access.identity(self._headers, self._query)
-        if identity is None:
+        caller = await self._service.admission.caller(self._headers, self._query, self._protocol)
+        if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
             )
         if endpoint is None:
             raise RequestFailed(Failure(404, f"there is nothing at {self._path}", "not_found"))
-        await self._answer_endpoint(endpoint, self._service.identity or identity)
+        self._caller = caller
+        if caller.record is not None:
+            self._entry.key = caller.record.name
+        await self._answer_endpoint(endpoint, self._service.identity or caller.identity)
 
     async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
         """Answer a request of a known client. Raises `RequestFailed`."""
@@ -148,7 +154,7 @@ class HttpRequest:
             case "request":
                 await self._send_json(service.log.request(endpoint.name))
             case _:
-                steps = resource_body(endpoint, service.names, self._query, identity)
+                steps = resource_body(endpoint, service.names, self._query, identity, self._caller.record)
                 await self._send_json(await service.state.run(steps))
 
     # ── reading ──────────────────────────────────────────────────────────────
@@ -249,10 +255,16 @@ class HttpRequest:
 
     async def _whole_reply(self, exchange: Exchange, messages: Any, options: dict[str, Any]) -> Reply:
         """Return the reply of the model when it is whole."""
-        async with self._prepared(exchange, messages, options, stream=False) as call:
+        call = self._prepared(exchange, messages, options, stream=False)
+        async with self._admitted(exchange, call) as admitted, call:
             async for _ in call.batches():
                 pass
+            admitted.reply = call.reply
             return call.reply
+
+    def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
+        """Return a context in which a call may be sent: within the limits of the client's key."""
+        return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
@@ -264,12 +276,16 @@ class HttpRequest:
                 reply = await self._whole_reply(exchange, messages, options)
                 await self._write(exchange, exchange.events(reply_events(reply)))
             else:
-                async with self._prepared(exchange, messages, options, stream=True) as stream:
+                stream = self._prepared(exchange, messages, options, stream=True)
+                async with self._admitted(exchange, stream) as admitted, stream:
                     async for events in stream.batches():
                         if data := exchange.events(events):
                             await self._write(exchange, data)
                             self._active = self._loop.time()
-                    reply = stream.reply
+                    reply = admitted.reply = stream.reply
+        except RequestFailed as error:
+            await self._fail_stream(exchange, error.failure)
+            return
         except CnllmError as error:
             await self._fail_stream(exchange, self._failure(exchange, error))
             return

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from cnllm.errors import UnknownModel
 from cnllm.gateway.failures import RequestFailed, failure_of
+from cnllm.gateway.limits.keys import KeyRecord
 from cnllm.gateway.model_names import ModelNames
 from cnllm.protocols import server_api
 from cnllm.protocols.server_api import ModelCard
@@ -15,9 +16,9 @@ from cnllm.registry.model import Model
 __all__ = ["model_body", "models_body"]
 
 
-def models_body(protocol: str, names: ModelNames, query: str) -> dict[str, Any]:
-    """Return the list of models, without those that are retired."""
-    cards = [card for name in names.names() if (card := _card(names, name, listed=True)) is not None]
+def models_body(protocol: str, names: ModelNames, query: str, record: KeyRecord | None = None) -> dict[str, Any]:
+    """Return the list of models, without those that are retired, and those that the client's key may not use."""
+    cards = [card for name in names.names() if (card := _card(names, name, listed=True, record=record)) is not None]
     return server_api(protocol).write_models(cards, dict(parse_qsl(query)))
 
 
@@ -32,13 +33,15 @@ def model_body(protocol: str, names: ModelNames, name: str) -> dict[str, Any]:
     return server_api(protocol).write_model(card)
 
 
-def _card(names: ModelNames, name: str, *, listed: bool) -> ModelCard | None:
+def _card(names: ModelNames, name: str, *, listed: bool, record: KeyRecord | None = None) -> ModelCard | None:
     """Return what a list says of a model; None for one that a list leaves out."""
     model = names.resolve(name)
     if not isinstance(model, Model):  # a tier: its models differ
         return ModelCard(name, "cnllm")
     flags = model.flags
     if listed and flags.status is not None and flags.status.is_ == "retired":
+        return None
+    if record is not None and not record.allows(model.name):
         return None
     limits = flags.limits
     return ModelCard(

@@ -33,8 +33,9 @@ class ServerApi(Struct, frozen=True):
     belongs to this protocol. `estimates_input`: the first piece of a stream holds the number of input tokens.
 
     `overflow_message` and `overflow_code` are the message (with `{tokens}` and `{limit}`) and the code by which clients
-    recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload. `token_parts` are
-    the types of parts that have an opaque field, which clients send back unchanged. `token_beside_text`: clients send
+    recognise a conversation that is too long. `overloaded_status` is the HTTP status of an overload,
+    `budget_status` that of a budget that is spent. `token_parts` are the types of parts that have an opaque field,
+    which clients send back unchanged. `token_beside_text`: clients send
     the text of the reasoning back with that field.
     """
 
@@ -45,6 +46,7 @@ class ServerApi(Struct, frozen=True):
     overflow_message: str
     overflow_code: str | None = None
     overloaded_status: int = 503
+    budget_status: int = 429
     read_count: Callable[[dict[str, Any]], dict[str, Any]] = lambda body: body
     write_count: Callable[[int], dict[str, Any]] | None = None
     count_paths: tuple[str, ...] = ()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
+
+Sent = TypeVar("Sent", bound=TransportError)
 
 __all__ = [
     "body_broken",
@@ -85,14 +88,20 @@ def redact_proxy(proxy: str | None) -> str:
 def connect_timeout(host: str, seconds: float | None) -> Timeout:
     """Return the error of a connection that was not established in time."""
     message = f"no connection to {host} in {seconds} s"
-    return Timeout(message, retryable=True, hint="check the network or a proxy")
+    return _unsent(Timeout(message, retryable=True, hint="check the network or a proxy"))
 
 
 def connect_failed(host: str, reason: str) -> TransportError:
     """Return the error of a refused connection, an unknown host or an untrusted certificate."""
-    return TransportError(
-        f"no connection to {host}: {reason}", retryable=True, hint="check the address and the network"
+    return _unsent(
+        TransportError(f"no connection to {host}: {reason}", retryable=True, hint="check the address and the network")
     )
+
+
+def _unsent(error: Sent) -> Sent:
+    """Return an error that says that nothing was sent."""
+    error.sent = False
+    return error
 
 
 def status_timeout(host: str, seconds: float | None) -> Timeout:

@@ -14,6 +14,7 @@ from cnllm.cli.output import answer, errors, stdio
 
 if TYPE_CHECKING:
     from cnllm.gateway.asgi import Gateway
+    from cnllm.gateway.limits.book import KeyBook
 
 __all__ = ["serve"]
 
@@ -23,10 +24,27 @@ EXAMPLES = options.examples(
     "cnllm serve --port 8641 --key a-key-of-your-choice",
     "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'",
     "cnllm serve --simulate",
+    "cnllm serve keys add team-a --rpm 100 --budget 20 --currency CNY",
 )
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+class _Serve(options.Group):
+    """A group that serves without a command, and imports `keys` only when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return ["keys"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is no such command."""
+        if cmd_name != "keys":
+            return None
+        from cnllm.cli.commands.serve_keys import keys
+
+        return keys
+
+
+@click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES)
 @click.option("--host", metavar="H", default="127.0.0.1", help="The address to listen on. Default: this machine alone.")
 @click.option(
     "--port", metavar="P", type=click.IntRange(0, 65535), default=0, help="Where to listen; 0: any free port."
@@ -47,7 +65,9 @@ EXAMPLES = options.examples(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
+@click.pass_context
 def serve(
+    context: click.Context,
     host: str,
     port: int,
     key: str | None,
@@ -67,11 +87,15 @@ def serve(
     The paths are /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/MODEL:generateContent. Ctrl-C
     ends the server after the streams that run.
     """
+    if context.invoked_subcommand is not None:
+        return
     from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.limits.book import open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
 
     models = _mapped_models(maps)
-    keys, new_key = _client_keys(key, keys_file, no_key)
+    key_book = None if no_key else open_book(store or "sqlite:")
+    keys, new_key = _client_keys(key, keys_file, no_key, key_book)
     if not is_loopback(host):
         if not public:
             raise errors.UsageError(
@@ -93,6 +117,7 @@ def serve(
             store=store or "sqlite:",
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
+            key_book=key_book,
         )
 
     gateway = make()  # so that what is wrong with files and names is said before the address is printed
@@ -126,8 +151,10 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
     return models
 
 
-def _client_keys(key: str | None, keys_file: str | None, no_key: bool) -> tuple[list[str], str | None]:
-    """Return the keys of clients, and the one that was made for this start."""
+def _client_keys(
+    key: str | None, keys_file: str | None, no_key: bool, book: KeyBook | None
+) -> tuple[list[str], str | None]:
+    """Return the keys of clients, and the one that was made for this start: where there is no other."""
     if no_key:
         if key or keys_file:
             raise errors.UsageError("--no-key with a key", "leave one of them out")
@@ -144,10 +171,18 @@ def _client_keys(key: str | None, keys_file: str | None, no_key: bool) -> tuple[
             raise errors.UsageError(f"{keys_file} holds no key", "write a key on each line")
     if not keys and (variable := os.environ.get(_VARIABLE)):
         keys = [variable]
-    if keys:
+    if keys or (book is not None and _has_keys(book)):
         return keys, None
     new_key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
     return [new_key], new_key
+
+
+def _has_keys(book: KeyBook) -> bool:
+    """Whether a book has keys. It is closed again, so that each worker opens its own file."""
+    try:
+        return not book.is_empty()
+    finally:
+        book.close()
 
 
 def _start_log(log: str | None) -> None:

@@ -33,7 +33,7 @@ from cnllm.gateway.store.items import (
 )
 from cnllm.gateway.store.redis_scripts import DELETE, FIND, KEEP
 
-__all__ = ["RedisStore"]
+__all__ = ["RedisStore", "connect"]
 
 PREFIX = "{cnllm:gateway}"
 """The beginning of all keys on the server. The braces put them into one slot of a cluster."""
@@ -57,7 +57,7 @@ class RedisStore:
         self._url = url
         self._prefix = prefix
         self._bounds = bounds or Bounds()
-        self._client = _connect(url, asynchronous=False)
+        self._client = connect(url, asynchronous=False)
         self._server = _Server(url)
         self._scripts = {text: self._client.register_script(text) for text in (KEEP, FIND, DELETE)}
 
@@ -201,7 +201,7 @@ class AsyncRedisStore:
         loop = asyncio.get_running_loop()
         entry = self._scripts.get(loop)
         if entry is None or entry[0] != process.generation():
-            client = _connect(self._store._url, asynchronous=True)
+            client = connect(self._store._url, asynchronous=True)
             scripts = {text: client.register_script(text) for text in (KEEP, FIND, DELETE)}
             entry = self._scripts[loop] = (process.generation(), client, scripts)
         return entry[2]
@@ -287,7 +287,7 @@ def _blob(rows: Any) -> bytes | None:
     return rows[0][1] if rows and rows[0] else None
 
 
-def _connect(url: str, *, asynchronous: bool) -> Any:
+def connect(url: str, *, asynchronous: bool) -> Any:
     """Return a client. It reconnects once, for a connection that the server closed meanwhile."""
     try:
         import redis

@@ -48,6 +48,7 @@ API = ServerApi(
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     overflow_message="prompt is too long: {tokens} tokens > {limit} maximum",
     overloaded_status=529,
+    budget_status=402,
     estimates_input=True,
     token_parts=(Reasoning,),
     token_beside_text=True,

@@ -1,0 +1,179 @@
+"""Let a client's request pass if its key allows it: who sends it, what it may cost, and what it did cost."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+
+from cnllm import errors
+from cnllm.engine.encode.plan import Plan
+from cnllm.gateway.access import Access, digest, sent_keys
+from cnllm.gateway.failures import Failure, RequestFailed
+from cnllm.gateway.limits.book import AsyncKeyBook, KeyBook
+from cnllm.gateway.limits.key_worker import Reservation
+from cnllm.gateway.limits.keys import KEY, KeyRecord
+from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
+from cnllm.gateway.limits.quote import Quote, output_bound, quote, settled_cost
+from cnllm.gateway.limits.refusal import Refusal, Refused
+from cnllm.protocols import server_api
+from cnllm.types import Reply
+
+__all__ = ["Admission", "Admitted", "Caller", "refusal_failure"]
+
+_STATUS = {"rate": 429, "size": 413, "forbidden": 403, "key": 401}
+_REPLIES = 10  # replies of unknown length that fit into a limit of tokens at once
+_NOT_SENT = (errors.KeyMissing, errors.Untrusted, errors.CannotSend, errors.RegistryError, errors.UnknownModel)
+
+
+class Caller(Struct, frozen=True):
+    """Who sends a request: an identity, and the limits of its key where it has any."""
+
+    identity: str
+    record: KeyRecord | None = None
+
+
+class Admission:
+    """The keys of clients: those that are given at the start, and those of a book, which have limits."""
+
+    def __init__(self, access: Access, book: KeyBook | None, *, lease: float = LEASE_SECONDS) -> None:
+        self._access = access
+        self._book = book
+        self._lease = lease
+        self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Limiter] = weakref.WeakKeyDictionary()
+
+    @property
+    def limiter(self) -> Limiter:
+        """Return the limits of the running event loop, made at their first use: after a fork of the server."""
+        loop = asyncio.get_running_loop()
+        limiter = self._limiters.get(loop)
+        if limiter is None:
+            assert self._book is not None
+            coroutines: AsyncKeyBook = self._book.coroutines()
+            limiter = self._limiters[loop] = Limiter(coroutines, lease=self._lease)
+        return limiter
+
+    async def caller(self, headers: Mapping[str, str], query: str, protocol: str) -> Caller | None:
+        """Return who sends a request; None without a valid key. Raises `RequestFailed` where nobody knows."""
+        identity = self._access.identity(headers, query)
+        if identity is not None:
+            return Caller(identity)
+        if self._book is None:
+            return None
+        for key in sent_keys(headers, query):
+            if KEY.fullmatch(key) is None:
+                continue
+            identity = digest(key)
+            try:
+                record = await self.limiter.find(identity)
+            except Refused as error:
+                raise RequestFailed(refusal_failure(error.refusal, protocol)) from error
+            if record is not None:
+                return Caller(identity, record)
+        return None
+
+    def admitted(self, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str) -> Admitted:
+        """Return a context in which a request may be sent. `estimate` returns about how long it is."""
+        return Admitted(self, caller, plan, estimate, protocol)
+
+    async def aclose(self) -> None:
+        """Report what became of requests, and close the book."""
+        limiter = self._limiters.pop(asyncio.get_running_loop(), None)
+        if limiter is not None:
+            await limiter.aclose()
+
+
+class Admitted:
+    """A request that has what it needs while the context lasts. `reply` is set when its reply is whole.
+
+    Without a reply everything that was reserved is charged, because the endpoint may charge it; unless the error shows
+    that the request was not sent, or that the endpoint refused it.
+    """
+
+    def __init__(
+        self, admission: Admission, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str
+    ) -> None:
+        self.reply: Reply | None = None
+        self._admission = admission
+        self._caller = caller
+        self._plan = plan
+        self._estimate = estimate
+        self._tokens = 0
+        self._protocol = protocol
+        self._quote: Quote | None = None
+        self._reservation: Reservation | None = None
+
+    async def __aenter__(self) -> Self:
+        record = self._caller.record
+        if record is not None:
+            self._quote = quote(self._plan) if record.budgets else _unbounded(self._plan)
+            counted = 0
+            if record.tpm is not None:
+                self._tokens = self._estimate()
+                counted = _counted_tokens(self._tokens, self._plan, record.tpm)
+            limiter = self._admission.limiter
+            try:
+                self._reservation = await limiter.reserve(self._caller.identity, record, self._quote, counted)
+            except Refused as error:
+                raise RequestFailed(refusal_failure(error.refusal, self._protocol)) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        reservation, reply = self._reservation, self.reply
+        if reservation is None:
+            return
+        assert self._quote is not None
+        if reply is None and _was_refused(error):
+            reservation.release()
+        elif reply is None or reply.finish in ("cut", "error"):  # what it counted so far is not all
+            reservation.settle(None, None)
+        else:
+            reservation.settle(settled_cost(self._quote, reply), _tokens_of(reply, self._tokens))
+
+
+def _counted_tokens(estimate: int, plan: Plan, limit: int) -> int:
+    """Return the tokens for which a request counts until its reply is there: its own, and those of a long reply.
+
+    A reply that may be longer than a part of the limit counts for that part: few replies are as long as they may be.
+    """
+    output = output_bound(plan)
+    part = limit // _REPLIES
+    total = estimate + (part if output is None else min(output, part))
+    return total if estimate > limit else min(total, limit)
+
+
+def _unbounded(plan: Plan) -> Quote:
+    """Return a quote without bounds, for a key without a budget."""
+    price = plan.flags.price
+    return Quote(plan.model.name, None, None, price.currency if price is not None else None)
+
+
+def refusal_failure(refusal: Refusal, protocol: str) -> Failure:
+    """Return the answer to a request that is refused, with the status that clients of the protocol know."""
+    api = server_api(protocol)
+    status = {**_STATUS, "budget": api.budget_status, "unavailable": api.overloaded_status}[refusal.kind]
+    return Failure(status, refusal.message, refusal.code, refusal.retry_after, final=refusal.final)
+
+
+def _was_refused(error: BaseException | None) -> bool:
+    """Whether an error shows that a request costs nothing: it was not sent, or the endpoint refused it."""
+    if isinstance(error, errors.EndpointError):
+        return error.status >= 400
+    if isinstance(error, errors.TransportError):
+        return not error.sent
+    return isinstance(error, _NOT_SENT)
+
+
+def _tokens_of(reply: Reply, estimate: int) -> int:
+    """Return the tokens of a request and its reply; where the endpoint counts none, an estimate of both."""
+    usage = reply.usage
+    if usage.total is not None:
+        return usage.total
+    output = usage.output if usage.output is not None else (len(reply.text) + len(reply.reasoning)) // 4 + 1
+    return (usage.input if usage.input is not None else estimate) + output

@@ -1,0 +1,388 @@
+"""One key in one process: what is leased for it, who waits for a lease, and what has to be reported.
+
+At most one operation of a key is under way. It reports what became of earlier requests, gives back what is left of
+the lease, and asks for all that wait now, with something to spare for the next half second. So a busy key costs a few
+operations a second, and not one or two a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+
+from msgspec import Struct
+
+from cnllm.errors import CnllmError
+from cnllm.gateway.limits import refusal, window
+from cnllm.gateway.limits.account import Grant, Operation
+from cnllm.gateway.limits.book import AsyncKeyBook
+from cnllm.gateway.limits.keys import KeyRecord
+from cnllm.gateway.limits.quote import Quote
+from cnllm.gateway.limits.refusal import Refusal, Refused
+
+__all__ = ["KeyWorker", "Reservation"]
+
+_FLUSH_SECONDS = 0.1  # what became of requests is reported so late, with that of others
+_PAUSE_SECONDS = 1.0  # no operation is tried for so long after one that failed
+_CLOSED_SECONDS = 0.25  # so long a full limit is not asked again: others may give something back
+
+
+class _Epoch:
+    """The numbers of a worker's operations. A lease that was lost ends the epoch, and its money is charged."""
+
+    def __init__(self) -> None:
+        self.worker = secrets.token_hex(8)
+        self.number = 0
+        self.open = 0  # reservations that are not closed
+
+
+class _Report(Struct):
+    """What the next operation reports."""
+
+    charges: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    request_counts: list[int] = []
+    token_counts: list[int] = []
+    calls: int = 0
+    used: int = 0
+    unpriced: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not (self.charges or self.closed or self.request_counts or self.token_counts or self.calls)
+
+
+class _Balance(Struct):
+    """What is leased and not used. `until` is a time of the event loop, after which requests and tokens are void."""
+
+    requests: int = 0
+    tokens: int = 0
+    money: dict[str, int] = {}
+    slot: int = 0
+    until: float = 0.0
+
+
+class _Waiter(Struct, eq=False):
+    """A request that waits for a lease."""
+
+    quote: Quote
+    tokens: int
+    future: asyncio.Future[Reservation]
+
+
+class Reservation:
+    """What one request has reserved. It must be settled or released; a second time does nothing."""
+
+    def __init__(self, worker: KeyWorker, epoch: _Epoch, quote: Quote, units: int, tokens: int, slot: int) -> None:
+        self.quote = quote
+        self._worker = worker
+        self._epoch = epoch
+        self._units = units
+        self._tokens = tokens
+        self._slot = slot
+        self._closed = False
+        epoch.open += 1
+
+    def settle(self, cost: int | None, tokens: int | None) -> None:
+        """Charge the cost of the reply in units, all that is reserved where it is not known; count its tokens."""
+        if self._close():
+            self._worker.report(self._epoch, self.quote.currency, self._units, cost, reply=True)
+            if tokens is not None:
+                self._worker.correct_tokens(self._slot, tokens - self._tokens, tokens)
+
+    def release(self) -> None:
+        """Give everything back but the request itself: it was not sent, or refused by the endpoint."""
+        if self._close():
+            self._worker.report(self._epoch, self.quote.currency, self._units, 0, reply=False)
+            self._worker.correct_tokens(self._slot, -self._tokens, 0)
+
+    def _close(self) -> bool:
+        """Close the reservation. Return whether it was open."""
+        if self._closed:
+            return False
+        self._closed = True
+        self._epoch.open -= 1
+        return True
+
+
+class KeyWorker:
+    """One key in this process, on one event loop."""
+
+    def __init__(self, book: AsyncKeyBook, digest: str, record: KeyRecord, lease: float) -> None:
+        self.record = record
+        self._book = book
+        self._digest = digest
+        self._lease = lease
+        self._loop = asyncio.get_running_loop()
+        self._epoch = _Epoch()
+        self._balance = _Balance()
+        self._report = _Report()
+        self._drawn: dict[str, int] = {}  # since the last operation: what may be needed next
+        self._waiters: deque[_Waiter] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._flush: asyncio.TimerHandle | None = None
+        self._stuck: Operation | None = None  # sent, and nobody knows whether it was carried out
+        self._paused_until = 0.0
+        self._closed_until = 0.0
+        self._refusal: Refusal | None = None  # until then
+        self._renewed = self._active = self._loop.time()
+
+    # ── requests ─────────────────────────────────────────────────────────────
+
+    async def reserve(self, quote: Quote, tokens: int) -> Reservation:
+        """Reserve what a request needs. Raises `Refused`."""
+        if (refused := self._never(quote, tokens)) is not None:
+            raise Refused(refused)
+        now = self._active = self._loop.time()
+        if not self._waiters and (reservation := self._take(quote, tokens, now)) is not None:
+            return reservation
+        if now < self._paused_until:
+            raise Refused(refusal.unavailable())
+        if now < self._closed_until and self._refusal is not None:
+            raise Refused(self._refusal)
+        waiter = _Waiter(quote, tokens, self._loop.create_future())
+        self._waiters.append(waiter)
+        self._start()
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
+                waiter.future.result().release()
+            raise
+
+    def _never(self, quote: Quote, tokens: int) -> Refusal | None:
+        """Return why a request can never be sent with this key; None where it can."""
+        record = self.record
+        if not record.allows(quote.model):
+            return refusal.model_refused(record, quote.model)
+        if record.budgets and (quote.cost is None or quote.currency not in record.budgets):
+            return refusal.no_budget(record, quote)
+        if record.tpm is not None and tokens > record.tpm:
+            return refusal.too_large(record, tokens)
+        return None
+
+    def _take(self, quote: Quote, tokens: int, now: float) -> Reservation | None:
+        """Take what a request needs from the lease; None where it is not enough."""
+        record, balance, currency = self.record, self._balance, quote.currency
+        counts = record.rpm is not None or record.tpm is not None
+        if counts and now >= balance.until:
+            return None
+        if record.rpm is not None and balance.requests < 1:
+            return None
+        if record.tpm is not None and balance.tokens < tokens:
+            return None
+        units = 0
+        if record.budgets:
+            assert quote.cost is not None
+            assert currency is not None
+            units = quote.cost
+            if balance.money.get(currency, 0) < units:
+                return None
+            balance.money[currency] -= units
+            self._drawn[currency] = self._drawn.get(currency, 0) + units
+        balance.requests -= record.rpm is not None
+        if record.tpm is not None:
+            balance.tokens -= tokens
+            self._drawn["tokens"] = self._drawn.get("tokens", 0) + tokens
+        self._drawn["requests"] = self._drawn.get("requests", 0) + 1
+        return Reservation(self, self._epoch, quote, units, tokens, balance.slot)
+
+    # ── reports ──────────────────────────────────────────────────────────────
+
+    def report(self, epoch: _Epoch, currency: str | None, units: int, cost: int | None, *, reply: bool) -> None:
+        """Report what became of a reservation. That of an epoch that ended was charged then."""
+        report = self._report
+        charge = units if cost is None else cost
+        if currency is not None and (epoch is self._epoch or not self.record.budgets):
+            if charge:
+                report.charges[currency] = report.charges.get(currency, 0) + charge
+            if units:
+                report.closed[currency] = report.closed.get(currency, 0) + units
+        if reply:
+            report.calls += 1
+            report.unpriced += cost is None
+        self._flush_soon()
+
+    def correct_tokens(self, slot: int, difference: int, used: int) -> None:
+        """Correct the count of tokens of a request. Those above the estimate count from now on."""
+        self._report.used += used
+        if self.record.tpm is not None and difference:
+            self._report.token_counts += [0 if difference > 0 else slot, difference]
+
+    def _flush_soon(self) -> None:
+        """Report soon, with what others have to report then."""
+        if self._flush is None and self._task is None:
+            self._flush = self._loop.call_later(_FLUSH_SECONDS, self._start)
+
+    # ── operations ───────────────────────────────────────────────────────────
+
+    def _start(self) -> None:
+        """Begin an operation, unless one is under way: it will be followed by another."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if self._task is None:
+            self._task = self._loop.create_task(self._operate())
+
+    async def _operate(self) -> None:
+        """Carry out operations until nobody waits."""
+        try:
+            while True:
+                self._waiters = deque(waiter for waiter in self._waiters if not waiter.future.done())
+                waiters = list(self._waiters)
+                repeated = self._stuck is not None
+                operation = self._stuck or self._operation(waiters)
+                self._stuck = operation
+                sent = self._loop.time()
+                grant = await self._book.update(self._digest, operation)
+                self._stuck = None
+                self._renewed = sent
+                self._apply(operation, grant, sent, [] if repeated else waiters)
+                if not self._waiters:
+                    break
+        except CnllmError:
+            self._paused_until = self._loop.time() + _PAUSE_SECONDS
+            self._refuse_all(refusal.unavailable())
+        except BaseException:
+            self._refuse_all(refusal.unavailable())
+            raise
+        finally:
+            self._task = None
+            if not self._report.is_empty and self._stuck is None:
+                self._flush_soon()
+
+    def _operation(self, waiters: list[_Waiter]) -> Operation:
+        """Return the next operation: all reports, all that is left of the lease, and all that is needed."""
+        report, balance, drawn, record, now = self._report, self._balance, self._drawn, self.record, self._loop.time()
+        if not (self._epoch.open or report.closed or self._holds) and now - self._renewed >= self._lease:
+            self._epoch = _Epoch()  # the lease has expired, and held nothing
+        for currency, units in balance.money.items():
+            if units:
+                report.closed[currency] = report.closed.get(currency, 0) + units
+        if balance.requests:
+            report.request_counts += [balance.slot, -balance.requests]
+        if balance.tokens:
+            report.token_counts += [balance.slot, -balance.tokens]
+        money: dict[str, tuple[int, int]] = {}
+        if record.budgets:
+            needs = {currency: 0 for currency in drawn if currency in record.budgets}
+            for waiter in waiters:
+                assert waiter.quote.currency is not None
+                needs[waiter.quote.currency] = needs.get(waiter.quote.currency, 0) + (waiter.quote.cost or 0)
+            money = {currency: (need, drawn.get(currency, 0)) for currency, need in needs.items()}
+        self._epoch.number += 1
+        operation = Operation(
+            self._epoch.worker,
+            self._epoch.number,
+            int(self._lease * 1_000_000),
+            (len(waiters), drawn.get("requests", 0)),
+            (sum(waiter.tokens for waiter in waiters), drawn.get("tokens", 0)),
+            money,
+            report.charges,
+            report.closed,
+            report.request_counts,
+            report.token_counts,
+            report.calls,
+            report.used,
+            report.unpriced,
+        )
+        self._report, self._balance, self._drawn = _Report(), _Balance(), {}
+        return operation
+
+    def _apply(self, operation: Operation, grant: Grant, sent: float, waiters: list[_Waiter]) -> None:
+        """Take what was granted, and let those pass that it suffices for."""
+        if grant.state == "lost":
+            self._begin_anew(operation)
+            return
+        if grant.state == "revoked":
+            self._refuse_all(refusal.revoked())
+            return
+        self._balance = _Balance(
+            grant.requests,
+            grant.tokens,
+            {currency: units for currency, units, _ in grant.money},
+            window.slot_of(grant.now),
+            sent + window.LEASE_SECONDS,
+        )
+        now = min(self._loop.time(), self._balance.until - 0.001)  # those that waited may pass, however late it is
+        for waiter in waiters:
+            self._waiters.remove(waiter)
+            if waiter.future.done():
+                continue
+            if (reservation := self._take(waiter.quote, waiter.tokens, now)) is not None:
+                waiter.future.set_result(reservation)
+            else:
+                waiter.future.set_exception(Refused(self._why_not(waiter, grant)))
+
+    def _begin_anew(self, operation: Operation) -> None:
+        """Begin an epoch after a lease that expired: the money that was open is charged, whatever became of it."""
+        self._epoch = _Epoch()
+        report = self._report
+        report.closed = {}
+        if self.record.budgets:
+            report.charges = {}
+        else:
+            for currency, units in operation.charges.items():
+                report.charges[currency] = report.charges.get(currency, 0) + units
+        report.calls += operation.calls
+        report.used += operation.used
+        report.unpriced += operation.unpriced
+        report.token_counts += operation.token_counts
+
+    def _why_not(self, waiter: _Waiter, grant: Grant) -> Refusal:
+        """Return why a grant does not suffice for a request."""
+        record, balance, quote = self.record, self._balance, waiter.quote
+        if record.rpm is not None and balance.requests < 1:
+            seconds = window.seconds_until(grant.request_window, 1, record.rpm, grant.now) or 0.0
+            self._refusal = refusal.too_many_requests(record, seconds)
+            self._closed_until = self._loop.time() + min(seconds, _CLOSED_SECONDS)
+            return self._refusal
+        if record.tpm is not None and balance.tokens < waiter.tokens:
+            used = list(grant.token_window)
+            window.add(used, window.slot_of(grant.now), -balance.tokens)
+            return refusal.too_many_tokens(
+                record, window.seconds_until(used, waiter.tokens, record.tpm, grant.now) or 0.0
+            )
+        unspent = next((left for currency, _, left in grant.money if currency == quote.currency), 0)
+        if unspent < (quote.cost or 0):
+            return refusal.budget_spent(record, quote, unspent)
+        return refusal.budget_held(record, quote)
+
+    def _refuse_all(self, reason: Refusal) -> None:
+        """Refuse all that wait."""
+        while self._waiters:
+            future = self._waiters.popleft().future
+            if not future.done():
+                future.set_exception(Refused(reason))
+
+    @property
+    def _holds(self) -> bool:
+        """Whether anything is leased and not used."""
+        return bool(self._balance.requests or self._balance.tokens or any(self._balance.money.values()))
+
+    # ── time ─────────────────────────────────────────────────────────────────
+
+    def tick(self) -> bool:
+        """Renew the lease, and give back what nobody used. Return whether there is anything left to do."""
+        now = self._loop.time()
+        holds = self._holds
+        is_stuck = self._stuck is not None and now >= self._paused_until
+        is_idle = holds and now - self._active > window.LEASE_SECONDS
+        if is_stuck or is_idle or (self._epoch.open and now - self._renewed > self._lease / 3):
+            self._start()
+        return bool(holds or self._epoch.open or self._task or self._stuck or not self._report.is_empty)
+
+    async def aclose(self) -> None:
+        """Report everything, and give everything back."""
+        self._drawn = {}
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._holds or self._stuck is not None or not self._report.is_empty:
+            self._start()
+            assert self._task is not None
+            await asyncio.wait([self._task])

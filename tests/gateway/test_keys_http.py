@@ -1,0 +1,383 @@
+"""Keys with limits over HTTP: what a client is refused in its own protocol, what it pays, and what stays secret."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from cnllm.gateway.access import digest
+from cnllm.gateway.limits.book import KeyBook, KeyUse, open_book
+from cnllm.gateway.limits.keys import KeyRecord, new_key
+from cnllm.gateway.limits.money import UNITS
+from cnllm.types.policy import Timeouts
+
+from .limits_support import cny, sqlite_url
+from .support import USAGE, Answer, Upstream, error, gateway_for, say
+
+MODEL = "here/priced"
+MODELS = """
+[providers.here]
+extends = "openai-compatible"
+base_url = "URL/v1"
+keys = ["HERE_KEY"]
+[models."here/priced"]
+price = { currency = "CNY", input = 2, output = 8 }
+limits = { context = 100_000, output = 8_000 }
+[models."here/dollars"]
+price = { currency = "USD", input = 2, output = 8 }
+limits = { context = 100_000, output = 8_000 }
+[models."here/unpriced"]
+limits = { context = 100_000, output = 8_000 }
+"""
+COST = USAGE["prompt_tokens"] * 2000 + USAGE["completion_tokens"] * 8000
+"""The cost of a reply in units."""
+SECRET = "the-key-of-the-provider"
+
+Request = tuple[str, dict[str, Any]]
+
+
+def requests(model: str = MODEL, *, stream: bool = False, text: str = "Hi", limit: int = 100) -> dict[str, Request]:
+    """A request in each protocol."""
+    turns = [{"role": "user", "content": text}]
+    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    gemini = {
+        "contents": [{"role": "user", "parts": [{"text": text}]}],
+        "generationConfig": {"maxOutputTokens": limit},
+    }
+    chat = {"model": model, "messages": turns, "max_tokens": limit, "stream": stream}
+    return {
+        "openai-chat": ("/v1/chat/completions", chat),
+        "openai-responses": (
+            "/v1/responses",
+            {"model": model, "input": text, "max_output_tokens": limit, "stream": stream},
+        ),
+        "anthropic-messages": ("/v1/messages", chat),
+        "gemini": (f"/v1beta/models/{model}:{verb}", gemini),
+    }
+
+
+class Setting:
+    """A gateway with a book of keys before an endpoint. No response may show the endpoint's address or key."""
+
+    def __init__(self, upstream: Upstream, http: httpx.Client, book: KeyBook) -> None:
+        self.upstream = upstream
+        self.http = http
+        self.book = book
+
+    def key(self, name: str = "team", **limits: Any) -> str:
+        """Make a key."""
+        key = new_key()
+        self.book.add(digest(key), KeyRecord(name, time.time(), **limits))
+        return key
+
+    def send(self, key: str, request: Request, **more: Any) -> httpx.Response:
+        """Send a request, and look through the whole response."""
+        path, body = request
+        response = self.http.post(path, json=body, headers={"authorization": f"Bearer {key}"}, **more)
+        self.check(response)
+        return response
+
+    def check(self, response: httpx.Response) -> None:
+        """No address, key or header of the endpoint is in a response."""
+        shown = f"{response.headers.multi_items()} {response.text}"
+        for secret in (f":{self.upstream.server_port}", self.upstream.url, SECRET, "secret-header-of-the-endpoint"):
+            assert secret not in shown, (response.request.url, shown)
+
+    def use(self, name: str = "team") -> KeyUse:
+        """The use of a key, once nothing is open: what became of a request is reported a moment later."""
+        last = time.monotonic() + 10
+        while True:
+            (use,) = [use for use in self.book.uses() if use.record.name == name]
+            if not any(use.open.values()) or time.monotonic() > last:
+                return use
+            time.sleep(0.02)
+
+    def spent(self, name: str = "team") -> int:
+        """The money that a key has spent."""
+        return self.use(name).spent.get("CNY", 0)
+
+    def settled(self, calls: int) -> KeyUse:
+        """The use of the key once so many calls are reported."""
+        last = time.monotonic() + 10
+        while (use := self.use()).calls < calls and time.monotonic() < last:
+            time.sleep(0.02)
+        assert use.calls == calls
+        return use
+
+
+@contextlib.contextmanager
+def setting(folder: Path, *script: Answer, **options: Any) -> Iterator[Setting]:
+    """Run a gateway with a book."""
+    upstream = Upstream(*script)
+    book = open_book(sqlite_url(folder))
+    assert book is not None
+    gateway_book = open_book(sqlite_url(folder))
+    more = MODELS.replace("URL", upstream.url)
+    with gateway_for(upstream, folder, "zai", more=more, key_book=gateway_book, **options) as http:
+        yield Setting(upstream, http, book)
+    upstream.shutdown()
+    upstream.server_close()
+    book.close()
+
+
+def sentence(protocol: str, body: dict[str, Any]) -> tuple[str, Any]:
+    """The sentence of an error and its kind, out of the shape that the protocol's clients read."""
+    if protocol == "gemini":
+        return body["error"]["message"], body["error"]["status"]
+    if protocol == "anthropic-messages":
+        assert body["type"] == "error"
+    return body["error"]["message"], body["error"]["type"]
+
+
+# ── what passes ──────────────────────────────────────────────────────────────
+def test_each_reply_is_charged_by_its_usage_in_every_protocol(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(models=("here/*",), rpm=100, tpm=100_000, budgets={"CNY": cny("10")})
+        count = 0
+        for stream in (False, True):
+            for request in requests(stream=stream).values():
+                assert here.send(key, request).status_code == 200
+                count += 1
+        use = here.settled(count)
+        assert use.spent == {"CNY": count * COST}
+        assert use.tokens == count * USAGE["total_tokens"]
+        assert len(here.upstream.bodies) == count
+        headers = [{name.lower(): value for name, value in sent.items()} for sent in here.upstream.headers]
+        assert all(key not in str(sent) for sent in headers), "the client's key does not go to the endpoint"
+        shown = here.http.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+        here.check(shown)
+        assert {card["id"] for card in shown.json()["data"]} == {MODEL, "here/dollars", "here/unpriced"}
+
+
+def test_a_key_without_limits_has_its_use_counted_too(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key()
+        for model in (MODEL, "here/dollars", "here/unpriced"):
+            assert here.send(key, requests(model)["openai-chat"]).status_code == 200
+        use = here.settled(3)
+        assert (use.spent, use.unpriced) == ({"CNY": COST, "USD": COST}, 1)
+
+
+# ── what is refused ──────────────────────────────────────────────────────────
+def test_refusals_have_the_shape_of_the_protocol(tmp_path: Path) -> None:
+    """Model, currency, unknown price, budget and limits: status, kind, words, Retry-After; nothing is sent."""
+    kinds = {
+        "openai-chat": {403: "permission_error", 429: "rate_limit_error"},
+        "openai-responses": {403: "permission_error", 429: "rate_limit_error"},
+        "anthropic-messages": {403: "permission_error", 429: "rate_limit_error", 402: "billing_error"},
+        "gemini": {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"},
+    }
+    with setting(tmp_path, say("Hello")) as here:
+        team = here.key(models=("here/*",), budgets={"CNY": cny("0.001")})
+        slow = here.key("slow", rpm=1)
+        short = here.key("short", tpm=50)
+        assert here.send(slow, requests()["openai-chat"]).status_code == 200
+        del here.upstream.bodies[:]
+        for stream in (False, True):
+            cases: list[tuple[str, dict[str, Request], int, str, bool]] = [
+                (team, requests("zai/glm-4.7", stream=stream), 403, "may not use zai/glm-4.7", False),
+                (team, requests("here/dollars", stream=stream), 403, "no currency is converted", False),
+                (team, requests("here/unpriced", stream=stream), 403, "unknown is not zero", False),
+                (team, requests(stream=stream), 429, "0.001 CNY left", True),
+                (slow, requests(stream=stream), 429, "1 request a minute", True),
+                (short, requests(stream=stream, text="word " * 400), 413, "50 tokens a minute", False),
+            ]
+            for key, in_protocols, status, words, again in cases:
+                for protocol, request in in_protocols.items():
+                    response = here.send(key, request)
+                    expected = 402 if "CNY left" in words and protocol == "anthropic-messages" else status
+                    assert response.status_code == expected, (protocol, words, response.text)
+                    message, kind = sentence(protocol, response.json())
+                    assert words in message, (protocol, message)
+                    if expected in kinds[protocol]:
+                        assert kind == kinds[protocol][expected]
+                    assert ("retry-after" in response.headers) is again, (protocol, words)
+                    if "a minute" in words and again:
+                        assert 50 < int(response.headers["retry-after"]) <= 61
+                    if status == 403 or "CNY" in words:
+                        assert response.headers["x-should-retry"] == "false"
+        assert here.upstream.bodies == []
+        assert here.spent() == 0
+
+
+def test_the_vendors_own_clients_understand_the_refusals(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(rpm=1, budgets={"CNY": cny("0.02")})
+        url = str(here.http.base_url)
+        with openai.OpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0) as client:
+            client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}], max_tokens=9)
+            with pytest.raises(openai.RateLimitError) as limited:
+                client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hi"}], max_tokens=9)
+            assert int(limited.value.response.headers["retry-after"]) > 50
+            with pytest.raises(openai.PermissionDeniedError):
+                client.responses.create(model="here/dollars", input="Hi")
+        spent = here.key("spent", budgets={"CNY": 1})
+        with anthropic.Anthropic(api_key=spent, base_url=url, max_retries=2) as other:
+            with pytest.raises(anthropic.APIStatusError, match="budget of the key spent") as refused:
+                other.messages.create(model=MODEL, max_tokens=9, messages=[{"role": "user", "content": "Hi"}])
+            assert refused.value.status_code == 402
+
+
+def test_a_revoked_key_is_refused_within_a_second(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(rpm=100_000)
+        assert here.send(key, requests()["openai-chat"]).status_code == 200
+        here.book.revoke("team")
+        revoked = time.monotonic()
+        while (response := here.send(key, requests()["openai-chat"])).status_code == 200:
+            assert time.monotonic() - revoked < 1
+        assert response.status_code == 401
+        for request in requests().values():
+            assert here.send(key, request).status_code == 401
+            assert here.send(new_key(), request).status_code == 401
+        new = here.key()
+        assert here.send(new, requests()["openai-chat"]).status_code == 200, "a new key is valid at once"
+
+
+def test_a_book_alone_lets_nobody_in_without_a_key(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello"), keys=()) as here:
+        assert here.http.get("/v1/models", headers={"authorization": ""}).status_code == 401
+        assert here.http.get("/v1/models", headers={"x-api-key": here.key()}).status_code == 200
+
+
+def test_tokens_count_by_the_endpoints_own_count(tmp_path: Path) -> None:
+    """Replies that are on their way count for a long reply, and afterwards for what they were."""
+    waits = threading.Event()
+    total = USAGE["total_tokens"]
+    with setting(tmp_path, Answer([{"content": "one"}], wait=waits), say("Hello")) as here:
+        key = here.key(tpm=2 * total + 700)
+        path, body = requests(stream=True, limit=300)["openai-chat"]
+        with here.http.stream("POST", path, json=body, headers={"authorization": f"Bearer {key}"}) as response:
+            next(response.iter_bytes())
+            assert here.send(key, requests(limit=300)["openai-chat"]).status_code == 200
+            here.settled(1)
+            held = here.send(key, requests(text="word " * 1300, limit=300)["openai-chat"])
+            assert held.status_code == 429, "the reply on its way counts"
+        waits.set()
+        assert here.settled(2).tokens == total
+        assert here.send(key, requests(limit=300)["openai-chat"]).status_code == 200
+        assert here.settled(3).tokens == 2 * total
+        again = here.send(key, requests(text="word " * 1000, limit=300)["openai-chat"])
+        assert again.status_code == 429
+        assert 50 < int(again.headers["retry-after"]) <= 61
+
+
+# ── what costs nothing, and what may have cost something ─────────────────────
+def test_what_the_endpoint_refused_costs_nothing(tmp_path: Path) -> None:
+    answers = [error(status, "no") for status in (400, 401, 429, 500, 503)]
+    with setting(tmp_path, *answers, say("Hello")) as here:
+        key = here.key(budgets={"CNY": cny("0.02")})
+        for _ in answers:
+            assert here.send(key, requests()["openai-chat"]).status_code >= 400
+        assert here.send(key, requests()["openai-chat"]).status_code == 200
+        assert here.settled(1).spent == {"CNY": COST}
+
+
+def test_an_endpoint_that_cannot_be_reached_costs_nothing(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(budgets={"CNY": cny("1")})
+        here.upstream.shutdown()
+        here.upstream.server_close()
+        for stream in (False, True):
+            for request in requests(stream=stream).values():
+                response = here.send(key, request)
+                assert response.status_code == 502
+                assert "no connection to the endpoint of here" in response.text
+        assert here.spent() == 0
+
+
+def test_a_reply_that_is_cut_or_given_up_is_charged_in_full(tmp_path: Path) -> None:
+    waits = threading.Event()
+    deltas = [{"content": "one"}, {"content": "two"}]
+    script = [Answer(deltas, cut=True), Answer(deltas, wait=waits), say("Hello")]
+    with setting(tmp_path, *script) as here:
+        key = here.key(budgets={"CNY": cny("10")})
+        request = requests(stream=True)["anthropic-messages"]
+        here.send(key, request)
+        full = here.settled(1).spent["CNY"]
+        assert full > COST, "nobody knows what the endpoint counted"
+        path, body = request
+        with here.http.stream("POST", path, json=body, headers={"authorization": f"Bearer {key}"}) as response:
+            for piece in response.iter_text():
+                if "one" in piece:
+                    break
+        waits.set()
+        assert here.settled(2).spent["CNY"] == 2 * full
+
+
+def test_a_budget_holds_for_many_calls_at_once(tmp_path: Path) -> None:
+    """Fifty clients at once: those that are sent cost no more than the budget, to the unit."""
+    with setting(tmp_path, say("Hello"), timeout=Timeouts(connect=20)) as here:
+        key = here.key(budgets={"CNY": cny("0.05")})
+        path, body = requests()["openai-chat"]
+        codes: list[int] = []
+
+        def send() -> None:
+            response = here.http.post(path, json=body, headers={"authorization": f"Bearer {key}"})
+            codes.append(response.status_code)
+
+        threads = [threading.Thread(target=send) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(codes) == {200, 429}
+        use = here.settled(codes.count(200))
+        assert use.spent["CNY"] == COST * codes.count(200) <= cny("0.05")
+        assert len(here.upstream.bodies) == codes.count(200)
+
+
+# ── what stays secret ────────────────────────────────────────────────────────
+def test_no_response_shows_the_address_or_the_key_of_an_endpoint(tmp_path: Path) -> None:
+    """The endpoint echoes both wherever it can: in errors of every status, and in headers."""
+    upstream_port = "PORT"
+    echo = (
+        f"POST http://127.0.0.1:{upstream_port}/v1/chat/completions with Bearer {SECRET} at 127.0.0.1:{upstream_port}"
+    )
+    headers = {"x-upstream": "secret-header-of-the-endpoint", "location": "http://secret-header-of-the-endpoint/"}
+    statuses = (302, 400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 502, 503, 529)
+    with setting(tmp_path, say("Hello")) as here:
+        key = here.key(models=("here/*",), budgets={"CNY": cny("100")})
+        said = echo.replace("PORT", str(here.upstream.server_port))
+
+        def log(response: httpx.Response) -> None:
+            """Look through what the gateway keeps of a request."""
+            here.check(here.http.get(f"/v1/requests/{response.headers['x-request-id']}", headers={"x-api-key": key}))
+
+        for status in statuses:
+            bodies: list[Any] = [{"error": {"message": said, "code": said}}, {"message": said}, said]
+            for body in bodies:
+                here.upstream.script[:] = [Answer(status=status, body=body, headers=headers)]
+                for stream in (False, True):
+                    for request in requests(stream=stream).values():
+                        response = here.send(key, request)
+                        assert response.status_code >= 400
+                        log(response)
+        here.upstream.script[:] = [say("Hello", headers=headers)]
+        for stream in (False, True):
+            for request in requests(stream=stream).values():
+                response = here.send(key, request)
+                assert response.status_code == 200
+                log(response)
+        for path in ("/v1/models", "/v1/models/here/priced", "/v1/requests/none", "/nothing", "/healthz"):
+            for shape in (
+                {"x-api-key": key},
+                {"x-goog-api-key": key},
+                {"x-api-key": key, "anthropic-version": "1"},
+                {},
+            ):
+                here.check(here.http.get(path, headers=shape))
+
+
+def test_amounts_are_exact(tmp_path: Path) -> None:
+    assert Decimal(COST) / UNITS == Decimal(USAGE["prompt_tokens"] * 2 + USAGE["completion_tokens"] * 8) / 1_000_000

@@ -1,0 +1,340 @@
+"""The arithmetic of keys: windows, bounds of a cost, accounts; in Python and in the scripts of a Redis server."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cnllm import Registry, engine
+from cnllm.engine.decode.cost import cost_of
+from cnllm.engine.encode.plan import Plan
+from cnllm.errors import CnllmError
+from cnllm.gateway.access import digest
+from cnllm.gateway.limits import window
+from cnllm.gateway.limits.account import Account, Grant, Operation, update
+from cnllm.gateway.limits.keys import KEY, KeyRecord, new_key
+from cnllm.gateway.limits.money import UNITS, amount_of, format_units, units_of
+from cnllm.gateway.limits.quote import quote, settled_cost, worst_cost
+from cnllm.registry.flags import Price
+from cnllm.types import Cost, Note, Usage
+
+from .limits_support import book_with, cny, sqlite_url
+
+MINUTE = 60_000_000
+LEASE = 30_000_000
+
+
+# ── windows ──────────────────────────────────────────────────────────────────
+def test_in_any_minute_no_more_is_used_than_the_limit() -> None:
+    chance = random.Random(3)
+    for limit in (1, 7, 100):
+        account, record = Account(), KeyRecord("k", 0.0, rpm=limit)
+        now, uses = 10**15, []
+        for number in range(1, 1500):
+            now += chance.randrange(1, chance.choice([1000, 400_000, 2_000_000]))
+            need, spare = chance.randrange(4), chance.randrange(3)
+            grant = update(account, record, Operation("w", number, LEASE, (need, spare)), now)
+            # What is leased is used at any time within half a second.
+            uses += [now + chance.randrange(500_000) for _ in range(grant.requests)]
+            assert grant.requests >= need or grant.request_window
+        uses.sort()
+        for index in range(limit, len(uses)):
+            assert uses[index] - uses[index - limit] > MINUTE, limit
+
+
+def test_a_limit_is_used_to_ninety_eight_percent() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, rpm=100)
+    granted = 0
+    for number in range(1, 20 * 60 * 20):
+        now = 10**15 + number * 50_000
+        granted += update(account, record, Operation("w", number, LEASE, (1, 0)), now).requests
+    assert 0.98 * 2000 <= granted <= 2000
+
+
+def test_retry_after_is_the_moment_at_which_it_fits() -> None:
+    chance = random.Random(5)
+    for _ in range(300):
+        now = 10**15
+        counts: list[int] = []
+        for _ in range(chance.randrange(1, 30)):
+            now += chance.randrange(1, 4_000_000)
+            window.trim(counts, now)
+            window.add(counts, window.slot_of(now), chance.randrange(1, 9))
+        need = chance.randrange(1, 12)
+        seconds = window.seconds_until(counts, need, 40, now)
+        assert seconds is not None
+        for wait, fits in ((round(seconds * 1e6), True), (round(seconds * 1e6) - 1, False)):
+            later = list(counts)
+            window.trim(later, now + wait)
+            if wait >= 0:
+                assert (window.total(later) + need <= 40) is fits, (seconds, wait)
+    assert window.seconds_until([], 41, 40, 10**15) is None
+
+
+# ── money ────────────────────────────────────────────────────────────────────
+def test_money_is_whole_units_rounded_up() -> None:
+    assert units_of(Decimal("0.0000000001")) == 1
+    assert units_of(Decimal("20")) == 20 * UNITS
+    assert units_of(Decimal("0.1")) + units_of(Decimal("0.2")) == units_of(Decimal("0.3"))
+    assert amount_of(units_of(Decimal("123.456789"))) == Decimal("123.456789")
+    shown = {20 * UNITS: "20.00", 1: "0.000000001", 0: "0.00", 1_500_000: "0.0015", 990_000_000: "0.99"}
+    assert {units: format_units(units) for units in shown} == shown
+
+
+def test_no_reply_within_the_bounds_costs_more_than_the_worst_case() -> None:
+    chance = random.Random(7)
+
+    def rate() -> float:
+        return chance.choice([0.0, 0.1, 0.27, 2.0, 15.0])
+
+    for _ in range(3000):
+        tiers = [
+            {"above": above, **{name: rate() for name in ("input", "output", "cached") if chance.random() < 0.7}}
+            for above in chance.sample([0, 100, 5000], chance.randrange(3))
+        ]
+        off_peak = (
+            {"peak": ["09:00-12:00"], "zone": "Asia/Shanghai", "input": rate()} if chance.random() < 0.3 else None
+        )
+        cached, write = (chance.choice([None, rate()]) for _ in range(2))
+        price = Price(
+            currency="CNY",
+            input=rate(),
+            output=rate(),
+            cached=cached,
+            cache_write=write,
+            tiers=tiers,
+            off_peak=off_peak,
+        )
+        most_input, most_output = chance.randrange(10_000), chance.randrange(10_000)
+        input, output = chance.randrange(most_input + 1), chance.randrange(most_output + 1)
+        read = chance.randrange(input + 1)
+        usage = Usage(input=input, output=output, cached=read, cache_write=chance.randrange(input - read + 1))
+        cost = cost_of(usage, price, chance.choice([None, 1.7e9, 1.7e9 + 43_200]))
+        assert cost is not None
+        assert units_of(cost.amount) <= worst_cost(price, most_input, most_output), (price, usage)
+
+
+def plan_of(registry: Registry, model: str = "zai/glm-4.7", messages: Any = "Hi", **options: Any) -> Plan:
+    return engine.build_request(registry.resolve(model), messages, stream=False, **options)
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    overlay = tmp_path_factory.mktemp("quote") / "overlay.toml"
+    price = "price = { currency = 'CNY', input = 2, output = 8 }\n"
+    overlay.write_text(
+        "[providers.here]\nextends = 'openai-compatible'\nbase_url = 'http://127.0.0.1:1/v1'\nkeys = []\n"
+        f"[models.'here/priced']\n{price}limits = {{ context = 100_000, output = 8_000 }}\n"
+        "[models.'here/unpriced']\nlimits = { context = 100_000 }\n"
+        f"[models.'here/endless']\n{price}"
+        "[models.'here/free']\nprice = { currency = 'CNY', input = 0, output = 0 }\nlimits = { context = 9_000 }\n"
+    )
+    return Registry.load(str(overlay))
+
+
+def test_what_is_not_known_makes_the_cost_unknown(registry: Registry) -> None:
+    priced = quote(plan_of(registry, "here/priced", max_tokens=100))
+    assert (priced.currency, priced.output) == ("CNY", 100)
+    assert priced.cost == priced.attempt == (priced.input or 0) * 2000 + 100 * 8000
+    assert quote(plan_of(registry, "here/priced")).output == 8_000, "no limit in the request: that of the model"
+    unpriced = quote(plan_of(registry, "here/unpriced"))
+    assert unpriced.cost is None
+    assert "price of here/unpriced is not known" in str(unpriced.unknown)
+    endless = quote(plan_of(registry, "here/endless"))
+    assert endless.cost is None
+    assert "length of a reply" in str(endless.unknown)
+    assert quote(plan_of(registry, "here/endless", max_tokens=10)).cost is not None
+    assert quote(plan_of(registry, "here/free")).cost == 0, "a price of zero is known"
+
+
+def test_the_bound_of_the_input_holds_for_text_and_media(registry: Registry) -> None:
+    texts = ["x" * 5000, "思" * 5000, "\x00" * 100, "a b " * 900]
+    for text in texts:
+        bound = quote(plan_of(registry, "here/priced", text, max_tokens=1)).input
+        assert bound is not None
+        assert bound >= len(text.encode()), "a token is a byte at least"
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 60_000}}
+    content = [{"type": "text", "text": "Look"}, picture]
+    bound = quote(plan_of(registry, "here/priced", [{"role": "user", "content": content}], max_tokens=1)).input
+    assert bound is not None
+    assert 16_384 <= bound < 20_000, "a picture counts as a picture, not as text"
+    video = {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}
+    messages = [{"role": "user", "content": [video]}]
+    assert quote(plan_of(registry, "here/priced", messages, max_tokens=1)).input == 100_000, "the whole window"
+    assert quote(plan_of(registry, "here/endless", messages, max_tokens=1)).cost is None
+
+
+def test_several_replies_and_several_attempts_count(registry: Registry) -> None:
+    one = quote(plan_of(registry, "here/priced", max_tokens=100))
+    assert one.attempt is not None
+    for count in (2, 5):
+        more = quote(plan_of(registry, "here/priced", max_tokens=100, extra_body={"n": count}))
+        assert more.attempt is not None
+        assert more.attempt - one.attempt >= (count - 1) * 100 * 8000
+    again = quote(plan_of(registry, "here/priced", max_tokens=100, if_cut="again-whole"))
+    checked = quote(plan_of(registry, "here/priced", max_tokens=100, schema={"type": "object"}, corrections=2))
+    assert checked.cost == 3 * (checked.attempt or 0)
+    assert again.cost == 2 * (again.attempt or 0)
+
+
+def test_the_cost_of_a_reply(registry: Registry) -> None:
+    bounds = quote(plan_of(registry, "here/priced", max_tokens=100))
+    body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    model = registry.resolve("here/priced")
+    content = msgspec.json.encode({**body, "usage": {"prompt_tokens": 10, "completion_tokens": 5}})
+    reply = engine.parse_response(model, 200, {}, content)
+    assert settled_cost(bounds, reply) == 10 * 2000 + 5 * 8000
+    assert settled_cost(bounds, engine.parse_response(model, 200, {}, msgspec.json.encode(body))) is None
+    assert settled_cost(bounds, msgspec.structs.replace(reply, cost=Cost(Decimal(1), "USD"))) is None
+    repeated = msgspec.structs.replace(reply, notes=[Note("again-whole", "stream.if_cut", "cut", "repeated")])
+    assert settled_cost(bounds, repeated) == 60_000 + (bounds.attempt or 0), "the first attempt counts in full"
+
+
+# ── keys ─────────────────────────────────────────────────────────────────────
+def test_patterns_of_models() -> None:
+    def allows(model: str, *patterns: str) -> bool:
+        return KeyRecord("k", 0.0, patterns).allows(model)
+
+    assert allows("zai/glm-4.7")
+    assert allows("zai/glm-4.7", "zai/*")
+    assert allows("zai/glm-4.7", "deepseek/x", "glm-*")
+    assert not allows("zai/glm-4.7", "deepseek/*")
+    assert not allows("zai/glm-4.7", "GLM-*")
+    assert not allows("openrouter/zai/glm-4.7", "zai/*"), "a pattern with a slash is the whole name"
+    assert not allows("openrouter/zai/glm-4.7", "glm-*")
+
+
+def test_a_key_is_random_and_its_hash_alone_is_stored(tmp_path: Path) -> None:
+    made = {new_key() for _ in range(100)}
+    assert len(made) == 100
+    assert all(KEY.fullmatch(key) for key in made)
+    book, key, _ = book_with(sqlite_url(tmp_path), budgets={"CNY": cny("1")})
+    book.close()
+    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert digest(key).encode() in content
+    assert key.encode() not in content
+    assert key.removeprefix("sk-cnllm-").encode() not in content
+
+
+# ── accounts ─────────────────────────────────────────────────────────────────
+def test_an_operation_that_is_sent_twice_counts_once() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, rpm=10, budgets={"CNY": 1000})
+    first = update(account, record, Operation("w", 1, MINUTE, (3, 0), money={"CNY": (600, 0)}), 10**15)
+    assert (first.requests, first.money) == (3, [("CNY", 600, 1000)])
+    settle = Operation("w", 2, MINUTE, charges={"CNY": 450}, closed={"CNY": 600}, calls=1)
+    for _ in range(3):
+        update(account, record, settle, 10**15 + 5)
+    assert (account.spent, account.open("CNY"), account.calls) == ({"CNY": 450}, 0, 1)
+
+
+def test_the_money_of_a_worker_that_died_is_spent_and_its_late_report_counts_no_more() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, budgets={"CNY": 1000})
+    update(account, record, Operation("dead", 1, 30, money={"CNY": (600, 0)}), 10**15)
+    grant = update(account, record, Operation("other", 1, 30, money={"CNY": (600, 0)}), 10**15 + 29)
+    assert grant.money == [("CNY", 400, 1000)], "what is on lease is kept from all others"
+    update(account, record, Operation("other", 2, 30, closed={"CNY": 400}), 10**15 + 31)
+    assert (account.spent, account.open("CNY")) == ({"CNY": 600}, 0)
+    late = Operation("dead", 2, 30, charges={"CNY": 500}, closed={"CNY": 600})
+    assert update(account, record, late, 10**15 + 40).state == "lost"
+    assert account.spent == {"CNY": 600}
+
+
+def test_budgets_are_kept_by_currency() -> None:
+    account, record = Account(), KeyRecord("k", 0.0, budgets={"CNY": 1000, "USD": 10})
+    grant = update(account, record, Operation("w", 1, MINUTE, money={"CNY": (900, 0), "USD": (11, 0)}), 10**15)
+    assert sorted(grant.money) == [("CNY", 900, 1000), ("USD", 10, 10)]
+
+
+def test_a_key_is_revoked_and_its_name_is_free_again(tmp_path: Path) -> None:
+    book, _, digest_ = book_with(sqlite_url(tmp_path), rpm=5)
+    with pytest.raises(CnllmError, match="a key in use is called team"):
+        book.add("other", KeyRecord("team", 1.0))
+    assert book.revoke("team").revoked is not None
+    with pytest.raises(CnllmError, match="no key in use is called team"):
+        book.revoke("team")
+    book.add("other", KeyRecord("team", 2.0))
+    assert [use.record.revoked is None for use in book.uses()] == [False, True]
+    assert msgspec.structs.asdict(book.uses()[0].record)["name"] == "team"
+    book.close()
+    assert digest_ != "other"
+
+
+# ── the same in Lua ──────────────────────────────────────────────────────────
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("redis", reason="the package redis is not installed")
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    from .test_store_redis import Server
+
+    made = Server(tmp_path_factory.mktemp("redis"))
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_the_scripts_on_redis_do_the_same(server: Any) -> None:
+    from cnllm.gateway.limits.redis_book import RedisBook
+    from cnllm.gateway.limits.redis_script import UPDATE
+
+    book = RedisBook(server.url)
+    script = book._client.register_script(UPDATE)
+    states = set()
+    for seed in range(25):
+        chance = random.Random(seed)
+        book._client.flushall()
+        budgets = chance.choice([{}, {"CNY": 10**10}, {"CNY": 8_999_999_999_999_999, "USD": 5}])
+        record = KeyRecord(
+            "k", 1.0, rpm=chance.choice([None, 5, 100]), tpm=chance.choice([None, 1000]), budgets=budgets
+        )
+        book.add("d", record)
+        account, numbers = Account(), dict.fromkeys("ab", 0)
+        for _ in range(50):
+            worker = chance.choice("ab")
+            numbers[worker] += chance.choice([0, 1, 1, 1, 1, 2]) or (not numbers[worker])
+            operation = _operation(chance, worker, numbers[worker], record)
+            data = script(keys=[book.prefix], args=["d", msgspec.msgpack.encode(operation)])
+            theirs = msgspec.msgpack.decode(data, type=Grant)
+            ours = update(account, record, operation, theirs.now)
+            theirs.money.sort()
+            ours.money.sort()
+            assert theirs == ours, (seed, operation)
+            states.add(ours.state)
+            if ours.state == "lost":
+                numbers[worker] = 0
+        use = book.uses()[0]
+        assert (use.calls, use.tokens, use.unpriced) == (account.calls, account.used, account.unpriced)
+        for currency, units in use.spent.items():  # leases that expired since are in it
+            assert units >= account.spent.get(currency, 0)
+    assert states == {"ok", "lost"}
+    book.close()
+
+
+def _operation(chance: random.Random, worker: str, number: int, record: KeyRecord) -> Operation:
+    """Any operation."""
+
+    def amounts(share: float) -> dict[str, int]:
+        return {currency: chance.randrange(10**9) for currency in record.budgets if chance.random() < share}
+
+    return Operation(
+        worker,
+        number,
+        chance.choice([1, 30_000_000]),
+        (chance.randrange(4), chance.randrange(3)),
+        (chance.randrange(300), chance.randrange(100)),
+        {currency: (units, chance.randrange(10**8)) for currency, units in amounts(0.7).items()},
+        amounts(0.5),
+        amounts(0.5),
+        chance.choice([[], [0, 1], [0, -1]]),
+        chance.choice([[], [0, 50]]),
+        1,
+        7,
+        chance.randrange(2),
+    )
