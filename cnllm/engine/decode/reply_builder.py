@@ -11,8 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from cnllm.engine.decode.blocks import BlockKind, Blocks
-from cnllm.engine.decode.cost import cost_of, is_off_peak
+from cnllm.engine.decode.cost import cost_of
 from cnllm.engine.decode.deltas import Deltas, DuplicateField, join_fragments, pack_pieces
+from cnllm.engine.decode.final_notes import ids_note, price_note, silence_note
 from cnllm.engine.decode.reply_notes import ReplyNotes
 from cnllm.engine.decode.stop_texts import StopTexts
 from cnllm.engine.decode.text_tool_calls import TextCalls
@@ -537,7 +538,7 @@ class ReplyBuilder:
         self._settle(proven, out)
         self._message = self._annotated(tuple(self._parts()))
         if self.finish == "stop" and not self._tool_calls and not self._incomplete:
-            out += self._note_silence()
+            out += self._add_final(silence_note(self.texts, self.thoughts, self._message))
         reported = 0 if self._blocks is None else self._blocks.reported
         for index, part in enumerate(self._message):
             if type(part) is not ToolCall and index >= reported:
@@ -601,14 +602,14 @@ class ReplyBuilder:
         if self._max_output is not None:
             self._note_limit(self._max_output, out)
         if self._calls.ids.renamed:
-            self._note_ids(out)
+            out += self._add_final(ids_note(self._calls.ids.renamed))
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
             for code, subject, did in self._rules.ignored_wishes([call.name for call in self._tool_calls]):
                 flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
                 out += self.note(code, flag, subject, did, self.registry_model.where(flag))
         price = self.flags.price
-        if price is not None and price.off_peak is not None and is_off_peak(price, self.created) is None:
-            self._note_price(out)
+        if price is not None and price.off_peak is not None:
+            out += self._add_final(price_note(self.registry_model, price, self.usage, self.created))
         if self.finish == "length" and self.thoughts and not self.texts and not self._tool_calls:
             out += self.note(
                 "budget-spent-on-reasoning",
@@ -617,13 +618,9 @@ class ReplyBuilder:
                 "the whole budget went into reasoning, there is no answer: allow more tokens, or less reasoning",
             )
 
-    def _note_price(self, out: list[Event]) -> None:
-        """Note a price that depends on an unknown time or unknown peak hours."""
-        if cost_of(self.usage, self.flags.price) is not None:
-            unknown = "the time of the reply" if self.created is None else "the peak hours"
-            flag = "price.off_peak"
-            did = f"the cost uses the price of peak hours: {unknown} is not known"
-            out += self.note("price-peak", flag, "cheaper outside the peak hours", did, self.registry_model.where(flag))
+    def _add_final(self, note: Note | None) -> list[Event]:
+        """Add a note, if there is one; return its event where it is new."""
+        return [NoteAdded(note)] if note is not None and self._notes.add(note) else []
 
     def _note_limit(self, limit: int, out: list[Event]) -> None:
         """Compare the tokens with the limit.
@@ -641,22 +638,6 @@ class ReplyBuilder:
             out += self.note(
                 "limit-reached", "finish", subject, f"kept as {self.finish}, but the reply may be incomplete"
             )
-
-    def _note_silence(self) -> list[Event]:
-        """Note a reply that ends normally and holds nothing but reasoning."""
-        if any(text.strip() for text in self.texts):
-            return []
-        kinds = {type(part) for part in self._message}
-        if not (self.thoughts or Reasoning in kinds) or Media in kinds:
-            return []
-        subject, did = "reasoning without text or a call", "the reply is incomplete: ask again, or with less reasoning"
-        return self.note("answer-missing", "reasoning", subject, did)
-
-    def _note_ids(self, out: list[Event]) -> None:
-        """Note the call ids of the wire that an earlier call has."""
-        ids = self._calls.ids.renamed
-        subject = f"{len(ids)} repeated call ids, the first {ids[0]!r}"
-        out += self.note("ids-repeated", "tools.call_id_pattern", subject, "made unique")
 
     def _sort_call(self, index: int, call: CallBuilder, out: list[Event], *, broken: bool, cut_off: bool) -> None:
         """Decode a call, and put it with the whole calls or the incomplete ones."""
