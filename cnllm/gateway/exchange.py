@@ -227,9 +227,13 @@ class Exchange:
     def event(self, event: Event) -> bytes:
         """Return the bytes of an event, but for `Finished`, which waits for `end`. Raises `Diverged`."""
         kind = type(event)
-        if isinstance(event, TextDelta | ReasoningDelta) and self._delivered.is_first:  # most of a stream
-            self._delivered.add(kind, [event.text])
-            return self._writer.feed(event)
+        if self._delivered.is_first:  # most of a stream
+            if type(event) is TextDelta or type(event) is ReasoningDelta:
+                self._delivered.add(kind, [event.text])
+                return self._writer.feed(event)
+            if type(event) is ToolCallDelta:
+                self._delivered.add(event.index, [event.text])
+                return self._writer.feed(event)
         if kind is Finished:
             return b""
         if kind is Restarted:

@@ -141,8 +141,9 @@ def server_api(protocol: str) -> ServerApi:
     return api
 
 
-FastDecoder = Callable[[bytes], tuple[str, str | None] | None]
-"""Decodes the most common chunk: (text, field of the reasoning or None for the answer), or None for any other."""
+FastDecoder = Callable[[bytes], tuple[str, str | int | None] | None]
+"""Decodes the most common chunks as (piece, kind), and gives None for any other. The kind is the field of the
+reasoning, None for the answer, or the index of the call whose arguments the piece continues."""
 
 
 class Wire(Struct, frozen=True):

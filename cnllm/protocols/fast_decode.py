@@ -10,7 +10,24 @@ import msgspec
 
 __all__ = ["chat_chunk_decoder", "optional_struct"]
 
+_BEGINNINGS = ("", "{")  # of arguments; a piece of white space alone is as rare as one that begins an object
 _FIELDS = 2  # of reasoning: no known endpoint uses more of them for text
+
+
+class _Arguments(msgspec.Struct, gc=False):
+    """A piece of a call's arguments, without a name."""
+
+    arguments: str
+    name: Literal[""] | None = None
+
+
+class _CallPiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of a call that has begun: it has no id and no other data."""
+
+    index: int
+    function: _Arguments
+    id: Literal[""] | None = None
+    type: Any = None
 
 
 @lru_cache(maxsize=64)
@@ -19,26 +36,31 @@ def chat_chunk_decoder(
     rare_delta: tuple[str, ...],
     rare_choice: tuple[str, ...],
     rare_top: tuple[str, ...],
-) -> Callable[[bytes], tuple[str, str | None] | None]:
-    """Return a decoder for the most common chunk of a chat stream: one choice, one piece of text or reasoning.
+) -> Callable[[bytes], tuple[str, str | int | None] | None]:
+    """Return a decoder for the most common chunks of a chat stream: one choice, with one piece of one kind.
 
-    The decoder returns (text, field of the reasoning or None for the answer), or None for a chunk with anything else
-    in it, which the full decoder reads then. The rare names are those that a full decoding would use: they may only
-    be null, which the decoder itself checks while it skips all other undeclared fields.
+    The decoder returns the piece and its kind: the field of the reasoning, None for the answer, or the index of the
+    call whose arguments go on. It returns None for a chunk with anything else in it, or with a piece that may begin
+    another call; the full decoder reads that then. The rare names are those that a full decoding would use: they may
+    only be null, which the decoder itself checks while it skips all other undeclared fields.
     """
     reasoning_fields = tuple(dict.fromkeys(reasoning_fields))
     fields = (*reasoning_fields[:_FIELDS], *[f"(none {i})" for i in range(_FIELDS - len(reasoning_fields))])
     first, second = fields
     delta = optional_struct(
-        [("content", str | None), *[(f"f{i}", str | None) for i in range(_FIELDS)]],
-        {f"f{i}": name for i, name in enumerate(fields)},
+        [
+            ("content", str | None),
+            ("calls", list[_CallPiece] | None),
+            *[(f"f{i}", str | None) for i in range(_FIELDS)],
+        ],
+        {"calls": "tool_calls", **{f"f{i}": name for i, name in enumerate(fields)}},
         (*rare_delta, *reasoning_fields[_FIELDS:]),
     )
     choice = optional_struct([("delta", delta | None), ("index", Literal[0] | None)], {}, rare_choice)
     chunk = optional_struct([("choices", list[choice])], {}, rare_top)  # type: ignore[valid-type]
     decode = msgspec.json.Decoder(chunk).decode
 
-    def read(text: bytes) -> tuple[str, str | None] | None:
+    def read(text: bytes) -> tuple[str, str | int | None] | None:
         """Decode one chunk."""
         try:
             [choice] = decode(text).choices
@@ -47,6 +69,12 @@ def chat_chunk_decoder(
         delta_data = choice.delta
         if delta_data is None:
             return None
+        if delta_data.calls:
+            [call, *others] = delta_data.calls
+            piece = call.function.arguments
+            if others or delta_data.content or delta_data.f0 or delta_data.f1 or piece.lstrip()[:1] in _BEGINNINGS:
+                return None
+            return piece, call.index
         if delta_data.content:
             return None if delta_data.f0 or delta_data.f1 else (delta_data.content, None)
         if delta_data.f0:

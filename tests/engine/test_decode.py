@@ -46,7 +46,18 @@ def objects(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Pairs]:
 
 
 texts = st.none() | st.sampled_from(["", "a", "好", "<think>", "\u2028"]) | words
-calls: st.SearchStrategy[Any] = st.just([]) | st.just(
+arguments = st.sampled_from(['{"a":', ' {"a"', "1", '"b": [', "}", "]}", "{}", "", " ", "好", "\ud83d"]) | words
+functions = objects(name=st.sampled_from([None, "", "f", "g"]), arguments=st.none() | arguments | st.just({"a": 1}))
+call_pieces = objects(
+    index=st.sampled_from([0, 0, 0, 1, None, "0", 0.0, False, -1]),
+    id=st.sampled_from([None, "", "1", "2"]),
+    type=st.sampled_from([None, "", "function"]),
+    function=functions,
+    arguments=arguments,
+    signature=st.none() | words,
+)
+usual_call_pieces = arguments.map(lambda text: Pairs([("index", 0), ("function", Pairs([("arguments", text)]))]))
+calls: st.SearchStrategy[Any] = st.lists(call_pieces | usual_call_pieces, max_size=2) | st.just(
     [{"index": 0, "id": "1", "function": {"name": "f", "arguments": "{}"}}]
 )
 deltas = objects(
@@ -81,14 +92,24 @@ chunks = objects(
 usual = st.tuples(st.sampled_from(["content", "reasoning_content", "reasoning", "reasoning_details"]), words).map(
     lambda said: Pairs([("choices", [Pairs([("index", 0), ("delta", Pairs([said]))])])])
 )
-lines = (chunks | usual).map(lambda c: written(c).encode())
+usual_calls = (call_pieces | usual_call_pieces).map(
+    lambda piece: Pairs([("choices", [Pairs([("delta", Pairs([("tool_calls", [piece])]))])])])
+)
+lines = (chunks | usual | usual_calls).map(lambda c: written(c).encode("utf-8", "surrogatepass"))
 
 
-def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
-    """What the quick decoder would have to say: the one thing that the full reader found, if it is just one."""
+def begun(model: cnllm.Model, *indexes: int) -> ReplyBuilder:
+    """A builder with calls of these indexes, whose arguments have begun."""
     fold = ReplyBuilder(model, model.flags, {})
+    for index in indexes:
+        fold.add_call_pieces([{"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": "["}}], False)
+    return fold
+
+
+def gist(model: cnllm.Model, data: bytes, *calls: int) -> tuple[str, str | int | None] | None:
+    """What the quick decoder would have to say: the one thing that the full reader found, if it is just one."""
+    fold, bare = begun(model, *calls), begun(model, *calls)
     found = read_chunk(decode_lenient(data), model.flags, fold)
-    bare = ReplyBuilder(model, model.flags, {})
     for name in ("finished", "raw_finish", "refused", "fault", "usage", "has_calls", "_details", "_opaque", "notes"):
         if getattr(fold, name) != getattr(bare, name):
             return None
@@ -97,6 +118,11 @@ def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
             return text, None
         case [cnllm.ReasoningDelta(text)]:
             return text, fold.source
+        case [cnllm.ToolCallDelta(at, text)]:
+            assert [(call.id, call.name, call.extra) for call in fold.calls] == [
+                (call.id, call.name, call.extra) for call in bare.calls
+            ]
+            return text, fold.calls[at].place
         case _:
             return None
 
@@ -105,7 +131,8 @@ def gist(model: cnllm.Model, data: bytes) -> tuple[str, str | None] | None:
 @given(lines)
 def test_the_quick_decoder_says_what_the_full_reader_says_or_nothing(plain: cnllm.Model, data: bytes) -> None:
     said = fast_decoder(plain.flags)(data)
-    assert said is None or said == gist(plain, data)
+    calls = [said[1]] if said is not None and type(said[1]) is int else []
+    assert said is None or said == gist(plain, data, *calls)
 
 
 @each(
@@ -124,6 +151,17 @@ def test_the_quick_decoder_takes_the_usual_chunk(plain: cnllm.Model, data: str) 
     assert said == gist(plain, data.encode())
 
 
+@each("data", [
+        '{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"a"}}]}}]}',
+        '{"choices":[{"index":0,"delta":{"content":null,"tool_calls":[{"index":1,"id":null,"type":"function","function":'
+        '{"name":"","arguments":" b} "}}]},"finish_reason":null}],"usage":null}',
+    ])  # fmt: skip
+def test_the_quick_decoder_takes_the_usual_piece_of_a_call(plain: cnllm.Model, data: str) -> None:
+    said = fast_decoder(plain.flags)(data.encode())
+    assert said is not None
+    assert said == gist(plain, data.encode(), 0, 1)
+
+
 @each("more", [
         ',"x":01', ',"x":1.', ',"x":-', ',"x":+1', ',"x":.5', ',"x":1e', ',"x":NaN', ',"x":tru', ',"x":[1,]', ",'x':1",
         ',"x":"\\q"', ',"x":"\\ud800"', ',"x":"\\u00"', ",", ',"x"', "} {", ',"x":1e999', ',"x":"\t"', ',"x":{"a":1,}',
@@ -137,6 +175,7 @@ def test_what_is_unreadable_to_the_full_reader_is_nothing_to_the_quick_one(plain
     assert fast_decoder(plain.flags)(data) in (None, expected)
 
 
+CALL: Json = {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "1", "function": {"name": "f"}}]}}]}
 OPENING: tuple[Json, ...] = (
     {"id": "c1", "model": "m1", "choices": [{"delta": {"reasoning_content": "thinking"}}]},
     {"id": "c1", "model": "m1", "choices": [{"delta": {"content": "answer"}}]},
@@ -144,9 +183,11 @@ OPENING: tuple[Json, ...] = (
 
 
 @times(150)
-@given(st.lists(lines, max_size=4))
-def test_a_reply_is_the_same_whether_its_chunks_were_kept_or_not(plain: cnllm.Model, data: list[bytes]) -> None:
-    stream = sse(*OPENING, *data, '{"choices":[{"delta":{},"finish_reason":"stop"}]}')
+@given(st.lists(lines, max_size=6), st.booleans())
+def test_a_reply_is_the_same_whether_its_chunks_were_kept_or_not(
+    plain: cnllm.Model, data: list[bytes], calls: bool
+) -> None:
+    stream = sse(*OPENING, *([CALL] if calls else []), *data, '{"choices":[{"delta":{},"finish_reason":"stop"}]}')
     quickly, fully = read(plain, stream), read(plain, stream, keep_raw=True)
     assert quickly.events == fully.events
     assert (quickly.reply and quickly.reply.to_dict()) == (fully.reply and fully.reply.to_dict())

@@ -110,7 +110,7 @@ class StreamParser:
         self._has_end_marker = False
         self._full_reads = 0
         self._reply: Reply | None = None
-        self._fast_kinds: frozenset[str | None] = frozenset()
+        self._fast_kinds: frozenset[str | int | None] = frozenset()
         self._fast_decode: Any = None
         # A long piece may repeat all the text so far, unless the flags declare what deltas are.
         deltas = flags.stream.deltas if flags.stream else None
@@ -144,12 +144,12 @@ class StreamParser:
         builder = self._builder
         fast_decode, max_size, kinds = self._fast_decode, self._max_fast_piece, self._fast_kinds
         run: list[str] = []  # neighbours of one kind
-        kind: str | None = None
+        kind: str | int | None = None
         for data in self._framing.feed(chunk):
             if fast_decode is not None and (match := fast_decode(data)) is not None:
                 text, field = match
                 # The full decoder reads the first piece of every kind: it settles id, model, source and tags.
-                if field in kinds and len(text) < max_size:
+                if field in kinds and (len(text) < max_size or type(field) is int):
                     if field != kind and run:
                         self._deliver_run(kind, run, out)
                         run = []
@@ -172,11 +172,14 @@ class StreamParser:
             builder.compact()
         return out if self._output_reader is None else self._output_reader.events(out)
 
-    def _deliver_run(self, field: str | None, run: list[str], out: list[Event]) -> None:
+    def _deliver_run(self, field: str | int | None, run: list[str], out: list[Event]) -> None:
         """Deliver plain pieces of one kind: `field` is the field of the reasoning, None for the answer.
 
-        Markers of calls are looked for in all of them.
+        Markers of calls are looked for in all of them. A number is the index of the call whose arguments they are.
         """
+        if type(field) is int:
+            out += self._builder.add_arguments(field, run)
+            return
         builder, may_begin = self._builder, self._may_begin
         delta, pieces = (TextDelta, builder.texts) if field is None else (ReasoningDelta, builder.thoughts)
         if may_begin is None or not (self._busy or may_begin(run[0] if len(run) == 1 else "".join(run))):
@@ -259,7 +262,7 @@ class StreamParser:
         if (builder.id is None or builder.model is None) and self._full_reads < _MAX_FULL_READS:
             self._full_reads += 1  # the id and the model may come with a later chunk
             return
-        kinds: set[str | None] = set()
+        kinds: set[str | int | None] = builder.begun_calls
         if builder.are_deltas_plain:
             if (
                 builder.texts

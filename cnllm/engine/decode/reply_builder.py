@@ -327,6 +327,15 @@ class ReplyBuilder:
             out = ended + out
         return out
 
+    @property
+    def begun_calls(self) -> set[str | int | None]:
+        """Return the wire's indexes of the calls that were announced and may go on."""
+        return self._calls.begun
+
+    def add_arguments(self, index: int, pieces: list[str]) -> list[Event]:
+        """Add pieces of the arguments of a begun call, none of which may begin another one."""
+        return self._calls.go_on(index, pieces)
+
     def begin_block(self, kind: Literal["text", "thought"]) -> list[Event]:
         """Begin a part of text or reasoning."""
         return self._begin(kind)

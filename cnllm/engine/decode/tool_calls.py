@@ -170,6 +170,19 @@ class CallCollector:
                 self._add_item(item, whole, out)
         return out
 
+    @property
+    def begun(self) -> set[str | int | None]:
+        """Return the indexes on the wire of the calls that were announced."""
+        return {index for index, call in self._open.items() if type(index) is int and call.started}
+
+    def go_on(self, index: int, pieces: list[str]) -> list[Event]:
+        """Return the events of pieces that go on with a call of `begun`; none of them begins a JSON object."""
+        call = self._open[index]
+        call.pieces += pieces
+        call.size += sum(map(len, pieces))
+        at = call.at
+        return [ToolCallDelta(at, piece) for piece in pieces]
+
     def start(self, call: CallBuilder, out: list[Event]) -> None:
         """Announce a call whose name is known, with the arguments that came before the name."""
         if not call.started:

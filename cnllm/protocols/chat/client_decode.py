@@ -205,7 +205,7 @@ def fast_decoder(flags: Flags) -> FastDecoder:
     rare_choice = {"finish_reason", "message", "text"} | choice_fields
     return decoder(
         reasoning_fields,
-        ("tool_calls", "function_call", "refusal"),
+        ("function_call", "refusal"),
         tuple(sorted(rare_choice)),
         tuple(sorted(top_fields)),
     )
