@@ -12,9 +12,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NoReturn
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
@@ -153,19 +153,15 @@ def run_workers(
                 os.kill(pid, signal.SIGTERM)
 
     def start() -> None:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
-            status = 1
-            try:
-                run(make(), listener)
-                status = 0
-            except BaseException:
-                logging.getLogger("cnllm.gateway").exception("a worker failed")
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        workers[pid] = time.monotonic()
+        # No signal in between: this process would not know the worker yet, and the worker would have its handlers.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        try:
+            if not stopping:
+                if (pid := os.fork()) == 0:
+                    _work(make, listener, mask)
+                workers[pid] = time.monotonic()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
@@ -190,6 +186,22 @@ def run_workers(
             raise CnllmError("the workers end as soon as they start", hint="the lines above say why")
         logging.getLogger("cnllm.gateway").warning("worker %d ended; another takes its place", pid)
         start()
+
+
+def _work(make: Callable[[], Gateway], listener: socket.socket, mask: Iterable[int]) -> NoReturn:
+    """Serve in a worker, then end its process. `mask` are the signals to block while it serves."""
+    status = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until the server has a handler of its own
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        run(make(), listener)
+        status = 0
+    except BaseException:
+        logging.getLogger("cnllm.gateway").exception("a worker failed")
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def _import_uvicorn() -> Any:
