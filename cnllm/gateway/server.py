@@ -27,6 +27,7 @@ _HEAD_SECONDS = 30.0  # a client has so long to send the head of a request
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
 _HEAD_BYTES = 64 * 1024
 _SHORT_LIFE = 2.0  # seconds
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 _MOST_FAILURES = 5  # workers in a row that end so soon
 
 
@@ -55,8 +56,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
-    # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    server = _server(gateway)
+
+    def stop(number: int, frame: Any) -> None:
+        """End the server, also before uvicorn has its own handler. At its end uvicorn raises the signal once more."""
+        server.should_exit = True
+
+    signal.signal(signal.SIGTERM, stop)
     report_ready = on_ready or (lambda: None)
 
     def ready() -> None:
@@ -64,7 +70,7 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
         report_ready()
 
     with contextlib.suppress(KeyboardInterrupt):
-        _run_server(_server(gateway), listener, ready)
+        _run_server(server, listener, ready)
 
 
 @contextlib.contextmanager
@@ -153,9 +159,12 @@ def run_workers(
                 os.kill(pid, signal.SIGTERM)
 
     def start() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the worker is known, and has no handler of this one's
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a worker that does not serve yet just ends
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
             status = 1
             try:
                 run(make(), listener)
@@ -166,6 +175,7 @@ def run_workers(
                 sys.stderr.flush()
                 os._exit(status)
         workers[pid] = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)

@@ -450,6 +450,13 @@ def test_a_stream_that_runs_is_drained_when_the_server_stops() -> None:
         assert process.wait(20) == 0
 
 
+def test_workers_that_do_not_serve_yet_end_with_the_gateway() -> None:
+    for _ in range(3):
+        with serving("--simulate", "--key", KEY, "--workers", "3") as (process, _):
+            process.terminate()
+            assert process.wait(20) == 0
+
+
 def test_any_worker_may_die_at_any_moment() -> None:
     with serving("--simulate", "--key", KEY, "--workers", "2") as (process, url):
         headers = {"authorization": f"Bearer {KEY}"}
