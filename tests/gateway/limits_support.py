@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -70,48 +72,61 @@ asyncio.run(main())
 
 
 class Worker:
-    """Another process that uses a key."""
+    """Another process that uses a key. A thread reads its lines, so that it never waits for this process."""
 
     def __init__(self, url: str, digest: str, **plan: Any) -> None:
         self.process = program(WORKER, url, digest, json.dumps({"seed": 1, "worst": 1, **plan}))
         self.lines: list[dict[str, Any]] = []
+        self._errors = ""
+        self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_lines(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("}\n"):  # the last one of a killed process may be a piece
+                self._queue.put(json.loads(line))
+        self._queue.put(None)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors = self.process.stderr.read()
 
     def read(self) -> dict[str, Any]:
         """The next line."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()
-        self.lines.append(json.loads(line))
-        return self.lines[-1]
+        line = self._queue.get(timeout=60)
+        assert line is not None, self._errors
+        self.lines.append(line)
+        return line
 
     def start(self) -> None:
-        """Let it begin."""
+        """Let it go on."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def finish(self) -> None:
         """Wait for its end."""
-        errors = self._read_all()
-        assert self.process.returncode == 0, errors
+        self._end()
+        assert self.process.returncode == 0, self._errors
 
     def kill(self) -> None:
         """Kill it."""
         self.process.kill()
-        self._read_all()
+        self._end()
 
-    def _read_all(self) -> str:
-        """Read the rest of its lines; the last one of a killed process may be a piece. Return its errors."""
-        streams = self.process.stdin, self.process.stdout, self.process.stderr
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self.lines += [json.loads(line) for line in self.process.stdout if line.endswith("}\n")]
-        errors = self.process.stderr.read()
+    def _end(self) -> None:
+        """Read the rest, and close everything."""
         self.process.wait()
-        for stream in streams:
+        for thread in self._threads:
+            thread.join()
+        while (line := self._queue.get()) is not None:
+            self.lines.append(line)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
-        return errors
 
     def values(self, name: str) -> list[Any]:
         """The values of all lines with a field."""

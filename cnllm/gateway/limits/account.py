@@ -17,7 +17,7 @@ from cnllm.gateway.limits.keys import KeyRecord
 
 __all__ = ["HEADROOM_SHARE", "Account", "Grant", "Lease", "Operation", "update"]
 
-HEADROOM_SHARE = 50
+HEADROOM_SHARE = 500
 """What a worker may lease beyond its need is at most this fraction of what is left."""
 
 
