@@ -55,8 +55,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
     """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
-    # uvicorn raises the signal that stopped it once more at its end; the server has ended as it was told to.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    server = _server(gateway)
+
+    def stop(number: int, frame: Any) -> None:
+        """End the server, also before uvicorn has its own handler. At its end uvicorn raises the signal once more."""
+        server.should_exit = True
+
+    signal.signal(signal.SIGTERM, stop)
     report_ready = on_ready or (lambda: None)
 
     def ready() -> None:
@@ -64,7 +69,7 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
         report_ready()
 
     with contextlib.suppress(KeyboardInterrupt):
-        _run_server(_server(gateway), listener, ready)
+        _run_server(server, listener, ready)
 
 
 @contextlib.contextmanager
@@ -193,7 +198,7 @@ def _work(make: Callable[[], Gateway], listener: socket.socket, mask: Iterable[i
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
-        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until the server has a handler of its own
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until `run` has its own handler
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         run(make(), listener)
         status = 0
