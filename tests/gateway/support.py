@@ -38,6 +38,7 @@ class Answer:
     body: Any = None
     cut: bool = False
     wait: threading.Event | None = None  # after the first delta
+    lasts: bool = True  # with `wait`: pieces without text follow until the client has gone
     headers: Json = field(default_factory=dict)
 
 
@@ -118,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
             if answer.wait is not None and index == 0:
                 answer.wait.wait(20)
-                for _ in range(2000):  # until the client has gone, which only writing shows
+                for _ in range(2000 if answer.lasts else 0):  # until the client has gone, which only writing shows
                     self._chunk({**base, "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": None}]})
                     time.sleep(0.005)
         if not answer.cut:

@@ -254,11 +254,12 @@ def test_tokens_count_by_the_endpoints_own_count(tmp_path: Path) -> None:
     """Replies that are on their way count for a long reply, and afterwards for what they were."""
     waits = threading.Event()
     total = USAGE["total_tokens"]
-    with setting(tmp_path, Answer([{"content": "one"}], wait=waits), say("Hello")) as here:
+    with setting(tmp_path, Answer([{"content": "one"}], wait=waits, lasts=False), say("Hello")) as here:
         key = here.key(tpm=2 * total + 700)
         path, body = requests(stream=True, limit=300)["openai-chat"]
         with here.http.stream("POST", path, json=body, headers={"authorization": f"Bearer {key}"}) as response:
-            next(response.iter_bytes())
+            pieces = response.iter_bytes()  # held: without it the connection would be closed
+            next(pieces)
             assert here.send(key, requests(limit=300)["openai-chat"]).status_code == 200
             here.settled(1)
             held = here.send(key, requests(text="word " * 1300, limit=300)["openai-chat"])
