@@ -111,7 +111,9 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
         "registry-check-unbacked": ("registry", "check", "--unbacked"),
         "registry-path": ("registry", "path"),
         "keys-list": ("keys", "list"),
+        "serve-keys-list": ("serve", "keys", "list"),
     }
+    said("serve", "keys", "add", "team", "--rpm", "9", "--budget", "1", "--currency", "CNY")
     for name, command in commands.items():
         validators[name].validate(json.loads(said(*command, "--json")))
     validators["logs-list"].validate(json.loads(said("logs", "list", "--json")))

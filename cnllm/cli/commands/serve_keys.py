@@ -14,6 +14,7 @@ from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.output.table import table
 
 if TYPE_CHECKING:
+    from cnllm.cli.output.json_types import ClientKey
     from cnllm.gateway.limits.book import KeyBook, KeyUse
 
 __all__ = ["keys"]
@@ -180,7 +181,7 @@ def _limits(record: Any) -> dict[str, Any]:
     }
 
 
-def _row(use: KeyUse) -> dict[str, Any]:
+def _row(use: KeyUse) -> ClientKey:
     """Return a key with its use as JSON."""
     from cnllm.gateway.limits.money import format_units
 
@@ -188,7 +189,7 @@ def _row(use: KeyUse) -> dict[str, Any]:
         return {currency: format_units(count) for currency, count in sorted(units.items()) if count}
 
     return {
-        **_limits(use.record),
+        **_limits(use.record),  # type: ignore[typeddict-item]
         "last_use": use.last,
         "calls": use.calls,
         "tokens": use.tokens,

@@ -70,6 +70,24 @@ class Key(TypedDict):
     used: Literal["file", "environment"]
 
 
+class ClientKey(TypedDict):
+    """A key of a gateway's client: its limits and its use. Times are seconds since 1970, amounts texts by currency."""
+
+    name: str
+    created: float
+    revoked: float | None
+    models: list[str]
+    rpm: int | None
+    tpm: int | None
+    budgets: dict[str, str]
+    last_use: float | None
+    calls: int
+    tokens: int
+    spent: dict[str, str]
+    reserved: dict[str, str]
+    unpriced_calls: int
+
+
 LISTINGS: dict[str, Any] = {
     "models-list": list[Row],
     "models-show": Card,
@@ -81,5 +99,6 @@ LISTINGS: dict[str, Any] = {
     "registry-check-against": list[Disagreement],
     "registry-path": list[str],
     "keys-list": list[Key],
+    "serve-keys-list": list[ClientKey],
 }
 """The command → the type of its `--json`."""

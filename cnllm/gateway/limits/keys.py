@@ -32,11 +32,6 @@ class KeyRecord(Struct, frozen=True):
     budgets: dict[str, int] = {}
     revoked: float | None = None
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether uses of the key are counted before a request is sent."""
-        return self.rpm is not None or self.tpm is not None or bool(self.budgets)
-
     def allows(self, model: str) -> bool:
         """Whether the key may use a model, by its name "provider/id".
 

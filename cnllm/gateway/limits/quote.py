@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +21,6 @@ from cnllm.types.media import media_kind
 
 __all__ = ["Quote", "input_bound", "output_bound", "quote", "settled_cost", "worst_cost"]
 
-_RATES = ("input", "output", "cached", "cache_write")
 _TEMPLATE = 1024  # tokens that an endpoint itself puts around a conversation and its tools
 _PER_MESSAGE = 16
 _PER_PICTURE = 16_384  # the most that an endpoint of the registry counts for a picture
@@ -77,16 +77,15 @@ def settled_cost(quote: Quote, reply: Reply | None) -> int | None:
 
 def worst_cost(price: Price, input: int, output: int) -> int:
     """Return the highest cost of so many tokens in units. The prices of input and output must be known."""
-    rates = [(price.input, price.output, price.cached, price.cache_write)]
+    reads, writes = [price.input, price.cached, price.cache_write], [price.output]
     for tier in price.tiers or ():
         if input > tier.get("above", 0):
-            rates.append((tier.get("input"), tier.get("output"), tier.get("cached"), tier.get("cache_write")))
+            reads += [tier.get("input"), tier.get("cached"), tier.get("cache_write")]
+            writes.append(tier.get("output"))
     if price.off_peak is not None:
-        read, write, cached, cache_write = (_number(price.off_peak.get(name)) for name in _RATES)
-        rates.append((read, write, cached, cache_write))
-    input_rate = _highest(rate for read, _, cached, write in rates for rate in (read, cached, write))
-    output_rate = _highest(write for _, write, _, _ in rates)
-    return units_of((input * input_rate + output * output_rate) / 1_000_000)
+        reads += [_number(price.off_peak.get(name)) for name in ("input", "cached", "cache_write")]
+        writes.append(_number(price.off_peak.get("output")))
+    return units_of((input * _highest(reads) + output * _highest(writes)) / 1_000_000)
 
 
 def input_bound(plan: Plan) -> int | None:
@@ -138,7 +137,13 @@ def _candidates(body: Mapping[str, Any]) -> int:
 
 def _highest(rates: Iterable[float | None]) -> Decimal:
     """Return the highest of the rates that are known."""
-    return max(Decimal(repr(rate)) for rate in rates if rate is not None)
+    return _exact(max([rate for rate in rates if rate is not None]))
+
+
+@lru_cache(maxsize=256)
+def _exact(rate: float) -> Decimal:
+    """Return a rate as the registry writes it."""
+    return Decimal(repr(rate))
 
 
 def _number(value: Any) -> float | None:
