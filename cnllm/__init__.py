@@ -91,8 +91,8 @@ _MODULES = {
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing ReplyTooLarge "
-        "StreamCut Timeout TransportError UnknownModel Untrusted"
+        "KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
+        "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.registry.model": "Fact Model",
     "cnllm.types.policy": "Limits Recovery Retry Timeouts",
