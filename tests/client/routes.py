@@ -11,8 +11,8 @@ from cnllm.registry.trusted_files import trust
 
 from .peer import DONE, Peer, Script, delta, frame, stream, usage
 
-WORDS = "A gateway earns its trust on the day when the provider behind it breaks.".split()
-ANSWER = " ".join(WORDS)
+ANSWER = "A gateway earns its trust on the day when the provider behind it breaks."
+WORDS = ANSWER.split()
 PREFILL = "messages.prefill = { set = { partial = true } }"
 
 

@@ -99,7 +99,7 @@ def test_06_a_silent_provider_is_asked_once(backend: Any, tmp_path: Path) -> Non
 
 def test_07_a_slow_first_token_ends_at_the_limit(backend: Any, tmp_path: Path) -> None:
     role = piece(delta(role="assistant"))
-    slow = [head(transfer_encoding="chunked") + role, Stay()]
+    slow: Script = [head(transfer_encoding="chunked") + role, Stay()]
     got = ask(backend, tmp_path, [slow], first_token=0.2)
     got.check_whole(1, 1)
     assert got.reply is not None
@@ -108,7 +108,7 @@ def test_07_a_slow_first_token_ends_at_the_limit(backend: Any, tmp_path: Path) -
 
 @pytest.mark.parametrize("prefill", [True, False])
 def test_08_a_cut_stream_goes_on_and_repeats_nothing(backend: Any, tmp_path: Path, prefill: bool) -> None:
-    cut = [stream(*tokens(0, 9), end=False), Reset()]
+    cut: Script = [stream(*tokens(0, 9), end=False), Reset()]
     other = [healthy(9)] if prefill else [healthy()]
     got = ask(backend, tmp_path, [cut], other, other=PREFILL if prefill else "")
     got.check_whole(1, 1)
@@ -121,7 +121,7 @@ def test_08_a_cut_stream_goes_on_and_repeats_nothing(backend: Any, tmp_path: Pat
 
 
 def test_09_a_stream_that_stalls_goes_on_elsewhere(backend: Any, tmp_path: Path) -> None:
-    stalls = [stream(*tokens(0, 5), end=False), Stay()]
+    stalls: Script = [stream(*tokens(0, 5), end=False), Stay()]
     ask(backend, tmp_path, [stalls], timeout=Timeouts(idle=0.2)).check_whole(1, 1)
 
 
@@ -152,14 +152,14 @@ def test_13_a_content_filter_is_the_answer(backend: Any, tmp_path: Path) -> None
 
 
 def test_14_a_target_that_takes_no_prefill_gets_none(backend: Any, tmp_path: Path) -> None:
-    cut = [stream(*tokens(0, 9), end=False), Reset()]
+    cut: Script = [stream(*tokens(0, 9), end=False), Reset()]
     got = ask(backend, tmp_path, [cut, [refused(400, "no assistant message last")]], flags=PREFILL)
     got.check_whole(2, 1)
     assert got.second[0].json()["messages"][-1]["role"] == "user"
 
 
 def test_15_a_target_that_recovers_is_used_again(backend: Any, tmp_path: Path) -> None:
-    down = [refused(503, "busy")]
+    down: Script = [refused(503, "busy")]
     rules = Fallback(targets=("two/m",), cooldown=0.3)
     with (
         two(tmp_path, [down, down, healthy(model="m")], [healthy()]) as (registry, one, other),

@@ -216,7 +216,7 @@ class RoutedCall(Call):
                 continue
             if self._closing:
                 yield FinalEvents(self._closing)
-            return self._whole(reply)
+            return self._with_spent(reply)
 
     def _take_note(self, failed: str, error: CnllmError) -> None:
         """Put into the plan of the target that takes over why it does."""
@@ -225,7 +225,7 @@ class RoutedCall(Call):
         self.plan = self._call.plan = replace(self._call.plan, notes=[*self._call.plan.notes, note])
         self._fresh = [note]
 
-    def _whole(self, reply: Reply) -> Reply:
+    def _with_spent(self, reply: Reply) -> Reply:
         """Return the reply with what the failed attempts cost, where that is known."""
         self._state.succeed(self._target.key)
         if self._spent:
