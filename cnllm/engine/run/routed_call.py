@@ -146,7 +146,13 @@ class RoutedCall(Call):
         """Open the call of a target. Whether it could be opened."""
         try:
             call = self._open(target, tuple(self._notes))
-        except (KeyMissing, Untrusted, CannotSend) as error:
+        except KeyMissing as error:
+            self._pass_over(target, f"{error.env[0]} is not set" if error.env else "it has no key")
+            return False
+        except Untrusted:
+            self._pass_over(target, "its key is not trusted with its address")
+            return False
+        except CannotSend as error:
             self._pass_over(target, error.message)
             return False
         self._target, self._call, self.plan = target, call, call.plan
