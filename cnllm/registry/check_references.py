@@ -119,13 +119,13 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem(path, f"{dotted_path(path)} has no targets")
         if name in gateway.get("models", {}):
             yield problem(path, f"{dotted_path(path)} stands in gateway.models, too: one of them has to go")
-    names = [(["gateway", "models", name], target) for name, target in gateway.get("models", {}).items()]
-    names += [
+    mapped = [(["gateway", "models", name], target) for name, target in gateway.get("models", {}).items()]
+    mapped += [
         (["gateway", "routes", name], target)
         for name, route in gateway.get("routes", {}).items()
         for target in route.get("targets", [])
     ]
-    for path, target in names:
+    for path, target in mapped:
         try:
             if not target.startswith("tier:"):
                 registry.resolve(target)

@@ -155,7 +155,8 @@ def test_after_a_finish_reading_is_hurried_once() -> None:
         step = steps.send(chunk)
         if isinstance(step, SetReadDeadline):
             hurries += 1
-            assert step.seconds is not None and 1 <= step.seconds <= 3
+            assert step.seconds is not None
+            assert 1 <= step.seconds <= 3
             step = steps.send(None)
         events += step
     assert hurries == 1
