@@ -48,8 +48,8 @@ class Client(BaseClient, RunMethods):
     and the like (see `cnllm.config.settings`). `on_event` is called with each event of `cnllm.client.telemetry`.
     `raw_log`, or CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`):
     True for the data folder, or a folder. `fallback` names the models that take over where the first one fails: a list
-    of names, or a `cnllm.Fallback`; it is an option of every call, too. `api_key` does not go to models of `fallback` at
-    another endpoint.
+    of names, or a `cnllm.Fallback`; it is an option of every call, too. `api_key` does not go to those
+    at another endpoint.
     """
 
     def __init__(

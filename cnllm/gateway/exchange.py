@@ -161,8 +161,6 @@ class Exchange:
 
     def use_model(self, model: Model) -> None:
         """Take note of the model that answers a route: the reply names it, and what is sealed is its own."""
-        if self.fallback is None:
-            return
         self._shown_model = model.name
         if model is not self.model:
             self.model = model

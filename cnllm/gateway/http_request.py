@@ -262,7 +262,8 @@ class HttpRequest:
         async with self._admitted(exchange, call) as admitted, call:
             async for _ in call.batches():
                 pass
-            self._use_model(exchange, call)
+            if exchange.fallback is not None:
+                self._use_model(exchange, call)
             admitted.reply = call.reply
             return call.reply
 
@@ -271,10 +272,9 @@ class HttpRequest:
         return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
 
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
-        """Take note of the model that answers, where there are several."""
-        if exchange.fallback is not None:
-            exchange.use_model(call.plan.model)
-            self._entry.model = exchange.model.name
+        """Take note of the model of a route that answers."""
+        exchange.use_model(call.plan.model)
+        self._entry.model = exchange.model.name
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
@@ -289,7 +289,7 @@ class HttpRequest:
                 stream = self._prepared(exchange, messages, options, stream=True)
                 async with self._admitted(exchange, stream) as admitted, stream:
                     async for events in stream.batches():
-                        if not self._begun:
+                        if exchange.fallback is not None:
                             self._use_model(exchange, stream)
                         if data := exchange.events(events):
                             await self._write(exchange, data)

@@ -213,7 +213,7 @@ def test_routes_are_listed_and_checked(tmp_path: Path) -> None:
         '[gateway.models]\na = "zai/glm-4.7"\n[gateway.routes.a]\ntargets = ["zai/glm-4.7"]\n'
         '[gateway.routes.b]\ntargets = []\n[gateway.routes.c]\ntargets = ["nobody/x", "zai/glm-4.7"]\nweights = [1]\n'
     )
-    problems = [str(problem) for problem in check([path])]
+    problems = [str(problem) for problem in check([str(path)])]
     assert any(":3: " in p and "gateway.models, too" in p for p in problems), problems
     assert any(":5: " in p and "has no targets" in p for p in problems)
     assert any(":7: " in p and "weights" in p for p in problems)
