@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         IdleTimeout,
         KeyMissing,
         LoopStopped,
+        NoTarget,
         Overloaded,
         QuotaExceeded,
         RateLimited,
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         UsageSeen,
     )
     from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
+    from cnllm.types.route import Fallback
 
 __version__ = "0.1.0"
 
@@ -89,11 +91,12 @@ _MODULES = {
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
         "BadKey BadRequest CannotSend CnllmError ContentFiltered ContextTooLong EmptyReply EndpointError IdleTimeout "
-        "KeyMissing LoopStopped Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing ReplyTooLarge "
-        "StreamCut Timeout TransportError UnknownModel Untrusted"
+        "KeyMissing LoopStopped NoTarget Overloaded QuotaExceeded RateLimited RegistryError ReplayMissing "
+        "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.registry.model": "Fact Model",
     "cnllm.types.policy": "Limits Recovery Retry Timeouts",
+    "cnllm.types.route": "Fallback",
     "cnllm.registry": "Registry",
     "cnllm.client.sync_run": "Run",
     "cnllm.client.async_run": "AsyncRun",
@@ -126,6 +129,7 @@ __all__ = [
     "EndpointError",
     "Event",
     "Fact",
+    "Fallback",
     "Finished",
     "Fitted",
     "IdleTimeout",
@@ -135,6 +139,7 @@ __all__ = [
     "Media",
     "Message",
     "Model",
+    "NoTarget",
     "Note",
     "NoteAdded",
     "Opaque",

@@ -6,6 +6,7 @@
     ├── KeyMissing               no API key: env
     ├── Untrusted                a key would go to an untrusted origin: origin
     ├── CannotSend               the request cannot be built with these options: note
+    ├── NoTarget                 no target of a route can take the request: targets
     ├── StreamCut                the stream ended without its terminator
     │   └── ReplyTooLarge        the reply exceeds a limit on its bytes: limit, most
     ├── LoopStopped              a tool loop ended before the model had finished: run
@@ -38,6 +39,7 @@ __all__ = [
     "IdleTimeout",
     "KeyMissing",
     "LoopStopped",
+    "NoTarget",
     "Overloaded",
     "QuotaExceeded",
     "RateLimited",
@@ -53,9 +55,13 @@ __all__ = [
 
 
 class CnllmError(Exception):
-    """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended."""
+    """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended.
+
+    `targets` are the targets of a route that did not answer: pairs of a model and the reason.
+    """
 
     run: Any = None
+    targets: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, message: str, *, hint: str | None = None, reply: Reply | None = None) -> None:
         super().__init__(message)
@@ -106,6 +112,14 @@ class CannotSend(CnllmError):
     def __init__(self, message: str, *, note: Note, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.note = note
+
+
+class NoTarget(CnllmError):
+    """No target of a route can take the request. `targets` holds each with its reason; nothing was sent."""
+
+    def __init__(self, message: str, *, targets: tuple[tuple[str, str], ...], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint or "name a target that can, or change the request")
+        self.targets = targets
 
 
 class StreamCut(CnllmError):

@@ -43,7 +43,7 @@ MAY: dict[str, set[str]] = {
     "engine/history": FLAGS | ENGINE | {"protocols", "tools"},
     "engine/encode": FLAGS | ENGINE | {"config", "engine/history", "protocols", "schemas", "tools"},
     "engine/decode": FLAGS | ENGINE | {"engine/encode", "engine/history", "leaks", "protocols", "schemas", "tools"},
-    "engine/run": VALUES | {"engine/decode", "engine/encode", "engine/history", "leaks"},
+    "engine/run": FLAGS | {"engine/decode", "engine/encode", "engine/history", "leaks"},
     "engine": FLAGS | {"engine/decode", "engine/encode", "protocols"},
     "transports": VALUES | {"config", "engine/encode"},
     "cassette": VALUES | {"config"},

@@ -231,7 +231,7 @@ class _Recording(Iterator[bytes]):
         self._entry.chunks.append(chunk)
         return chunk
 
-    def set_read_deadline(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading, if the inner transport can do that."""
         if hasattr(self._chunks, "set_read_deadline"):
             self._chunks.set_read_deadline(seconds)
@@ -274,7 +274,7 @@ class _AsyncRecording(AsyncIterator[bytes]):
         self._entry.chunks.append(chunk)
         return chunk
 
-    def set_read_deadline(self, seconds: float) -> None:
+    def set_read_deadline(self, seconds: float | None) -> None:
         """End the body after this many seconds of reading, if the inner transport can do that."""
         if hasattr(self._chunks, "set_read_deadline"):
             self._chunks.set_read_deadline(seconds)

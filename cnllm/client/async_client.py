@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -13,7 +13,16 @@ from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_t
 from cnllm.client.telemetry import OnEvent, watch_call
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
+from cnllm.engine.run.call_effects import (
+    DrainBody,
+    FinalEvents,
+    Observed,
+    ReadBody,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    UseTarget,
+)
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
@@ -23,6 +32,8 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
+
+    from cnllm.types.route import Fallback
 
 __all__ = ["AsyncClient", "AsyncStream"]
 
@@ -42,8 +53,9 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         limits: Limits | None = None,
         on_event: OnEvent | None = None,
         raw_log: bool | str | os.PathLike[str] | None = None,
+        fallback: Sequence[str] | Fallback | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log, fallback)
         if simulate and transport is None:
             from cnllm.simulator.transport import AsyncSimTransport
 
@@ -79,10 +91,21 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _AsyncCallRun]:
+        if self._fallback is not None or "fallback" in options:
+            return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
         return call, _AsyncCallRun(
             self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
         )
+
+    def _open_route(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, _AsyncCallRun]:
+        call, key, keys = self._start_route(model, messages, stream, options)
+        steps = call.stream() if stream else call.complete()
+        runner = _AsyncCallRun(self._transport, steps, key, watch_call(self._on_event))
+        runner.keys = keys
+        return call, runner
 
     async def warm(self, model: str | Model) -> None:
         """Open a connection; see `Client.warm`."""
@@ -151,6 +174,8 @@ class _AsyncCallRun(CallDriver):
                 self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 await self._body.drain()
+            case UseTarget():
+                return self._use_target(step)
             case Observed():
                 self._report_observed(step)
             case Sleep():

@@ -20,16 +20,18 @@ from cnllm.config.settings import read_settings
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import Observed, Sleep
+from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
-from cnllm.types import Message, Note, Reply, checks
+from cnllm.types import Event, Message, Note, Reply, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
+    from cnllm.client.cooldowns import Cooldowns
+    from cnllm.types.route import Fallback
 
 __all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
 
@@ -53,7 +55,14 @@ class BaseClient:
         limits: Limits | None,
         on_event: OnEvent | None,
         raw_log: bool | str | os.PathLike[str] | None = None,
+        fallback: Any = None,
     ) -> None:
+        self._fallback: Fallback | None = None
+        self._cooldowns: Cooldowns | None = None
+        if fallback is not None:
+            from cnllm.types.route import Fallback
+
+            self._fallback = Fallback.of(fallback)
         self._on_event = check_callback(on_event)
         if registry is not None:
             checks.require_type("registry", registry, Registry, "a cnllm.Registry or None")
@@ -90,6 +99,7 @@ class BaseClient:
 
     def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
         """Return the request that would be sent, with a note for every change. No key is needed."""
+        options.pop("fallback", None)
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
             checks.require_type("model", model, Model, "a name or a cnllm.Model")
@@ -114,17 +124,46 @@ class BaseClient:
     def _start_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, str | None]:
+        return self._start_one(model, messages, stream, options, key_of(self._key))
+
+    def _start_route(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, str | None, dict[int, str | None] | None]:
+        """Return a call on several models, with their keys; on one model where there is no other."""
+        from cnllm.client.cooldowns import Cooldowns
+        from cnllm.client.fallback import start_routed_call
+        from cnllm.types.route import Fallback
+
+        options = dict(options)
+        given = options.pop("fallback", None)
+        rules = self._fallback if given is None else Fallback.of(given)
+        if rules is None or not rules.targets:
+            return *self._start_call(model, messages, stream, options), None
+        if type(model) is not Model and not isinstance(model, str):
+            checks.require_type("model", model, Model, "a name or a cnllm.Model")
+        if self._cooldowns is None:
+            self._cooldowns = Cooldowns()
+        call, keys = start_routed_call(
+            self, self._start_one, model, messages, stream, options, rules, self._cooldowns, key_of(self._key)
+        )
+        return call, None, keys
+
+    def _start_one(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any], client_key: str | None
+    ) -> tuple[Call, str | None]:
         if not isinstance(messages, str | Message | Mapping | Sequence):
             messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
         plan = self.plan(model, messages, stream=stream, **options)
-        api_key = _check_key(options.get("api_key")) or key_of(self._key)
+        api_key = _check_key(options.get("api_key")) or client_key
         key = api_key or _NO_KEY if self.simulate else credentials.key_for(plan, api_key, self.registry)
         call = Call(
             plan,
             retry=self._retry,
             timeouts=plan.timeouts,
             replan=lambda *more, **over: self.plan(
-                plan.model, [*as_messages(messages), *more] if more else messages, stream=False, **{**options, **over}
+                plan.model,
+                [*as_messages(messages), *more] if more else messages,
+                **{"stream": False, **options, **over},
             ),
         )
         return call, key
@@ -150,11 +189,29 @@ class CallDriver:
         self._echo = Echo(self._secrets)
         self._body: Any = None
         self.finished: Reply | None = None
+        self.keys: dict[int, str | None] | None = None  # those of a route's targets
+        self._earlier: tuple[str, ...] = ()  # secrets of the targets before
+
+    def _use_target(self, step: UseTarget) -> list[Event]:
+        """Send the next requests with the key of another target. Return the events that were held back."""
+        assert self.keys is not None
+        held = list(self._echo.flush())
+        self.key = self.keys[step.number]
+        self._earlier = self._secrets
+        request = credentials.insert_key(step.plan, self.key)
+        self._secrets = self._all_secrets(credentials.plan_secrets(request, self.key))
+        self._echo = Echo(self._secrets)
+        return held
+
+    def _all_secrets(self, secrets: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*secrets, *self._earlier)))
 
     def _insert_key(self, plan: Plan) -> Plan:
         """Return the plan with its key, ready to be sent, and learn which secrets to hide."""
         request = credentials.insert_key(plan, self.key)
         secrets = credentials.plan_secrets(request, self.key)
+        if self._earlier:
+            secrets = self._all_secrets(secrets)
         if secrets != self._secrets:  # they are the same at every attempt
             self._secrets, self._echo = secrets, Echo(secrets)
         self._needles = credentials.secret_bytes(secrets)

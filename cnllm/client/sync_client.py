@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -13,7 +13,16 @@ from cnllm.client.sync_run import RunMethods
 from cnllm.client.telemetry import OnEvent, Watch, watch_call
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
-from cnllm.engine.run.call_effects import DrainBody, FinalEvents, Observed, ReadBody, Send, SetReadDeadline, Sleep
+from cnllm.engine.run.call_effects import (
+    DrainBody,
+    FinalEvents,
+    Observed,
+    ReadBody,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    UseTarget,
+)
 from cnllm.errors import CnllmError, TransportError
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
@@ -23,6 +32,8 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 
 if TYPE_CHECKING:
     import httpx
+
+    from cnllm.types.route import Fallback
 
 __all__ = ["Client", "Stream"]
 
@@ -36,7 +47,9 @@ class Client(BaseClient, RunMethods):
     of a reply are read; a setting without an argument comes from CNLLM_TIMEOUT, CNLLM_ATTEMPTS, CNLLM_MAX_REPLY_BYTES
     and the like (see `cnllm.config.settings`). `on_event` is called with each event of `cnllm.client.telemetry`.
     `raw_log`, or CNLLM_RAW_LOG, keeps every exchange as recorded bytes, without secrets (`cnllm.cassette.raw_log`):
-    True for the data folder, or a folder.
+    True for the data folder, or a folder. `fallback` names the models that take over where the first one fails: a list
+    of names, or a `cnllm.Fallback`; it is an option of every call, too. `api_key` does not go to those
+    at another endpoint.
     """
 
     def __init__(
@@ -51,8 +64,9 @@ class Client(BaseClient, RunMethods):
         limits: Limits | None = None,
         on_event: OnEvent | None = None,
         raw_log: bool | str | os.PathLike[str] | None = None,
+        fallback: Sequence[str] | Fallback | None = None,
     ) -> None:
-        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log)
+        super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log, fallback)
         if simulate and transport is None:
             from cnllm.simulator.transport import SimTransport
 
@@ -91,10 +105,21 @@ class Client(BaseClient, RunMethods):
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _CallRun]:
+        if self._fallback is not None or "fallback" in options:
+            return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
         return call, _CallRun(
             self._transport, call.stream() if stream else call.complete(), key, watch_call(self._on_event)
         )
+
+    def _open_route(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+    ) -> tuple[Call, _CallRun]:
+        call, key, keys = self._start_route(model, messages, stream, options)
+        steps = call.stream() if stream else call.complete()
+        runner = _CallRun(self._transport, steps, key, watch_call(self._on_event))
+        runner.keys = keys
+        return call, runner
 
     def warm(self, model: str | Model) -> None:
         """Open a connection to a model's endpoint, so that the first call need not wait for it.
@@ -172,6 +197,8 @@ class _CallRun(CallDriver):
                 self._body.set_read_deadline(step.seconds)
             case DrainBody() if hasattr(self._body, "drain"):
                 self._body.drain()
+            case UseTarget():
+                return self._use_target(step)
             case Observed():
                 self._report_observed(step)
             case Sleep():

@@ -119,8 +119,11 @@ class Exchange:
             raise RequestFailed(Failure(400, "model: a name is required", "model_missing"))
         self.notes: list[Note] = list(self.request.notes)
         self.model = self._resolve(names, offline)
+        self.fallback = names.fallback(self.request.model)
+        self._shown_model = self.request.model
         self.id = self._api.id_prefix + secrets.token_hex(12)
         self.authors = Authors(self.request, codec, keys, identity, self.model)
+        self._keys, self._identity = keys, identity
         self._sealer = Sealer(protocol, keys, identity, self.model)
         self._tokens: int | None = None
         self._ids: dict[str, str] = {}
@@ -135,7 +138,7 @@ class Exchange:
         return StreamWriter(
             self.protocol,
             id=self.id,
-            model=self.request.model or "",
+            model=self._shown_model,
             request=self._decoded_body,
             input_tokens=self.tokens if self.request.stream and self._api.estimates_input else None,
             seal=None if self._awaits_seals else self._sealer.part,
@@ -155,6 +158,14 @@ class Exchange:
             raise RequestFailed(failure_of(error, self.protocol)) from error
         self.notes.append(note)
         return model
+
+    def use_model(self, model: Model) -> None:
+        """Take note of the model that answers a route: the reply names it, and what is sealed is its own."""
+        self._shown_model = model.name
+        if model is not self.model:
+            self.model = model
+            self._sealer = Sealer(self.protocol, self._keys, self._identity, model)
+            self._awaits_seals = not _is_plain(model)
 
     @property
     def stream(self) -> bool:
@@ -196,7 +207,7 @@ class Exchange:
         return replace(
             reply,
             id=self.id,
-            model=self.request.model,
+            model=self._shown_model,
             message=replace(reply.message, parts=parts),
             tool_calls=[calls.get(self._id(call.id), self._with_id(call)) for call in reply.tool_calls],
             incomplete=[self._with_id(call) for call in reply.incomplete],

@@ -47,6 +47,7 @@ _CLASSES: tuple[tuple[type[errors.CnllmError], int, str], ...] = (
     (errors.KeyMissing, 502, "provider_key_missing"),
     (errors.Untrusted, 502, "provider_untrusted"),
     (errors.CannotSend, 400, "unsupported_request"),
+    (errors.NoTarget, 400, "no_target"),
     (errors.RegistryError, 500, "registry_error"),
     (errors.BadKey, 502, "provider_key_refused"),
     (errors.QuotaExceeded, 429, "insufficient_quota"),
@@ -82,6 +83,8 @@ def failure_of(error: errors.CnllmError, protocol: str, *, model: Model | None =
         message = f"{message} ({error.code})"
     if error.hint and not isinstance(error, errors.EndpointError | errors.StreamCut):  # its hint is for Python
         message = f"{message}; {error.hint}"
+    elif len(error.targets) > 1:
+        message = f"{message} (all targets failed: {', '.join(name for name, _ in error.targets)})"
     message = _without_address(message, error, model)
     return Failure(
         status, message, code, getattr(error, "retry_after", None), retryable=getattr(error, "retryable", False)

@@ -205,7 +205,8 @@ class HttpRequest:
         if server_api(self._protocol).kept_replies is not None:
             body = await service.state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
-        self._entry.model = exchange.model.name
+        is_route = exchange.fallback is not None
+        self._entry.model = exchange.request.model or "" if is_route else exchange.model.name
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
@@ -246,6 +247,8 @@ class HttpRequest:
 
     def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
         """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
+        if exchange.fallback is not None:
+            options = {**options, "fallback": exchange.fallback}
         try:
             call = self._service.client().prepare(exchange.model, messages, stream=stream, **options)
         except (TypeError, ValueError) as error:
@@ -259,12 +262,19 @@ class HttpRequest:
         async with self._admitted(exchange, call) as admitted, call:
             async for _ in call.batches():
                 pass
+            if exchange.fallback is not None:
+                self._use_model(exchange, call)
             admitted.reply = call.reply
             return call.reply
 
     def _admitted(self, exchange: Exchange, call: AsyncStream) -> Admitted:
         """Return a context in which a call may be sent: within the limits of the client's key."""
         return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
+
+    def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
+        """Take note of the model of a route that answers."""
+        exchange.use_model(call.plan.model)
+        self._entry.model = exchange.model.name
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
@@ -279,6 +289,8 @@ class HttpRequest:
                 stream = self._prepared(exchange, messages, options, stream=True)
                 async with self._admitted(exchange, stream) as admitted, stream:
                     async for events in stream.batches():
+                        if exchange.fallback is not None:
+                            self._use_model(exchange, stream)
                         if data := exchange.events(events):
                             await self._write(exchange, data)
                             self._active = self._loop.time()

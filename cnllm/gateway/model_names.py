@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import translate
+from typing import Any
 
-from cnllm.errors import UnknownModel
+from cnllm.errors import RegistryError, UnknownModel
 from cnllm.registry import Registry
 from cnllm.registry.model import Model
 from cnllm.registry.tiers import PREFIX
+from cnllm.types.route import Fallback
 
 __all__ = ["ModelNames"]
 
@@ -32,7 +34,10 @@ class ModelNames:
         wildcards = sorted((p for p in patterns if _is_pattern(p)), key=lambda p: (-_own_characters(p), p))
         self._patterns = [(re.compile(translate(pattern)), patterns[pattern]) for pattern in wildcards]
         self._models: dict[str, Model | str] = {}
-        for name, model in patterns.items():
+        self._routes = {name: table for name, table in registry.gateway_routes.items() if name not in self._exact}
+        self._fallbacks = {name: _fallback(name, table) for name, table in self._routes.items()}
+        targets = [(name, target) for name, table in self._routes.items() for target in table["targets"]]
+        for name, model in (*patterns.items(), *targets):
             try:
                 self._resolve(model)
             except UnknownModel as error:
@@ -49,14 +54,22 @@ class ModelNames:
         return model
 
     def target(self, name: str) -> str | None:
-        """Return the model that a pattern maps a name to, or None."""
+        """Return the model that a pattern maps a name to, or the first one of its route, or None."""
+        if (route := self._routes.get(name)) is not None:
+            first: str = route["targets"][0]
+            return first
         if (target := self._exact.get(name)) is not None:
             return target
         return next((target for pattern, target in self._patterns if pattern.fullmatch(name)), None)
 
+    def fallback(self, name: str) -> Fallback | None:
+        """Return the models that take over for the first one of a route; None for a name of one model."""
+        return self._fallbacks.get(name)
+
     def names(self) -> list[str]:
         """Return the names that a client may list: mapped names without wildcards, then the registry's."""
-        return [*self._exact, *(name for name in self.registry.names() if name not in self._exact)]
+        own = dict.fromkeys((*self._exact, *self._routes))
+        return [*own, *(name for name in self.registry.names() if name not in own)]
 
     def _resolve(self, name: str) -> Model | str:
         """Return the model of a name of the registry, or the name of a tier that exists."""
@@ -66,6 +79,18 @@ class ModelNames:
         if tier not in self.registry.tiers:
             raise UnknownModel(f"no tier is called {tier}", close=sorted(self.registry.tiers))
         return name
+
+
+def _fallback(name: str, route: Mapping[str, Any]) -> Fallback:
+    """Return the rules of a route, without its first target. Raises `RegistryError` for a route that cannot be used."""
+    rules = {key: value for key, value in route.items() if key in ("first_token", "cooldown", "weights")}
+    targets = route.get("targets")
+    if not targets:
+        raise RegistryError(f"gateway.routes.{name} has no targets", hint='targets = ["provider/model", …]')
+    try:
+        return Fallback(targets=tuple(targets[1:]), **rules)
+    except (TypeError, ValueError) as error:
+        raise RegistryError(f"gateway.routes.{name}: {error}", hint="`cnllm registry check` names the line") from error
 
 
 def _is_pattern(name: str) -> bool:

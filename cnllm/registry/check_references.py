@@ -9,6 +9,7 @@ from typing import Any
 from cnllm.errors import CnllmError, RegistryError
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
+from cnllm.types.route import Fallback
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
@@ -101,8 +102,30 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
                 ["aliases", alias],
                 f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
             )
-    for name, target in document.data.get("gateway", {}).get("models", {}).items():
-        path = ["gateway", "models", name]
+    gateway = document.data.get("gateway", {})
+    for name, route in gateway.get("routes", {}).items():
+        path = ["gateway", "routes", name]
+        targets = route.get("targets", [])
+        try:
+            Fallback(
+                targets=targets[1:],
+                first_token=route.get("first_token"),
+                cooldown=route.get("cooldown", 30.0),
+                weights=route.get("weights"),
+            )
+        except (TypeError, ValueError) as error:
+            yield problem(path, f"{dotted_path(path)}: {error}")
+        if not targets:
+            yield problem(path, f"{dotted_path(path)} has no targets")
+        if name in gateway.get("models", {}):
+            yield problem(path, f"{dotted_path(path)} stands in gateway.models, too: one of them has to go")
+    mapped = [(["gateway", "models", name], target) for name, target in gateway.get("models", {}).items()]
+    mapped += [
+        (["gateway", "routes", name], target)
+        for name, route in gateway.get("routes", {}).items()
+        for target in route.get("targets", [])
+    ]
+    for path, target in mapped:
         try:
             if not target.startswith("tier:"):
                 registry.resolve(target)

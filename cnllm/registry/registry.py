@@ -132,6 +132,15 @@ class Registry:
             models.update(document.data.get("gateway", {}).get("models", {}))
         return models
 
+    @property
+    def gateway_routes(self) -> dict[str, dict[str, Any]]:
+        """Return the names of a gateway's clients that stand for several models, with the table of each."""
+        self._refresh()
+        routes: dict[str, dict[str, Any]] = {}
+        for document in self._documents:
+            routes.update(document.data.get("gateway", {}).get("routes", {}))
+        return routes
+
     def complete(self, prefix: str) -> list[str]:
         """List the names and aliases that begin with `prefix`."""
         checks.require_text("prefix", prefix)

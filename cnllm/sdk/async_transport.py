@@ -63,7 +63,7 @@ class _Transport(TransportBase):
         with sdk_request.preparing():
             options = sdk_request.options(restored)
             call = self._client.prepare(exchange.model, restored.messages, stream=not is_whole, **options)
-        sdk_request.add_notes(call.plan.notes)
+        sdk_request.take_call(call)
         if not exchange.stream:
             reply = await _reply(call)
             await self._state.run(sdk_request.keep(reply))

@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cnllm.client.async_client import AsyncStream
 from cnllm.client.base import BaseClient
+from cnllm.client.sync_client import Stream
 from cnllm.config.settings import read_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.delivered import Diverged
@@ -97,6 +99,7 @@ class SdkRequest:
         self._protocol = client_protocol(headers)
         self._model: str | None = None
         self._begun = False
+        self._call: Stream | AsyncStream | None = None
         self._logged = 0
 
     # ── the request ──────────────────────────────────────────────────────────
@@ -121,6 +124,7 @@ class SdkRequest:
 
     def keep(self, reply: Reply) -> Steps[None]:
         """Store what the program may lose of a reply, before the reply is complete for it."""
+        self._use_model()
         self.add_notes(reply.notes)
         yield from keep_turn(self.exchange, reply, IDENTITY)
         if self._is_stored:
@@ -156,7 +160,9 @@ class SdkRequest:
             timeouts = replace(Timeouts.of(max(read, _LEAST_SECONDS)), connect=timeouts.connect)
         if connect is not None:
             timeouts = replace(timeouts, connect=max(connect, _LEAST_SECONDS))
-        return request.options if timeouts is self._service.timeouts else {**request.options, "timeout": timeouts}
+        options = request.options if timeouts is self._service.timeouts else {**request.options, "timeout": timeouts}
+        fallback = self.exchange.fallback
+        return options if fallback is None else {**options, "fallback": fallback}
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
@@ -174,6 +180,7 @@ class SdkRequest:
 
     def whole(self, reply: Reply) -> Answer:
         """Return the answer with a whole reply."""
+        self._use_model()
         self._log_notes()
         return Answer(200, [_JSON, *self._own_headers()], self.exchange.whole(reply))
 
@@ -183,6 +190,7 @@ class SdkRequest:
 
     def piece(self, events: Iterable[Event]) -> bytes:
         """Return the bytes of events, empty where they have none. Raises `Diverged`."""
+        self._use_model()
         data = self.exchange.events(events)
         return self._after_begin(data) if data else data
 
@@ -232,6 +240,17 @@ class SdkRequest:
         return failure
 
     # ── notes ────────────────────────────────────────────────────────────────
+
+    def take_call(self, call: Stream | AsyncStream) -> None:
+        """Take the call that answers this request, and its notes."""
+        self._call = call
+        self.add_notes(call.plan.notes)
+
+    def _use_model(self) -> None:
+        """Take note of the model that answers, where there are several."""
+        if self._call is not None and self._call.plan.model is not self.exchange.model:
+            self.exchange.use_model(self._call.plan.model)
+            self._model = self.exchange.model.name
 
     def add_notes(self, notes: list[Note]) -> None:
         """Add notes that are new."""

@@ -234,8 +234,8 @@ class _Body:
         if connection is not None:
             self._pool.release(connection, reusable)
 
-    def set_read_deadline(self, seconds: float) -> None:
-        """End the body after this many seconds of reading."""
+    def set_read_deadline(self, seconds: float | None) -> None:
+        """End the body after this many seconds of reading; None: never."""
         self._remaining = seconds
 
     async def drain(self) -> None:

@@ -268,10 +268,10 @@ class _Body:
             if released is not None:
                 self._pool.release(released, reusable)
 
-    def set_read_deadline(self, seconds: float) -> None:
-        """End the body after this many seconds of reading. With 0 end it at once, even during a read."""
+    def set_read_deadline(self, seconds: float | None) -> None:
+        """End the body after this many seconds of reading. With 0 end it at once, even during a read; None: never."""
         self._remaining = seconds
-        if seconds <= 0:
+        if seconds is not None and seconds <= 0:
             self._interrupted = True
             connection = self._connection
             if connection is not None:

@@ -165,8 +165,11 @@ class _Body:
                 raise StopIteration from None
             raise error_during_body(error, self._idle, self._httpx) from error
 
-    def set_read_deadline(self, seconds: float) -> None:
-        """End a read that lasts longer, by shutting down the socket."""
+    def set_read_deadline(self, seconds: float | None) -> None:
+        """End a read that lasts longer, by shutting down the socket; None: never."""
+        if seconds is None:
+            self._cancel_alarm()
+            return
         stream = self._response.extensions.get("network_stream")
         sock = stream.get_extra_info("socket") if stream is not None else None
         if isinstance(sock, socket.socket):

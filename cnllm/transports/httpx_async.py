@@ -218,8 +218,8 @@ class _Body:
             raise error_during_body(error, self._idle, self._httpx) from error
         raise StopAsyncIteration
 
-    def set_read_deadline(self, seconds: float) -> None:
-        """End the body after this many seconds of reading."""
+    def set_read_deadline(self, seconds: float | None) -> None:
+        """End the body after this many seconds of reading; None: never."""
         self._remaining = seconds
 
     async def drain(self) -> None:

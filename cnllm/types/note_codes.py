@@ -130,6 +130,12 @@ NOTE_CODES: dict[str, dict[str, str]] = {
         "step-again": "a tool loop took a step again",
         "continued": "a tool loop asked the model to go on",
     },
+    "Routes": {
+        "target-passed-over": "a target of a route was not asked: it cannot serve the request, or it failed before",
+        "target-failed": "a target of a route failed before its first token, and the next one took over",
+        "target-continued": "a reply that broke off was continued, by the target that the note names",
+        "option-foreign": "an option for the first model's endpoint was not sent to a target of another provider",
+    },
     "Gateway": {
         "reasoning-ambiguous": "two kept replies fit one turn of a client: no reasoning goes with it",
         "state-unavailable": "the store of a gateway failed: what it keeps was not used",

@@ -155,6 +155,7 @@ def test_after_a_finish_reading_is_hurried_once() -> None:
         step = steps.send(chunk)
         if isinstance(step, SetReadDeadline):
             hurries += 1
+            assert step.seconds is not None
             assert 1 <= step.seconds <= 3
             step = steps.send(None)
         events += step

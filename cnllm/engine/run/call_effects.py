@@ -4,6 +4,7 @@ Send(plan)                → (status, headers), or the TransportError that happ
 ReadBody(most)            → (the rest of the body, at most one piece beyond that many bytes; the TransportError
                             that ended it, or None)
 SetReadDeadline(seconds)  → None; from now on reading ends after so many seconds
+UseTarget(number, plan)   → events that were held back; from now on requests go to this target of a route
 DrainBody()               → None; the rest of the body is not needed, but a connection read to its end can be reused
 Sleep(seconds)            → None; the call is tried again after that, because of `error`
 Observed(kind)            → None; for the log: a stream was "cut", then "recovered"
@@ -22,7 +23,18 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.types import Event, Reply
 
-__all__ = ["DrainBody", "Effect", "FinalEvents", "Observed", "ReadBody", "Send", "SetReadDeadline", "Sleep", "Steps"]
+__all__ = [
+    "DrainBody",
+    "Effect",
+    "FinalEvents",
+    "Observed",
+    "ReadBody",
+    "Send",
+    "SetReadDeadline",
+    "Sleep",
+    "Steps",
+    "UseTarget",
+]
 
 Effect = Any  # one of the structs below, or a list of events
 Steps = Generator[Effect, Any, Reply]
@@ -41,9 +53,9 @@ class ReadBody(Struct, frozen=True):
 
 
 class SetReadDeadline(Struct, frozen=True):
-    """End reading after so many seconds, as if the stream had ended."""
+    """End reading after so many seconds, as if the stream had ended; None: no longer."""
 
-    seconds: float
+    seconds: float | None
 
 
 class DrainBody(Struct, frozen=True):
@@ -62,6 +74,13 @@ class Observed(Struct, frozen=True):
 
     kind: Literal["cut", "recovered"]
     reason: str = ""
+
+
+class UseTarget(Struct, frozen=True):
+    """Send the next requests to a target of a route, with its key."""
+
+    number: int
+    plan: Plan
 
 
 class FinalEvents(list[Event]):

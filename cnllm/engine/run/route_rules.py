@@ -1,0 +1,129 @@
+"""Decide which target of a route takes a request: capability, order, and what a failure means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from cnllm.errors import (
+    BadKey,
+    BadRequest,
+    CnllmError,
+    ContentFiltered,
+    ContextTooLong,
+    EmptyReply,
+    EndpointError,
+    QuotaExceeded,
+    ReplayMissing,
+    ReplyTooLarge,
+    StreamCut,
+    Timeout,
+    TransportError,
+)
+from cnllm.registry.model import Model
+from cnllm.registry.obstacles import obstacle
+from cnllm.types import Message
+
+__all__ = ["CooldownState", "Verdict", "context_obstacle", "draw_order", "judge", "may_wait", "target_obstacle"]
+
+_PATIENCE = 5.0  # seconds that a request waits for the same target while another one could answer
+_ELSEWHERE = frozenset((401, 402, 403, 404, 405, 408, 409, 410, 425, 429))
+_ASCII_PER_TOKEN, _WIDE_PER_TOKEN = 8, 3  # more characters than a token has on average: the estimate is a lower bound
+
+
+class CooldownState(Protocol):
+    """What remembers the targets that failed; see `cnllm.client.cooldowns`."""
+
+    def acquire(self, target: str) -> bool:
+        """Whether a target may be tried now."""
+
+    def fail(self, target: str, seconds: float) -> None:
+        """Pass over a target for some seconds."""
+
+    def succeed(self, target: str) -> None:
+        """Forget the failures of a target."""
+
+
+class Verdict(Struct, frozen=True):
+    """What a failure means: `elsewhere`: another target may succeed; `cools`: the target is at fault, for a while."""
+
+    elsewhere: bool
+    cools: bool = False
+
+
+_STOP, _NEXT, _COOL = Verdict(False), Verdict(True), Verdict(True, True)
+
+
+def judge(error: CnllmError) -> Verdict:
+    """Return what a failure of one target means for the others."""
+    match error:
+        case ContentFiltered() | ReplyTooLarge():
+            return _STOP
+        case ContextTooLong() | ReplayMissing() | EmptyReply():
+            return _NEXT
+        case BadKey() | QuotaExceeded():
+            return _COOL
+        case EndpointError():
+            if error.status in _ELSEWHERE or error.status >= 500 or error.retryable:
+                return _COOL
+            return _STOP if isinstance(error, BadRequest) or 400 <= error.status < 500 else _COOL
+        case TransportError() | StreamCut():
+            return _COOL
+    return _STOP
+
+
+def may_wait(error: CnllmError | None, seconds: float, retries: int) -> bool:
+    """Whether a request is sent to the same target again while another target could answer.
+
+    Once, after a short pause, and not to an endpoint that says nothing.
+    """
+    return retries == 0 and seconds <= _PATIENCE and not isinstance(error, Timeout)
+
+
+def draw_order(weights: Sequence[float] | None, count: int, chance: Callable[[], float]) -> list[int]:
+    """Return the numbers of the targets in the order in which they are tried; one of weight 0 only last."""
+    if weights is None:
+        return list(range(count))
+    left = [number for number in range(count) if weights[number] > 0]
+    order: list[int] = []
+    while left:
+        point = chance() * sum(weights[number] for number in left)
+        for number in left:
+            point -= weights[number]
+            if point < 0:
+                break
+        order.append(number)
+        left.remove(number)
+    return [*order, *(number for number in range(count) if weights[number] <= 0)]
+
+
+def target_obstacle(model: Model, messages: Sequence[Message], options: Mapping[str, Any]) -> str | None:
+    """Return why a target cannot serve a request; None where it can, or where that is unknown."""
+    reason = obstacle(model, messages, options)
+    if reason is not None:
+        return reason
+    context = model.flags.limits.context if model.flags.limits else None
+    if context is not None and (least := _least_tokens(messages)) > context:
+        return f"its window of {context:,} tokens is too small for at least {least:,}"
+    return None
+
+
+def context_obstacle(model: Model, failed: Model) -> str | None:
+    """Return why a target cannot hold what was too long for another one; None where it has more room, or may have."""
+    room = model.flags.limits.context if model.flags.limits else None
+    other = failed.flags.limits.context if failed.flags.limits else None
+    if room is None or other is None or room > other:
+        return None
+    return f"its window of {room:,} tokens is no larger than that of {failed.name}"
+
+
+def _least_tokens(messages: Sequence[Message]) -> int:
+    """Return a number of tokens that the messages have at least."""
+    plain = wide = 0
+    for message in messages:
+        text = message.text
+        narrow = len(text.encode("ascii", "ignore"))
+        plain, wide = plain + narrow, wide + len(text) - narrow
+    return plain // _ASCII_PER_TOKEN + wide // _WIDE_PER_TOKEN

@@ -1,0 +1,450 @@
+"""Run one call on the targets of a route: the steps of `Call`, with a next target where one fails.
+
+Before the first token the next target takes over. After it, a reply goes on only from the text that was delivered: by a
+declared prefill, or from another target whose reply begins with the same text. Delivered text is never repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cnllm.engine.encode import prefill
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import FinalEvents, Send, SetReadDeadline, Sleep, Steps, UseTarget
+from cnllm.engine.run.endings import final_events
+from cnllm.engine.run.route_rules import CooldownState, context_obstacle, judge, may_wait
+from cnllm.engine.run.takeover import Diverged, Follower, RepeatedStart, continued_reply
+from cnllm.errors import (
+    CannotSend,
+    CnllmError,
+    ContextTooLong,
+    EndpointError,
+    KeyMissing,
+    NoTarget,
+    StreamCut,
+    Timeout,
+    TransportError,
+    Untrusted,
+)
+from cnllm.registry.model import Model
+from cnllm.types import (
+    BlockEnd,
+    Event,
+    Finished,
+    Message,
+    Note,
+    NoteAdded,
+    ReasoningDelta,
+    Reply,
+    Text,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+from cnllm.types.totals import total_cost, total_usage
+
+__all__ = ["RouteTarget", "RoutedCall"]
+
+_CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta, ToolCallEnd)
+_CLOSING = (Finished, BlockEnd, ToolCallEnd)
+_FAILURES = (EndpointError, TransportError, StreamCut)
+_TOLERANCE = 0.02  # seconds by which a timer may be early
+
+
+class RouteTarget(Struct, frozen=True):
+    """A target: its number in the list, its model, and why it cannot serve the request."""
+
+    number: int
+    model: Model
+    obstacle: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return what a cooldown is remembered by."""
+        return f"{self.model.name} {self.model.flags.base_url or ''}"
+
+
+class RoutedCall(Call):
+    """One call on the targets of a route. `plan` is that of the target that is being asked.
+
+    `open_call` builds the call of one target, or raises `KeyMissing`, `Untrusted` or `CannotSend`.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[RouteTarget],
+        open_call: Callable[[RouteTarget, Sequence[Note]], Call],
+        *,
+        first_token: float | None,
+        cooldown: float,
+        state: CooldownState,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._targets = targets
+        self._open = open_call
+        self._first_token = first_token
+        self._cooldown = cooldown
+        self._state = state
+        self._clock = clock
+        self._queue = [target for target in targets if target.obstacle is None]
+        self._cooling: list[RouteTarget] = []  # tried last
+        self._reasons: dict[str, str] = {}  # target → why it did not answer
+        self._notes: list[Note] = []
+        self._errors: list[CnllmError] = []
+        self._spent: list[Reply] = []  # failed attempts whose usage is known
+        self._before: Reply | None = None  # the first part of a reply that goes on
+        self._seen = False  # whether content was delivered
+        self._texts: list[str] = []
+        self._closing: list[Event] = []
+        self._fresh: Sequence[Note] = ()
+        for target in targets:
+            if target.obstacle is not None:
+                self._pass_over(target, target.obstacle)
+        if not self._advance():
+            raise self._no_target()
+
+    def partial_reply(self) -> Reply | None:
+        """Return the reply as far as it was read."""
+        rest = self._call.partial_reply()
+        if self._before is None or rest is None:
+            return self._before or rest
+        return prefill.join_halves(self._before, rest)
+
+    def complete(self) -> Steps:
+        """Return the reply in one piece."""
+        return (yield from self._run(False))
+
+    def stream(self) -> Steps:
+        """Return the reply and deliver its events."""
+        return (yield from self._run(True))
+
+    # ── targets ──────────────────────────────────────────────────────────────
+
+    def _advance(self) -> bool:
+        """Open the next target that can be tried. Whether there is one."""
+        while self._queue or self._cooling:
+            if not self._queue:
+                target = self._cooling.pop(0)
+            elif self._state.acquire((target := self._queue.pop(0)).key):
+                pass
+            else:
+                self._pass_over(target, "it failed a short time ago")
+                self._cooling.append(target)
+                continue
+            if self._prepare(target):
+                return True
+        return False
+
+    def _prepare(self, target: RouteTarget) -> bool:
+        """Open the call of a target. Whether it could be opened."""
+        try:
+            call = self._open(target, tuple(self._notes))
+        except KeyMissing as error:
+            self._pass_over(target, f"{error.env[0]} is not set" if error.env else "it has no key")
+            return False
+        except Untrusted:
+            self._pass_over(target, "its key is not trusted with its address")
+            return False
+        except CannotSend as error:
+            self._pass_over(target, error.message)
+            return False
+        self._target, self._call, self.plan = target, call, call.plan
+        return True
+
+    def _pass_over(self, target: RouteTarget, reason: str) -> None:
+        self._reasons.setdefault(target.model.name, reason)
+        self._notes.append(Note("target-passed-over", "route", target.model.name, reason))
+
+    def _record(self, error: CnllmError) -> bool:
+        """Keep the failure of the current target. Whether another target may succeed."""
+        verdict = judge(error)
+        name = self._target.model.name
+        self._reasons[name] = _reason(error)
+        self._errors.append(error)
+        if verdict.cools:
+            wait = error.retry_after if isinstance(error, EndpointError) else None
+            self._state.fail(self._target.key, max(self._cooldown, wait or 0.0) if self._cooldown else 0.0)
+        else:
+            self._state.succeed(self._target.key)  # it answered
+        if error.reply is not None and error.reply.usage != Usage():
+            self._spent.append(error.reply)
+        if isinstance(error, ContextTooLong):
+            self._drop_small_windows(self._target.model)
+        return verdict.elsewhere
+
+    def _drop_small_windows(self, failed: Model) -> None:
+        for targets in (self._queue, self._cooling):
+            for target in list(targets):
+                if (reason := context_obstacle(target.model, failed)) is not None:
+                    targets.remove(target)
+                    self._pass_over(target, reason)
+
+    def _no_target(self) -> CnllmError:
+        """Return the error of a route whose targets all failed: the first one that was asked names the cause."""
+        reasons = tuple(self._reasons.items())
+        listing = "; ".join(f"{name}: {reason}" for name, reason in reasons)
+        if not self._errors:
+            return NoTarget(f"no target can take this request: {listing}", targets=reasons)
+        error = self._errors[0]
+        error.targets = reasons
+        if len(reasons) > 1:
+            error.hint = f"every target was tried: {listing}"
+        return error
+
+    # ── before the first token ───────────────────────────────────────────────
+
+    def _run(self, streams: bool) -> Steps:
+        while True:
+            held = yield UseTarget(self._target.number, self.plan)
+            if held:
+                yield FinalEvents(held)
+            self._closing = []
+            self._texts = []
+            try:
+                reply = yield from self._attempt(self._call.stream() if streams else self._call.complete(), streams)
+            except _FAILURES as error:
+                elsewhere = self._record(error)
+                if self._seen:
+                    return (yield from self._go_on(error, elsewhere))
+                failed = self._target.model.name
+                if not elsewhere:
+                    raise
+                if not self._advance():
+                    raise self._no_target() from error
+                self._take_note(failed, error)
+                continue
+            if self._closing:
+                yield FinalEvents(self._closing)
+            return self._with_spent(reply)
+
+    def _take_note(self, failed: str, error: CnllmError) -> None:
+        """Put into the plan of the target that takes over why it does."""
+        note = Note("target-failed", "route", f"{failed}: {_reason(error)}", f"{self._target.model.name} took over")
+        self._notes.append(note)
+        self.plan = self._call.plan = replace(self._call.plan, notes=[*self._call.plan.notes, note])
+        self._fresh = [note]
+
+    def _with_spent(self, reply: Reply) -> Reply:
+        """Return the reply with what the failed attempts cost, where that is known."""
+        self._state.succeed(self._target.key)
+        if self._spent:
+            replies = [*self._spent, reply]
+            reply = replace(reply, usage=total_usage(replies), cost=total_cost(replies))
+        return reply
+
+    def _attempt(self, steps: Steps, streams: bool) -> Steps:
+        """Carry out the steps of one target, up to its reply.
+
+        Its events wait for the first content, so that a target that fails before leaves none.
+        """
+        others = bool(self._queue or self._cooling)
+        limit = self._first_token if streams and others and not self._seen else None
+        begin, retries, answer = self._clock(), 0, None
+        held: list[Event] = []
+        has_deadline = False
+        while True:
+            try:
+                effect = steps.send(answer)
+            except StopIteration as stop:
+                if held:
+                    yield FinalEvents(held)
+                return stop.value  # type: ignore[no-any-return]
+            kind = type(effect)
+            if kind is list or kind is FinalEvents:
+                events: list[Event] = effect
+                if not streams:
+                    answer = yield effect
+                    continue
+                damaged = others and _damage(events)
+                if damaged:
+                    events = events[: _damage_at(events)]
+                if not self._seen:
+                    held += events
+                    if any(isinstance(event, _CONTENT) for event in events):
+                        self._seen = True
+                        events, held = [*(NoteAdded(n) for n in self._fresh), *held], []
+                        if has_deadline:
+                            yield SetReadDeadline(None)
+                    else:
+                        events = []
+                self._texts += [e.text for e in events if type(e) is TextDelta]
+                if damaged:
+                    steps.close()
+                    if self._seen:
+                        yield FinalEvents(events)
+                    raise StreamCut("a chunk of the stream cannot be read", reply=self._delivered_reply())
+                if kind is FinalEvents:
+                    yield FinalEvents([*self._closing, *(e for e in events if not isinstance(e, _CLOSING))])
+                    self._closing = [e for e in events if isinstance(e, _CLOSING)]
+                    answer = None
+                else:
+                    answer = yield events
+                    if limit is not None and not self._seen and self._clock() - begin >= limit - _TOLERANCE:
+                        steps.close()
+                        raise Timeout(f"no token came within {limit:g} s")
+                continue
+            if kind is Send and limit is not None:
+                answer = yield Send(_limited(effect.plan, limit - (self._clock() - begin)))
+                if isinstance(answer, tuple) and answer[0] < 300:
+                    has_deadline = True
+                    yield SetReadDeadline(max(limit - (self._clock() - begin), 0.001))
+                continue
+            if kind is Sleep and others:
+                if effect.error is not None and not may_wait(effect.error, effect.seconds, retries):
+                    steps.close()
+                    raise effect.error
+                retries += 1
+                begin += effect.seconds
+            answer = yield effect
+
+    def _delivered_reply(self) -> Reply | None:
+        """Return the reply as far as it can be trusted, where a chunk of its stream was damaged."""
+        reply = self._call.partial_reply()
+        if reply is None:
+            return None
+        text = "".join(self._texts)
+        parts = tuple(part for part in reply.message.parts if type(part) is not Text)
+        message = replace(reply.message, parts=(*parts, Text(text)) if text else parts)
+        return replace(reply, text=text, message=message, finish="cut", raw_finish=None)
+
+    # ── after the first token ────────────────────────────────────────────────
+
+    def _go_on(self, error: CnllmError, elsewhere: bool) -> Steps:
+        """Return the reply that goes on from the delivered text. Raise the error where none does."""
+        closing, partial = self._closing, error.reply
+        turn = prefill.prefill_turn(partial)
+        if elsewhere and turn is not None and partial is not None:
+            self._before = partial
+            failed, broken = self._target.model.name, self._call.plan
+            if broken.prefill is not None and (yield from self._prefilled(turn)):
+                return self._joined
+            while self._advance():
+                held = yield UseTarget(self._target.number, self.plan)
+                if held:
+                    yield FinalEvents(held)
+                if self.plan.prefill is not None:
+                    went_on = yield from self._prefilled(turn)
+                else:
+                    went_on = yield from self._followed(partial)
+                if went_on:
+                    return self._joined
+                if self._before is not partial:  # more text was delivered, and then this target failed, too
+                    break
+            self.plan = broken
+            error.hint = f"{failed} broke off, and no other target could go on: {self._listing()}"
+        error.reply = self._before or partial
+        error.targets = tuple(self._reasons.items())
+        yield FinalEvents(closing)
+        raise error
+
+    def _listing(self) -> str:
+        return "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
+
+    def _prefilled(self, turn: Message) -> Steps:
+        """Let the current target go on from the beginning of the reply. Whether it did; the reply is in `_joined`."""
+        assert self._before is not None
+        try:
+            plan = self._call._replan(turn, prefill=True, stream=True)
+        except CannotSend as error:
+            self._reasons[self._target.model.name] = error.message
+            return False  # type: ignore[return-value]
+        return (yield from self._follow(plan, RepeatedStart(self._before.text)))
+
+    def _followed(self, partial: Reply) -> Steps:
+        """Ask the current target from the start, as long as its reply is the delivered text."""
+        return (yield from self._follow(self._call.plan, Follower(partial.text)))
+
+    def _follow(self, plan: Plan, texts: Follower | RepeatedStart) -> Steps:
+        """Carry out a call that goes on from the delivered text. Whether it did; the reply is in `_joined`."""
+        assert self._before is not None
+        before, call = self._before, self._call
+        plan = replace(plan, corrections=0, if_cut="error", prefill=None)
+        self._call = Call(plan, retry=call._retry, timeouts=plan.timeouts, replan=call._replan, clock=self._clock)
+        self.plan = plan
+        steps, answer, retries = self._call.stream(), None, 0
+        calls: list[Event] = []
+        delivered = False
+        try:
+            while True:
+                try:
+                    effect = steps.send(answer)
+                except StopIteration as stop:
+                    reply: Reply = stop.value
+                    break
+                if isinstance(effect, list):
+                    events = texts.feed(effect)
+                    calls += [event for event in events if type(event) is ToolCallEnd]
+                    passed = [e for e in events if isinstance(e, _CONTENT) and type(e) is not ToolCallEnd]
+                    delivered = delivered or bool(passed)
+                    effect = type(effect)(passed)
+                elif type(effect) is Sleep and effect.error is not None:
+                    if not may_wait(effect.error, effect.seconds, retries):
+                        raise effect.error
+                    retries += 1
+                answer = yield effect
+            rest = texts.end()
+        except Diverged:
+            steps.close()
+            self._reasons[self._target.model.name] = "its reply is another one"
+            return False  # type: ignore[return-value]
+        except _FAILURES as error:
+            steps.close()
+            self._record(error)
+            if delivered and error.reply is not None:
+                self._before = self._join(before, error.reply, texts)
+            return False  # type: ignore[return-value]
+        note = Note(
+            "target-continued",
+            "messages.prefill" if isinstance(texts, RepeatedStart) else "route",
+            "the stream was cut",
+            f"{self._target.model.name} went on from the text that had arrived; usage and cost are those of both",
+        )
+        joined = self._join(before, reply, texts)
+        more = [*(n for n in joined.notes if n not in before.notes), note]
+        self._joined = replace(joined, notes=[*before.notes, *more])
+        self._state.succeed(self._target.key)
+        yield FinalEvents([NoteAdded(note), *rest, *_closing_events(self._joined, calls)])
+        return True  # type: ignore[return-value]
+
+    @staticmethod
+    def _join(before: Reply, reply: Reply, texts: Follower | RepeatedStart) -> Reply:
+        if isinstance(texts, RepeatedStart):
+            return continued_reply(before, reply, texts.repeats)
+        both = [before, reply]
+        return replace(reply, usage=total_usage(both), cost=total_cost(both))
+
+
+def _closing_events(reply: Reply, calls: Sequence[Event]) -> list[Event]:
+    """Return the closing events of a reply whose content was delivered."""
+    return [*calls, *(e for e in final_events(reply) if not isinstance(e, _CONTENT))]
+
+
+def _reason(error: CnllmError) -> str:
+    """Return a failure in a few words."""
+    kind = type(error).__name__
+    status = f"{error.status} " if isinstance(error, EndpointError) else ""
+    return f"{kind}: {status}{error.message}"
+
+
+def _limited(plan: Plan, seconds: float) -> Plan:
+    """Return a plan whose response begins in time."""
+    timeouts, seconds = plan.timeouts, max(seconds, 0.001)
+    if timeouts.first_byte is not None and timeouts.first_byte <= seconds:
+        return plan
+    return replace(plan, timeouts=replace(timeouts, first_byte=seconds))
+
+
+def _damage(events: Sequence[Event]) -> bool:
+    return any(type(e) is NoteAdded and e.note.code == "unreadable-chunk" for e in events)
+
+
+def _damage_at(events: Sequence[Event]) -> int:
+    """Return where a batch of events is no longer whole."""
+    return next(i for i, e in enumerate(events) if type(e) is NoteAdded and e.note.code == "unreadable-chunk")

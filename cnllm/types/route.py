@@ -1,0 +1,73 @@
+"""Describe a route: the models that may answer one request, and when the next one takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from cnllm.types import checks
+
+__all__ = ["Fallback"]
+
+_MOST_TARGETS = 32
+
+
+class Fallback(Struct, frozen=True, kw_only=True):
+    """The models that take over, in order, and the rules for it.
+
+    `first_token`: seconds in which the first piece of a stream must arrive; None means no limit. `cooldown`: seconds in
+    which a target that failed is passed over. With `weights`, one for each target with the first model included, each
+    request draws its order.
+    """
+
+    targets: tuple[str, ...]
+    first_token: float | None = None
+    cooldown: float = 30.0
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.targets, str) or not isinstance(self.targets, Sequence):
+            raise checks.wrong_type("fallback", self.targets, 'a list of names such as ["provider/model"]')
+        for target in self.targets:
+            checks.require_text("fallback", target)
+        if len(self.targets) > _MOST_TARGETS:
+            raise checks.wrong_value("fallback", len(self.targets), f"at most {_MOST_TARGETS} names")
+        force_setattr(self, "targets", tuple(self.targets))
+        force_setattr(self, "first_token", checks.seconds("first_token", self.first_token))
+        cooldown: Any = checks.seconds("cooldown", self.cooldown, zero=True)
+        if cooldown is None:
+            raise checks.wrong_value("cooldown", self.cooldown, "a finite number of seconds from 0")
+        force_setattr(self, "cooldown", cooldown)
+        if self.weights is not None:
+            force_setattr(self, "weights", _weights(self.weights, len(self.targets) + 1))
+
+    @staticmethod
+    def of(fallback: Any) -> Fallback:
+        """Return the rules, also from a list of names or a dict. Raises `TypeError` or `ValueError` for others."""
+        if isinstance(fallback, Fallback):
+            return fallback
+        if isinstance(fallback, Mapping):
+            table = checks.as_dict("fallback", fallback)
+            names = Fallback.__struct_fields__
+            if "targets" not in table or any(name not in names for name in table):
+                raise checks.wrong_value("fallback", sorted(map(str, table)), f"a dict of {', '.join(names)}")
+            return Fallback(**table)
+        if isinstance(fallback, str) or not isinstance(fallback, Sequence):
+            raise checks.wrong_type("fallback", fallback, "a list of names, or a cnllm.Fallback")
+        return Fallback(targets=tuple(fallback))
+
+
+def _weights(weights: Any, count: int) -> tuple[float, ...]:
+    """Return the weights. Raises `ValueError` unless there is one for each target, and one above 0."""
+    expected = f"{count} numbers from 0, not all 0: one for each target"
+    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != count:
+        raise checks.wrong_value("weights", weights, expected)
+    for weight in weights:
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
+            raise checks.wrong_value("weights", weight, expected)
+    if not any(weights):
+        raise checks.wrong_value("weights", weights, expected)
+    return tuple(map(float, weights))
