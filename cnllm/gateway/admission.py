@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cnllm import errors
 from cnllm.engine.encode.plan import Plan
@@ -21,7 +22,9 @@ from cnllm.gateway.limits.limiter import LEASE_SECONDS, Limiter
 from cnllm.gateway.limits.quote import Quote, output_bound, quote, settled_cost
 from cnllm.gateway.limits.refusal import Refusal, Refused
 from cnllm.protocols import server_api
+from cnllm.registry import Registry
 from cnllm.types import Reply
+from cnllm.types.route import Fallback
 
 __all__ = ["Admission", "Admitted", "Caller", "refusal_failure"]
 
@@ -75,6 +78,27 @@ class Admission:
             if record is not None:
                 return Caller(identity, record)
         return None
+
+    def fallback(self, caller: Caller, fallback: Fallback, registry: Registry) -> Fallback:
+        """Return the part of a route that a client's key may use.
+
+        Models that the key does not allow are left out. A budget is reserved for one model, so such a key gets the
+        first model of the route and no other.
+        """
+        record = caller.record
+        if record is None or not (record.models or record.budgets):
+            return fallback
+        kept = [
+            index
+            for index, name in enumerate(fallback.targets)
+            if not record.budgets and record.allows(registry.resolve(name).name)
+        ]
+        weights = fallback.weights
+        if weights is not None:
+            weights = (weights[0], *(weights[index + 1] for index in kept)) if kept else None
+            if weights is not None and not any(weights):
+                weights = None
+        return replace(fallback, targets=tuple(fallback.targets[index] for index in kept), weights=weights)
 
     def admitted(self, caller: Caller, plan: Plan, estimate: Callable[[], int], protocol: str) -> Admitted:
         """Return a context in which a request may be sent. `estimate` returns about how long it is."""

@@ -248,7 +248,9 @@ class HttpRequest:
     def _prepared(self, exchange: Exchange, messages: Any, options: dict[str, Any], *, stream: bool) -> AsyncStream:
         """Return the call of the model, not sent yet. Raises `RequestFailed` for options of a wrong type or value."""
         if exchange.fallback is not None:
-            options = {**options, "fallback": exchange.fallback}
+            service = self._service
+            allowed = service.admission.fallback(self._caller, exchange.fallback, service.names.registry)
+            options = {**options, "fallback": allowed}
         try:
             call = self._service.client().prepare(exchange.model, messages, stream=stream, **options)
         except (TypeError, ValueError) as error:

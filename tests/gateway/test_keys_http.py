@@ -116,13 +116,13 @@ class Setting:
 
 
 @contextlib.contextmanager
-def setting(folder: Path, *script: Answer, **options: Any) -> Iterator[Setting]:
+def setting(folder: Path, *script: Answer, more: str = "", **options: Any) -> Iterator[Setting]:
     """Run a gateway with a book."""
     upstream = Upstream(*script)
     book = open_book(sqlite_url(folder))
     assert book is not None
     gateway_book = open_book(sqlite_url(folder))
-    more = MODELS.replace("URL", upstream.url)
+    more = MODELS.replace("URL", upstream.url) + more
     with gateway_for(upstream, folder, "zai", more=more, key_book=gateway_book, **options) as http:
         yield Setting(upstream, http, book)
     upstream.shutdown()
@@ -271,6 +271,23 @@ def test_tokens_count_by_the_endpoints_own_count(tmp_path: Path) -> None:
         again = here.send(key, requests(text="word " * 1000, limit=300)["openai-chat"])
         assert again.status_code == 429
         assert 50 < int(again.headers["retry-after"]) <= 61
+
+
+def test_a_route_leads_to_no_model_that_the_key_does_not_allow(tmp_path: Path) -> None:
+    route = '\n[gateway.routes.best]\ntargets = ["here/priced", "here/dollars"]\n'
+    limits: list[tuple[dict[str, Any], int]] = [
+        ({}, 200),
+        ({"models": ("here/*",)}, 200),
+        ({"models": ("here/priced",)}, 503),
+        ({"budgets": {"CNY": cny("1")}}, 503),  # reserved for the first model, and nothing is for another one
+        ({"models": ("here/dollars",)}, 403),
+    ]
+    for index, (limit, expected) in enumerate(limits):
+        with setting(tmp_path, error(503, "busy"), say("Hello"), more=route) as here:
+            response = here.send(here.key(f"k{index}", **limit), requests("best")["openai-chat"])
+            assert response.status_code == expected, (limit, response.text)
+            asked = [body["model"] for body in here.upstream.bodies]
+            assert asked == ["priced", "dollars"][: {200: 2, 503: 1, 403: 0}[expected]]
 
 
 # ── what costs nothing, and what may have cost something ─────────────────────
