@@ -359,9 +359,7 @@ class HttpRequest:
                 self._entry.notes = exchange.notes
                 data = exchange.begin() + data
                 await self._send_head(200, _EVENT_STREAM)
-            await self._send_piece(data)
-            if not more:
-                await self._send_piece(b"", more=False)
+            await self._send_piece(data, more=more)
 
     async def _fail_stream(self, exchange: Exchange, failure: Failure) -> None:
         """Answer with a failure: as a response of its own, or as the last event of the stream that has begun."""

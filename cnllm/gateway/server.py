@@ -26,6 +26,7 @@ _IDLE_SECONDS = 75  # an idle connection of a client is kept for so long
 _HEAD_SECONDS = 30.0  # a client has so long to send the head of a request
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
 _HEAD_BYTES = 64 * 1024
+_CONTINUE = b"HTTP/1.1 100"  # the interim response that asks for a body
 _SHORT_LIFE = 2.0  # seconds
 _MOST_FAILURES = 5  # workers in a row that end so soon
 
@@ -229,6 +230,34 @@ def _loop_name() -> str:
     return "uvloop"
 
 
+class _HeadHolder:
+    """A transport that holds the head of a response until its first piece, so that both go out in one write."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head: bytes | None = None  # b"" when it is written
+
+    def write(self, data: bytes) -> None:
+        """Write data, or hold it if it is the head."""
+        if self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Write a head that is held, and close."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def _protocol_class() -> Any:
     """Return the HTTP protocol: one that gives clients a bounded time to send the head of a request."""
     try:
@@ -252,6 +281,9 @@ def _protocol_class() -> Any:
                 self._head.cancel()
                 self._head = None
             super().on_headers_complete()
+            cycle: Any = self.cycle
+            if cycle.scope["method"] != "HEAD":  # its head is all there is
+                cycle.transport = _HeadHolder(cycle.transport)
 
         def connection_lost(self, exc: Exception | None) -> None:
             """End the wait."""

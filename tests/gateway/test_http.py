@@ -457,6 +457,14 @@ def test_workers_that_are_stopped_before_they_serve_end() -> None:
             assert process.wait(20) == 0
 
 
+def test_the_head_of_an_answer_without_a_body_is_sent() -> None:
+    with running(Gateway(simulate=True, keys=[KEY])) as url, httpx.Client() as client:
+        for _ in range(2):
+            assert client.head(f"{url}/").status_code == 200
+            response = client.post(url + PATHS["openai-chat"], content=b"{", headers={"expect": "100-continue"})
+            assert response.status_code == 401
+
+
 def test_any_worker_may_die_at_any_moment() -> None:
     with serving("--simulate", "--key", KEY, "--workers", "2") as (process, url):
         headers = {"authorization": f"Bearer {KEY}"}
