@@ -77,7 +77,7 @@ def covering(protocol: str | None = None) -> tuple[Model, ...]:
             continue  # it does not speak that one
         features = set(_features(model))
         signature = msgspec.json.encode(sorted(features))
-        if model.protocol == protocol and signature not in seen:
+        if model.protocol == protocol and signature not in seen and model.flags.base_url:
             seen.add(signature)
             found[model] = features
     chosen: list[Model] = []

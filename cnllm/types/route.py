@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -29,20 +29,17 @@ class Fallback(Struct, frozen=True, kw_only=True):
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.targets, str) or not isinstance(self.targets, Sequence):
-            raise checks.wrong_type("fallback", self.targets, 'a list of names such as ["provider/model"]')
-        for target in self.targets:
-            checks.require_text("fallback", target)
-        if len(self.targets) > _MOST_TARGETS:
-            raise checks.wrong_value("fallback", len(self.targets), f"at most {_MOST_TARGETS} names")
-        force_setattr(self, "targets", tuple(self.targets))
+        targets = _names("targets", self.targets, 'a list of names such as ["provider/model"]')
+        if len(targets) > _MOST_TARGETS:
+            raise checks.wrong_value("targets", len(targets), f"at most {_MOST_TARGETS} names")
+        force_setattr(self, "targets", targets)
         force_setattr(self, "first_token", checks.seconds("first_token", self.first_token))
         cooldown: Any = checks.seconds("cooldown", self.cooldown, zero=True)
         if cooldown is None:
             raise checks.wrong_value("cooldown", self.cooldown, "a finite number of seconds from 0")
         force_setattr(self, "cooldown", cooldown)
         if self.weights is not None:
-            force_setattr(self, "weights", _weights(self.weights, len(self.targets) + 1))
+            force_setattr(self, "weights", _weights(self.weights, len(targets) + 1))
 
     @staticmethod
     def of(fallback: Any) -> Fallback:
@@ -55,19 +52,26 @@ class Fallback(Struct, frozen=True, kw_only=True):
             if "targets" not in table or any(name not in names for name in table):
                 raise checks.wrong_value("fallback", sorted(map(str, table)), f"a dict of {', '.join(names)}")
             return Fallback(**table)
-        if isinstance(fallback, str) or not isinstance(fallback, Sequence):
-            raise checks.wrong_type("fallback", fallback, "a list of names, or a cnllm.Fallback")
-        return Fallback(targets=tuple(fallback))
+        return Fallback(targets=_names("fallback", fallback, "a list of names, or a cnllm.Fallback"))
+
+
+def _names(argument: str, names: Any, expected: str) -> tuple[str, ...]:
+    """Return the names of models. Raises `TypeError` with the argument's name for anything else."""
+    found = checks.as_list(argument, names, expected)
+    for name in found:
+        checks.require_text(argument, name)
+    return tuple(found)
 
 
 def _weights(weights: Any, count: int) -> tuple[float, ...]:
     """Return the weights. Raises `ValueError` unless there is one for each target, and one above 0."""
     expected = f"{count} numbers from 0, not all 0: one for each target"
-    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != count:
+    found = checks.as_list("weights", weights, expected)
+    if len(found) != count:
         raise checks.wrong_value("weights", weights, expected)
-    for weight in weights:
+    for weight in found:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
             raise checks.wrong_value("weights", weight, expected)
-    if not any(weights):
+    if not any(found):
         raise checks.wrong_value("weights", weights, expected)
-    return tuple(map(float, weights))
+    return tuple(map(float, found))

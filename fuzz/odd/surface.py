@@ -178,6 +178,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "stream": lambda: False,
     "api_key": lambda: None,
     "cap": lambda: 60.0,
+    "targets": lambda: ["glm-4.6"],
 }
 OWN: dict[str, Callable[[], Any]] = {
     "keys.set_key(name)": lambda: "ODD_TOKEN",

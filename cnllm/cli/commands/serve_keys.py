@@ -27,7 +27,9 @@ _store = click.option(
 )
 
 
-@click.group(cls=options.Group)
+@click.group(
+    cls=options.Group, epilog=options.examples("cnllm serve keys add team-a --rpm 100", "cnllm serve keys list")
+)
 def keys() -> None:
     """Keys of clients, each with its limits.
 

@@ -101,8 +101,14 @@ def fit_client_data(
             if (value := get(rest, place)) is not None and rule is not True:
                 remove(rest, place)
                 found.setdefault(name, value)
-    paths = dict.fromkeys((flags.body.drop if flags.body is not None else None) or (), "body.drop")
-    if (reasoning := flags.reasoning) is not None:
+    reasoning = flags.reasoning
+    paths: dict[str, str] = {}
+    if flags.body is not None:
+        # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
+        # unless the model has no other mode.
+        own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
+        paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
+    if reasoning is not None:
         patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
         if patch is not None and contains(rest, patch.set or {}):
             paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
