@@ -13,11 +13,12 @@ from msgspec import Struct
 from cnllm.gateway.monitoring.operator import COOKIE, OperatorAccess
 from cnllm.gateway.monitoring.recent import Recent
 
-__all__ = ["LARGEST_FORM", "Page", "ui_page"]
+__all__ = ["LARGEST_FORM", "Page", "form_key", "ui_page"]
 
 LARGEST_FORM = 8 * 1024
 """The bytes of the form of a login."""
 
+_JSON = "application/json"
 _FILES = {"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
 _SAFE = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -65,13 +66,10 @@ def ui_page(
         if method not in ("GET", "HEAD"):
             return _json(405, {"error": "only GET is supported"})
         if name == "requests":
-            return _json(200, recent.list())
+            return _json(200, recent.entries())
         record = recent.find(name.removeprefix("requests/"))
         return _json(404, {"error": "it is not kept any more"}) if record is None else _page(200, _JSON, record)
     return _json(404, {"error": "there is nothing here"})
-
-
-_JSON = "application/json"
 
 
 def form_key(content: bytes) -> str:

@@ -52,9 +52,9 @@ class Recent:
             for old in self._files()[self._most :]:
                 old.unlink(missing_ok=True)
 
-    def list(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[dict[str, Any]]:
         """Return the records without bodies, the newest first."""
-        return [{**decoded["entry"], "id": decoded["entry"]["id"]} for decoded in map(msgspec.json.decode, self._all())]
+        return [msgspec.json.decode(data)["entry"] for data in self._all()]
 
     def find(self, id: str) -> bytes | None:
         """Return a record as JSON, or None."""
