@@ -27,24 +27,29 @@ EXAMPLES = options.examples(
     "cnllm serve --port 8641 --key a-key-of-your-choice",
     "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'",
     "cnllm serve --simulate",
+    "cnllm serve --port 8641 --ui",
     "cnllm serve keys add team-a --rpm 100 --budget 20 --currency CNY",
 )
 
 
 class _Serve(options.Group):
-    """A group that serves without a command, and imports `keys` only when it is needed."""
+    """A group that serves without a command, and imports its commands only when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return ["keys"]
+        return ["keys", "top"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is no such command."""
-        if cmd_name != "keys":
-            return None
-        from cnllm.cli.commands.serve_keys import keys
+        if cmd_name == "keys":
+            from cnllm.cli.commands.serve_keys import keys
 
-        return keys
+            return keys
+        if cmd_name == "top":
+            from cnllm.cli.commands.serve_top import top
+
+            return top
+        return None
 
 
 @click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES)

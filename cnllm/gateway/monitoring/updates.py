@@ -20,7 +20,19 @@ _SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0,
 _SPEEDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 _OTHER = "other"
 _GENERAL = frozenset(  # what notes name where no flag of an endpoint is the cause
-    ["corrections", "gateway", "history", "models", "notes", "schema", "system", "tier", "tiers", "tool_choice"]
+    [
+        "corrections",
+        "gateway",
+        "history",
+        "models",
+        "notes",
+        "schema",
+        "simulate",
+        "system",
+        "tier",
+        "tiers",
+        "tool_choice",
+    ]
 )
 
 
