@@ -18,16 +18,16 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from cnllm import Message
-from cnllm.cli.app import cnllm as program
+from cnllm import AsyncClient, Message
+from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.monitoring.facts import Round, last_round
 from cnllm.gateway.monitoring.recent import Recent, hide_secrets
 from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
 from cnllm.gateway.monitoring.updates import METRICS
+from cnllm.gateway.server import running
 
-from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, say
+from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, registry_for, say
 from .test_keys_http import COST, MODELS, setting
 
 MODEL = "here/priced"
@@ -123,11 +123,17 @@ def test_metrics_after_known_requests(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_is_cut_and_asked_for_again_is_a_cut_and_a_recovery(tmp_path: Path) -> None:
-    script = [Answer([{"reasoning_content": "so"}], cut=True), say("whole")]
-    with gateway(tmp_path, *script) as (http, _):
+    upstream = Upstream(Answer([{"reasoning_content": "so"}], cut=True), say("whole"))
+    registry = registry_for(upstream, tmp_path, "zai", more=MODELS.replace("URL", upstream.url))
+    client = AsyncClient(registry, api_key="the-key-of-the-provider")
+    with (
+        running(Gateway(registry, client=client, keys=[KEY], admin_key=ADMIN)) as url,
+        httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}) as http,
+    ):
         response = http.post("/v1/chat/completions", json=body(stream=True))
-        found = scrape(http, 1)
         assert "whole" in response.text, response.text
+        found = scrape(http, 1)
+    assert found.sum("cnllm_requests_total", MODEL, outcome="ok") == 1
     assert found.sum("cnllm_cuts_total", MODEL) == 1
     assert found.sum("cnllm_recoveries_total", MODEL) == 1
 
@@ -278,15 +284,16 @@ def test_top_prints_a_row_for_each_model(tmp_path: Path) -> None:
         for _ in range(3):
             assert http.post("/v1/chat/completions", json=body()).status_code == 200
         now = scrape(http, 3)
-        command = ["serve", "top", "--once", "--url", str(http.base_url)]
-        done = CliRunner().invoke(program, [*command, "--key", ADMIN])
-        refused = CliRunner().invoke(program, [*command, "--key", KEY])
-        nobody = CliRunner().invoke(program, ["serve", "top", "--once", "--url", "http://127.0.0.1:9", "--key", KEY])
-    assert done.exit_code == 0, done.output
+        command = [sys.executable, "-m", "cnllm", "serve", "top", "--once", "--url"]
+        done, refused, nobody = (
+            subprocess.run([*command, url, "--key", key], capture_output=True, text=True)
+            for url, key in ((str(http.base_url), ADMIN), (str(http.base_url), KEY), ("http://127.0.0.1:9", KEY))
+        )
+    assert done.returncode == 0, done.stderr
     assert re.search(rf"^{MODEL} +3 .* CNY$", done.stdout, re.MULTILINE), done.stdout
     assert re.search(r"^all +3 ", done.stdout, re.MULTILINE)
-    assert refused.exit_code == 2
-    assert nobody.exit_code == 1
+    assert refused.returncode == 2
+    assert nobody.returncode == 1
     before = Scrape(now.time - 2)
     assert rows(now, before)[0][2] == "1.5"
 
@@ -309,12 +316,14 @@ def test_the_access_log_has_times_and_calls_and_no_word(tmp_path: Path, caplog: 
 def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
     shaped = "sk-abcdefgh1234567890abcdef"
     secrets = (KEY, ADMIN, shaped, "s3cr3t", "the-key-of-the-provider")
-    with gateway(tmp_path, say(f"Good day {shaped}"), recent=Recent()) as (http, upstream):
+    with (
+        gateway(tmp_path, say(f"Good day {shaped}"), recent=Recent()) as (http, upstream),
+        httpx.Client(base_url=http.base_url) as browser,
+    ):
         text = f"<script>alert(1)</script> {KEY} {shaped} Bearer abcdefgh12345678"
         request = body({"role": "user", "content": text}, metadata={"api_key": "s3cr3t"}, max_tokens=10**9)
         assert http.post("/v1/chat/completions", json=request).status_code == 200
         scrape(http, 1)
-        browser = httpx.Client(base_url=http.base_url)
         page = browser.get("/ui")
         assert page.status_code == 401
         assert 'type="password"' in page.text

@@ -57,7 +57,7 @@ def _scrape(url: str, key: str) -> Scrape:
     """Return the metrics of a gateway. Raise `CnllmError` where there are none."""
     import httpx
 
-    from cnllm.errors import CnllmError
+    from cnllm.errors import CnllmError, TransportError
     from cnllm.gateway.monitoring.table import parse_scrape
 
     address = f"{url.rstrip('/')}/metrics"
@@ -66,7 +66,7 @@ def _scrape(url: str, key: str) -> Scrape:
             address, headers={"authorization": f"Bearer {key}", "accept": "text/plain"}, timeout=10, trust_env=False
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CnllmError(f"no gateway answers at {url}: {error}", hint="name it: --url URL") from error
+        raise TransportError(f"no gateway answers at {url}: {error}", hint="name it: --url URL") from error
     if response.status_code == 401:
         raise errors.UsageError("the gateway refuses this key for /metrics", "send the operator's key: --key K")
     if response.status_code != 200:
