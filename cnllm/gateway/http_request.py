@@ -127,15 +127,8 @@ class HttpRequest:
 
     async def _answer_operator(self, endpoint: Endpoint) -> None:
         """Answer a request of whoever runs the gateway. Raises `RequestFailed`."""
-        page = await operator_page(
-            endpoint,
-            self._service.monitor,
-            self._method,
-            self._headers,
-            self._query,
-            is_secure=self._scope.get("scheme") == "https",
-            content=self._content,
-        )
+        request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
+        page = await operator_page(endpoint, self._service.monitor, *request, self._content)
         headers = {"content-type": page.media_type, **page.headers}
         await self._send_content(page.status, page.content, [(k.encode(), v.encode()) for k, v in headers.items()])
 
@@ -206,9 +199,7 @@ class HttpRequest:
         if server_api(self._protocol).kept_replies is not None:
             body = await service.state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
-        self._sight.begin(exchange.model, exchange.request.messages, stream=exchange.stream)
-        is_route = exchange.fallback is not None
-        self._entry.model = exchange.request.model or "" if is_route else exchange.model.name
+        self._sight.begin(exchange)
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
@@ -277,7 +268,7 @@ class HttpRequest:
         return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
 
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
-        """Take note of the model of a route that answers."""
+        """Enter the model of a route that answers."""
         exchange.use_model(call.plan.model)
         self._sight.use(call.plan)
 

@@ -24,7 +24,6 @@ async def operator_page(
     method: str,
     headers: Mapping[str, str],
     query: str,
-    *,
     is_secure: bool,
     content: Callable[[int], Awaitable[bytes]],
 ) -> Page:

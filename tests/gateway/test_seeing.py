@@ -31,6 +31,7 @@ from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, reg
 from .test_keys_http import COST, MODELS, setting
 
 MODEL = "here/priced"
+AGAIN = f'\n[models."{MODEL}".call]\nif_cut = "again-whole"\n'
 ADMIN = "the-key-of-the-operator"
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 OPERATOR = {"authorization": f"Bearer {ADMIN}"}
@@ -124,7 +125,7 @@ def test_metrics_after_known_requests(tmp_path: Path) -> None:
 
 def test_a_reply_that_is_cut_and_asked_for_again_is_a_cut_and_a_recovery(tmp_path: Path) -> None:
     upstream = Upstream(Answer([{"reasoning_content": "so"}], cut=True), say("whole"))
-    registry = registry_for(upstream, tmp_path, "zai", more=MODELS.replace("URL", upstream.url))
+    registry = registry_for(upstream, tmp_path, "zai", more=MODELS.replace("URL", upstream.url) + AGAIN)
     client = AsyncClient(registry, api_key="the-key-of-the-provider")
     with (
         running(Gateway(registry, client=client, keys=[KEY], admin_key=ADMIN)) as url,
@@ -235,7 +236,10 @@ def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, ki
             assert gauge == 2
             assert found.sum("cnllm_requests_total", "zai/glm-4.7", outcome="ok") == calls
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
     assert list(tmp_path.iterdir()) == []
 
 

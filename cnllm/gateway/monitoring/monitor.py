@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
@@ -14,8 +14,10 @@ from cnllm.gateway.monitoring.operator import OperatorAccess
 from cnllm.gateway.monitoring.prometheus import Metrics
 from cnllm.gateway.monitoring.recent import Recent, record_of
 from cnllm.gateway.monitoring.updates import model_label
-from cnllm.registry.model import Model
 from cnllm.types import Message, Note, Reply
+
+if TYPE_CHECKING:
+    from cnllm.gateway.exchange import Exchange
 
 __all__ = ["Monitor", "Sight"]
 
@@ -39,19 +41,22 @@ class Sight:
         self._monitor = monitor
         self._entry = entry
         self._label = ""
+        self._used: Plan | None = None
         self._messages: list[Message] | None = None
         self._reply: Reply | None = None
 
-    def begin(self, model: Model, messages: list[Message], *, stream: bool) -> None:
+    def begin(self, exchange: Exchange) -> None:
         """Take the model, the conversation and the kind of the reply in."""
-        self._label = model_label(model)
-        self._messages = messages
-        self._entry.model = model.name
-        self._entry.stream = stream
+        self._label = model_label(exchange.model)
+        self._messages = exchange.request.messages
+        self._entry.model = exchange.model.name if exchange.fallback is None else exchange.request.model or ""
+        self._entry.stream = exchange.stream
 
     def use(self, plan: Plan) -> None:
         """Take in that another model of a route answers."""
-        self.plan = plan
+        if plan is self._used:
+            return
+        self.plan = self._used = plan
         self._label = model_label(plan.model)
         self._entry.model = plan.model.name
 
