@@ -129,8 +129,7 @@ class HttpRequest:
         """Answer a request of whoever runs the gateway. Raises `RequestFailed`."""
         request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
         page = await operator_page(endpoint, self._service.monitor, *request, self._content)
-        headers = {"content-type": page.media_type, **page.headers}
-        await self._send_content(page.status, page.content, [(k.encode(), v.encode()) for k, v in headers.items()])
+        await self._send_content(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
         """Answer a request of a known client. Raises `RequestFailed`."""

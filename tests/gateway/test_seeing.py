@@ -366,7 +366,7 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
         assert record["reply"]["content"].startswith("Good day")
         end, _, signature = browser.cookies["cnllm_ui"].partition(".")
         for forged in (f"{int(end) + 9}.{signature}", f"1.{signature}", f"{end}.", "x.y", "", f"{end}.é"):
-            headers = {"cookie": f"cnllm_ui={forged}".encode()}
+            headers = {b"cookie": f"cnllm_ui={forged}".encode()}
             assert httpx.get(f"{http.base_url}/ui/requests", headers=headers).status_code == 401
         assert browser.post("/ui/logout").status_code == 303
         assert browser.get("/ui/requests").status_code == 401

@@ -37,6 +37,12 @@ class Page(Struct, frozen=True):
     content: bytes
     headers: Mapping[str, str] = {}
 
+    @property
+    def header_list(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers as ASGI wants them."""
+        headers = {"content-type": self.media_type, **self.headers}
+        return [(name.encode(), value.encode()) for name, value in headers.items()]
+
 
 def ui_page(
     name: str,

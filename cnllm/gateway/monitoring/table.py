@@ -57,7 +57,7 @@ def parse_scrape(text: str, time: float) -> Scrape:
     from prometheus_client.parser import text_string_to_metric_families
 
     scrape = Scrape(time)
-    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             scrape.samples.setdefault(sample.name, []).append((sample.labels, sample.value))
     return scrape
