@@ -384,8 +384,7 @@ class HttpRequest:
         """Send the status and the headers."""
         self._started = True
         self._entry.status = status
-        id = self._id.encode()
-        own: Headers = [(b"x-request-id", id), (b"request-id", id)]
+        own: Headers = [(b"x-request-id", id := self._id.encode()), (b"request-id", id)]
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))
