@@ -52,7 +52,18 @@ MAY: dict[str, set[str]] = {
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
-    "gateway": FLAGS | {"client", "config", "engine", "engine/encode", "gateway/limits", "gateway/store", "protocols"},
+    "gateway/monitoring": FLAGS | {"config", "engine/encode"},
+    "gateway": FLAGS
+    | {
+        "client",
+        "config",
+        "engine",
+        "engine/encode",
+        "gateway/limits",
+        "gateway/monitoring",
+        "gateway/store",
+        "protocols",
+    },
     "sdk": VALUES | {"client", "config", "gateway", "gateway/store", "protocols"},
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
@@ -60,7 +71,19 @@ MAY: dict[str, set[str]] = {
     | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
-    | {"cli", "cli/output", "client", "config", "engine", "gateway", "gateway/limits", "launch", "simulator", "store"},
+    | {
+        "cli",
+        "cli/output",
+        "client",
+        "config",
+        "engine",
+        "gateway",
+        "gateway/limits",
+        "gateway/monitoring",
+        "launch",
+        "simulator",
+        "store",
+    },
     "__main__": {"cli"},
 }
 

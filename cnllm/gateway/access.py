@@ -49,6 +49,11 @@ class Access:
         self._is_open = not self._identities and not needs_key
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
+    @property
+    def identities(self) -> frozenset[str]:
+        """Return the identities of the keys."""
+        return self._identities
+
     def identity(self, headers: Mapping[str, str], query: str) -> str | None:
         """Return the identity of the client's key, or None where it has no valid one."""
         if self._is_open:

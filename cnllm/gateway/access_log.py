@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from decimal import Decimal
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from cnllm.config.redact import redact
 from cnllm.gateway.failures import Failure, RequestFailed
-from cnllm.types import Cost, Note, Usage
+from cnllm.gateway.monitoring.entry import Entry
 
-__all__ = ["AccessLog", "Entry"]
+__all__ = ["AccessLog", "Entry", "entry_fields"]
 
 _LOGGER = logging.getLogger("cnllm.gateway")
 _KEPT = 2000  # the newest requests, whose notes a client may ask for
-
-
-class Entry(Struct):
-    """One request. `path` has no query, which may hold a key. `key` is the name of a key with limits."""
-
-    id: str
-    method: str
-    path: str
-    time: float = 0.0
-    status: int = 0
-    key: str = ""
-    model: str = ""
-    finish: str = ""
-    outcome: str = ""
-    error: str = ""
-    seconds: float = 0.0
-    usage: Usage | None = None
-    cost: Cost | None = None
-    notes: list[Note] = []
 
 
 class AccessLog:
@@ -48,7 +27,6 @@ class AccessLog:
 
     def write(self, entry: Entry) -> None:
         """Write an entry."""
-        entry.time = time.time()
         self._entries[entry.id] = entry
         while len(self._entries) > _KEPT:
             self._entries.popitem(last=False)
@@ -64,13 +42,20 @@ class AccessLog:
         entry = self._entries.get(id)
         if entry is None:
             raise RequestFailed(Failure(404, f"no request {id!a} is kept in this process", "not_found"))
-        return _fields(entry, [msgspec.to_builtins(note) for note in entry.notes])
+        return entry_fields(entry)
+
+
+def entry_fields(entry: Entry) -> dict[str, Any]:
+    """Return an entry with its notes in full."""
+    return _fields(entry, [msgspec.to_builtins(note) for note in entry.notes])
 
 
 def _fields(entry: Entry, notes: list[Any]) -> dict[str, Any]:
     """Return the known fields of an entry."""
     data: dict[str, Any] = msgspec.to_builtins(entry, builtin_types=(Decimal,))
     data["seconds"] = round(entry.seconds, 4)
+    if entry.first is not None:
+        data["first"] = round(entry.first, 4)
     data = {name: value for name, value in data.items() if value not in ("", None)}
     if entry.cost is not None:
         data["cost"] = {"amount": str(entry.cost.amount), "currency": entry.cost.currency}

@@ -7,19 +7,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cnllm.client.async_client import AsyncClient
-from cnllm.gateway.access import LOOPBACK, Access
+from cnllm.gateway.access import LOOPBACK, Access, digest
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
-from cnllm.gateway.http_request import HttpRequest, Receive, Scope, Send, Service
+from cnllm.gateway.http_request import HttpRequest
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.monitoring.monitor import Monitor
+from cnllm.gateway.monitoring.operator import OperatorAccess
+from cnllm.gateway.monitoring.prometheus import Metrics
+from cnllm.gateway.monitoring.recent import Recent
+from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
 
-__all__ = ["KEY_VARIABLE", "Gateway"]
+__all__ = ["ADMIN_VARIABLE", "KEY_VARIABLE", "Gateway"]
 
 KEY_VARIABLE = "CNLLM_SERVE_KEY"
 """The environment variable with the key that clients must send."""
+
+ADMIN_VARIABLE = "CNLLM_ADMIN_KEY"
+"""The environment variable with the key of whoever runs the gateway."""
 
 _MAX_BODY = 64 * 1024 * 1024  # bytes of a request: pictures are long
 _PING_SECONDS = 15.0
@@ -35,6 +43,10 @@ class Gateway:
     its URL; `token_keys` seal reasoning into tokens. `client` makes the calls; without one a client of the registry
     does. `ping` is the number of seconds of silence after which a stream gets a sign of life, `patience` the number of
     seconds that a client gets to send its body, or to read a piece of its reply.
+
+    `admin_key` opens `/metrics` and `/ui`; None takes CNLLM_ADMIN_KEY, and without that `keys` do. A key of `key_book`
+    never does: its client may not see others. `metrics=False` counts nothing. `recent` keeps the last requests for
+    `/ui`, which does not exist without it.
     """
 
     def __init__(
@@ -54,6 +66,9 @@ class Gateway:
         max_body: int = _MAX_BODY,
         access_log: AccessLog | None = None,
         key_book: KeyBook | None = None,
+        admin_key: str | None = None,
+        metrics: bool = True,
+        recent: Recent | None = None,
     ) -> None:
         if keys is None:
             key = os.environ.get(KEY_VARIABLE)
@@ -67,12 +82,16 @@ class Gateway:
         self._simulate = simulate
         self._client = client
         access = Access(keys, hosts, needs_key=key_book is not None)
+        admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
+        operator = OperatorAccess([digest(admin_key)] if admin_key else access.identities)
+        self._metrics = Metrics() if metrics else None
         self._service = Service(
             names=self.names,
             access=access,
             admission=Admission(access, key_book),
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
+            monitor=Monitor(operator, self._metrics, recent),
             client=self._open_client,
             identity=identity,
             simulate=simulate,
@@ -96,6 +115,8 @@ class Gateway:
     async def _live(self, receive: Receive, send: Send) -> None:
         """Follow the start and the end of the server."""
         while (message := await receive())["type"] == "lifespan.startup":
+            if self._metrics is not None:
+                self._metrics.start()  # here: it takes too long for a request, and too long for `import cnllm`
             await send({"type": "lifespan.startup.complete"})
         await self.aclose()
         await send({"type": f"{message['type']}.complete"})

@@ -16,7 +16,7 @@ __all__ = ["NO_WIRE", "Endpoint", "client_protocol", "find_endpoint"]
 
 Verb = Literal[
     "generate", "count", "models", "model", "response", "response-items", "delete-response", "cancel-response",
-    "alive", "ready", "request",
+    "alive", "ready", "request", "metrics", "ui",
 ]  # fmt: skip
 
 
@@ -77,6 +77,10 @@ def find_endpoint(method: str, path: str, headers: Mapping[str, str]) -> Endpoin
         return Endpoint("alive", NO_WIRE)
     if path == "/readyz":
         return Endpoint("ready", NO_WIRE)
+    if path == "/metrics":
+        return Endpoint("metrics", NO_WIRE)
+    if path == "/ui" or path.startswith("/ui/"):
+        return Endpoint("ui", NO_WIRE, path[4:])
     if (endpoint := _exact_paths().get(path)) is not None:
         return endpoint
     rest = _without_version(path)

@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.client.async_client import AsyncStream
 from cnllm.errors import CnllmError
-from cnllm.gateway.access import Access
-from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.admission import Admission, Admitted, Caller
+from cnllm.gateway.access import sent_keys
+from cnllm.gateway.access_log import entry_fields
+from cnllm.gateway.admission import Admitted, Caller
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
-from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.monitor import Sight
+from cnllm.gateway.operator_pages import is_operator_page, operator_page
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
-from cnllm.gateway.state import State, keep_turn, restored_request
+from cnllm.gateway.service import Headers, Receive, Scope, Send, Service
+from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.types import Reply
 
-__all__ = ["HttpRequest", "Receive", "Scope", "Send", "Service"]
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
+__all__ = ["HttpRequest"]
 
 _WATCH_SECONDS = 0.05  # a request that is answered sooner needs no task that watches its client
 _JSON = (b"content-type", b"application/json")
@@ -41,25 +37,6 @@ _EVENT_STREAM = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
-
-
-class Service(Struct, frozen=True):
-    """The parts of a gateway that its requests share. Times are in seconds, `max_body` is in bytes.
-
-    `client` returns the client that calls the endpoints; it is made at its first use, after a fork of the server.
-    """
-
-    names: ModelNames
-    access: Access
-    admission: Admission
-    state: State
-    log: AccessLog
-    client: Callable[[], AsyncClient]
-    identity: str | None
-    simulate: bool
-    ping: float
-    patience: float
-    max_body: int
 
 
 class HttpRequest:
@@ -87,6 +64,7 @@ class HttpRequest:
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._entry = Entry(self._id, self._method, self._path)
+        self._sight = Sight(service.monitor, self._entry)
         self._caller = Caller("")
         self._clock = time.monotonic()
 
@@ -113,7 +91,9 @@ class HttpRequest:
                 raise
             await self._fail(Failure(500, f"the gateway failed; its log has the reason under {self._id}", "internal"))
         finally:
+            self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
+            self._sight.end(lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry))
             service.log.write(self._entry)
 
     async def _answer(self) -> None:
@@ -121,6 +101,7 @@ class HttpRequest:
         endpoint = find_endpoint(self._method, self._path, self._headers)
         if endpoint is not None:
             self._protocol = endpoint.protocol
+            self._entry.verb, self._entry.protocol = endpoint.verb, endpoint.protocol
             if endpoint.verb in ("alive", "ready"):
                 await self._send_json({"status": "ok"})
                 return
@@ -129,17 +110,26 @@ class HttpRequest:
             raise RequestFailed(Failure(421, "this gateway does not serve the host of this request", "host"))
         if not access.allows_origin(self._headers):
             raise RequestFailed(Failure(403, "this gateway does not serve pages of this origin", "origin"))
+        if endpoint is not None and is_operator_page(endpoint, self._service.monitor):
+            await self._answer_operator(endpoint)
+            return
         caller = await self._service.admission.caller(self._headers, self._query, self._protocol)
         if caller is None:
             raise RequestFailed(
                 Failure(401, "the key of this request is missing or wrong: send the gateway's key", "invalid_api_key")
             )
-        if endpoint is None:
+        if endpoint is None or endpoint.verb == "ui":
             raise RequestFailed(Failure(404, f"there is nothing at {self._path}", "not_found"))
         self._caller = caller
         if caller.record is not None:
             self._entry.key = caller.record.name
         await self._answer_endpoint(endpoint, self._service.identity or caller.identity)
+
+    async def _answer_operator(self, endpoint: Endpoint) -> None:
+        """Answer a request of whoever runs the gateway. Raises `RequestFailed`."""
+        request = (self._method, self._headers, self._query, self._scope.get("scheme") == "https")
+        page = await operator_page(endpoint, self._service.monitor, *request, self._content)
+        await self._send_content(page.status, page.content, page.header_list)
 
     async def _answer_endpoint(self, endpoint: Endpoint, identity: str) -> None:
         """Answer a request of a known client. Raises `RequestFailed`."""
@@ -161,7 +151,10 @@ class HttpRequest:
 
     async def _body(self) -> dict[str, Any]:
         """Return the body of the request. Raises `RequestFailed`."""
-        limit = self._service.max_body
+        return read_body(await self._content(self._service.max_body))
+
+    async def _content(self, limit: int) -> bytes:
+        """Return the bytes of the request. Raises `RequestFailed` where there are too many."""
         pieces: list[bytes] = []
         size = 0
         slow = self._loop.call_later(self._service.patience, self._leave)
@@ -176,7 +169,7 @@ class HttpRequest:
                     raise RequestFailed(Failure(413, f"the body has more than {limit:,} bytes", "too_large"))
                 pieces.append(piece)
                 if not message.get("more_body"):
-                    return read_body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         finally:
             slow.cancel()
 
@@ -200,13 +193,12 @@ class HttpRequest:
 
     async def _generate(self, endpoint: Endpoint, identity: str) -> None:
         """Answer with a reply of a model."""
-        body = await self._body()
+        self._sight.sent = body = await self._body()
         service = self._service
         if server_api(self._protocol).kept_replies is not None:
             body = await service.state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
-        is_route = exchange.fallback is not None
-        self._entry.model = exchange.request.model or "" if is_route else exchange.model.name
+        self._sight.begin(exchange)
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
@@ -255,6 +247,7 @@ class HttpRequest:
             call = self._service.client().prepare(exchange.model, messages, stream=stream, **options)
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
+        self._sight.plan = call.plan
         exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
         return call
 
@@ -274,9 +267,9 @@ class HttpRequest:
         return self._service.admission.admitted(self._caller, call.plan, lambda: exchange.tokens, self._protocol)
 
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
-        """Take note of the model of a route that answers."""
+        """Enter the model of a route that answers."""
         exchange.use_model(call.plan.model)
-        self._entry.model = exchange.model.name
+        self._sight.use(call.plan)
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
@@ -294,6 +287,8 @@ class HttpRequest:
                         if exchange.fallback is not None:
                             self._use_model(exchange, stream)
                         if data := exchange.events(events):
+                            if self._entry.first is None:
+                                self._entry.first = time.monotonic() - self._clock
                             await self._write(exchange, data)
                             self._active = self._loop.time()
                     reply = admitted.reply = stream.reply
@@ -336,15 +331,14 @@ class HttpRequest:
     def _failure(self, exchange: Exchange, error: CnllmError) -> Failure:
         """Return the answer to an error of a call."""
         self._entry.error = type(error).__name__
+        if error.reply is not None:
+            self._note(exchange, error.reply)
         return failure_of(error, self._protocol, model=exchange.model, tokens=exchange.tokens)
 
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""
         exchange.notes += [note for note in reply.notes if note not in exchange.notes]
-        self._entry.notes = exchange.notes
-        self._entry.finish = reply.finish
-        self._entry.usage = reply.usage
-        self._entry.cost = reply.cost
+        self._sight.reply(reply, exchange.notes)
 
     # ── writing ──────────────────────────────────────────────────────────────
 
@@ -390,8 +384,7 @@ class HttpRequest:
         """Send the status and the headers."""
         self._started = True
         self._entry.status = status
-        id = self._id.encode()
-        own: Headers = [(b"x-request-id", id), (b"request-id", id)]
+        own: Headers = [(b"x-request-id", id := self._id.encode()), (b"request-id", id)]
         if self._entry.model:
             own.append((b"x-cnllm-model", self._entry.model.encode("ascii", "replace")))
             own.append((b"x-cnllm-notes", b"%d; log=/v1/requests/%s" % (len(self._entry.notes), id)))

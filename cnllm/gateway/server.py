@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.monitoring.prometheus import drop_process, shared_folder
 
 __all__ = ["address_url", "listen", "run", "run_workers", "running"]
 
@@ -147,6 +148,14 @@ def run_workers(
     make: Callable[[], Gateway], listener: socket.socket, count: int, on_ready: Callable[[], None] | None = None
 ) -> None:
     """Serve with several processes on one socket. A process that dies is replaced; SIGTERM and SIGINT end all."""
+    with shared_folder():
+        _run_workers(make, listener, count, on_ready)
+
+
+def _run_workers(
+    make: Callable[[], Gateway], listener: socket.socket, count: int, on_ready: Callable[[], None] | None
+) -> None:
+    """Start the processes and replace those that die, until all have ended."""
     workers: dict[int, float] = {}  # the time at which each was started
     failures = 0
     stopping = False
@@ -183,6 +192,7 @@ def run_workers(
         except InterruptedError:
             continue
         started = workers.pop(pid, 0.0)
+        drop_process(pid)
         if stopping:
             continue
         short = time.monotonic() - started < _SHORT_LIFE

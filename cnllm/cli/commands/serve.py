@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import tempfile
 from typing import TYPE_CHECKING
 
 import click
@@ -19,29 +21,35 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _VARIABLE = "CNLLM_SERVE_KEY"
+_ADMIN = "CNLLM_ADMIN_KEY"
 
 EXAMPLES = options.examples(
     "cnllm serve --port 8641 --key a-key-of-your-choice",
     "cnllm serve --map 'claude-*=glm-4.7' --map 'gpt-*=deepseek-v4-pro'",
     "cnllm serve --simulate",
+    "cnllm serve --port 8641 --ui",
     "cnllm serve keys add team-a --rpm 100 --budget 20 --currency CNY",
 )
 
 
 class _Serve(options.Group):
-    """A group that serves without a command, and imports `keys` only when it is needed."""
+    """A group that serves without a command, and imports its commands only when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        return ["keys"]
+        return ["keys", "top"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is no such command."""
-        if cmd_name != "keys":
-            return None
-        from cnllm.cli.commands.serve_keys import keys
+        if cmd_name == "keys":
+            from cnllm.cli.commands.serve_keys import keys
 
-        return keys
+            return keys
+        if cmd_name == "top":
+            from cnllm.cli.commands.serve_top import top
+
+            return top
+        return None
 
 
 @click.group(cls=_Serve, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EXAMPLES)
@@ -64,6 +72,8 @@ class _Serve(options.Group):
 @click.option(
     "--log", "log", metavar="FILE", type=click.Path(), help="Write a JSON line for each request; -: to stderr."
 )
+@click.option("--admin-key", metavar="K", help=f"The key of /metrics and /ui. Default: {_ADMIN}, else that of --key.")
+@click.option("--ui", is_flag=True, help="Keep the last requests and show them at /ui, with their bodies.")
 @click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
 @click.pass_context
 def serve(
@@ -79,6 +89,8 @@ def serve(
     workers: int,
     simulate: bool,
     log: str | None,
+    admin_key: str | None,
+    ui: bool,
     as_json: bool,
 ) -> None:
     """Serve every model to clients of four protocols.
@@ -104,10 +116,14 @@ def serve(
             )
         if no_key:
             raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
+    if ui and not (admin_key or os.environ.get(_ADMIN) or keys):
+        raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
+    folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
 
     def make() -> Gateway:
         from cnllm.gateway.asgi import Gateway
+        from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.tokens import Keyring
 
         return Gateway(
@@ -118,10 +134,12 @@ def serve(
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
             key_book=key_book,
+            admin_key=admin_key,
+            recent=Recent(folder.name if folder is not None else None) if ui else None,
         )
 
     gateway = make()  # so that what is wrong with files and names is said before the address is printed
-    with listen(host, port) as listener:
+    with folder or contextlib.nullcontext(), listen(host, port) as listener:
         url = address_url(listener)
 
         def ready() -> None:

@@ -1,0 +1,79 @@
+"""Define `cnllm serve top`: a live table of a gateway's metrics."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import options
+from cnllm.cli.output import answer, errors
+from cnllm.cli.output.table import table
+
+if TYPE_CHECKING:
+    from cnllm.gateway.monitoring.table import Scrape
+
+__all__ = ["top"]
+
+_KEYS = ("CNLLM_ADMIN_KEY", "CNLLM_SERVE_KEY")
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+@click.command(epilog=options.examples("cnllm serve top --url http://127.0.0.1:8641", "cnllm serve top --once --key K"))
+@click.option("--url", metavar="URL", default="http://127.0.0.1:8641", show_default=True, help="The gateway.")
+@click.option("--key", metavar="K", help=f"The operator's key. Default: {_KEYS[0]}, else {_KEYS[1]}.")
+@click.option("--interval", metavar="S", type=click.FloatRange(0.2, 3600), default=2.0, help="Seconds between looks.")
+@click.option("--once", is_flag=True, help="Print the table once and end.")
+def top(url: str, key: str | None, interval: float, once: bool) -> None:
+    """Show a live table of a gateway's calls by model. Ctrl-C ends it.
+
+    Times and speeds come from histograms, so they are about right. A ? in the cost stands for calls of unknown price.
+    """
+    from cnllm.gateway.monitoring.table import HEADS, rows
+
+    key = key or next((os.environ[name] for name in _KEYS if os.environ.get(name)), None)
+    if key is None:
+        raise errors.UsageError("/metrics needs a key", f"--key K, or set {_KEYS[0]}")
+    before: Scrape | None = None
+    right = frozenset(range(1, len(HEADS)))
+    while True:
+        now = _scrape(url, key)
+        text = table(HEADS, rows(now, before), right=right)
+        if once or not sys.stdout.isatty():
+            answer.print_line(text)
+        else:
+            sys.stdout.write(f"{_CLEAR}{url}  {time.strftime('%H:%M:%S')}\n\n{text}\n")
+            sys.stdout.flush()
+        if once:
+            return
+        before = now
+        time.sleep(interval)
+
+
+def _scrape(url: str, key: str) -> Scrape:
+    """Return the metrics of a gateway. Raise `CnllmError` where there are none."""
+    import httpx
+
+    from cnllm.errors import CnllmError, TransportError
+    from cnllm.gateway.monitoring.table import parse_scrape
+
+    address = f"{url.rstrip('/')}/metrics"
+    try:
+        response = httpx.get(
+            address, headers={"authorization": f"Bearer {key}", "accept": "text/plain"}, timeout=10, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise TransportError(f"no gateway answers at {url}: {error}", hint="name it: --url URL") from error
+    if response.status_code == 401:
+        raise errors.UsageError("the gateway refuses this key for /metrics", "send the operator's key: --key K")
+    if response.status_code != 200:
+        raise CnllmError(f"{address} answered with status {response.status_code}", hint="is it a gateway of cnllm?")
+    try:
+        return parse_scrape(response.text, time.monotonic())
+    except ImportError as error:
+        raise CnllmError("the table needs prometheus-client", hint="pip install 'cnllm[serve]'") from error
+    except ValueError as error:
+        raise CnllmError(f"{address} answered with something else than metrics", hint="name a gateway") from error

@@ -1,0 +1,1 @@
+"""Show what a gateway does: metrics for Prometheus, the last requests, and a page with them."""

@@ -1,0 +1,45 @@
+"""What is known of one request at its end: the line of the access log, and the source of the metrics."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from cnllm.types import Cost, Note, Usage
+
+__all__ = ["Entry"]
+
+
+class Entry(Struct):
+    """One request. `path` has no query, which may hold a key. `key` is the name of a key with limits.
+
+    `verb` is what is done with the resource, empty where there is none. `first` is the number of seconds until the
+    first piece of a streamed reply. `tool_calls` are those of the reply, `tool_results` those that the client returned
+    with this request; `tool_errors` counts the results that report an error and the calls whose arguments are unusable.
+    `broken` says how the chain of calls and results broke.
+    """
+
+    id: str
+    method: str
+    path: str
+    time: float = 0.0
+    status: int = 0
+    verb: str = ""
+    protocol: str = ""
+    key: str = ""
+    model: str = ""
+    stream: bool | None = None
+    finish: str = ""
+    outcome: str = ""
+    error: str = ""
+    seconds: float = 0.0
+    first: float | None = None
+    tokens_per_second: float | None = None
+    usage: Usage | None = None
+    cost: Cost | None = None
+    tool_calls: int | None = None
+    tool_results: int | None = None
+    tool_errors: int | None = None
+    cut: bool | None = None
+    recovered: bool | None = None
+    broken: str = ""
+    notes: list[Note] = []

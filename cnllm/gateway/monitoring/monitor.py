@@ -1,0 +1,95 @@
+"""The monitoring of a gateway as one part: metrics, the last requests, and who may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+
+from cnllm.engine.encode.plan import Plan
+from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.facts import Round, end_entry, last_round, set_reply
+from cnllm.gateway.monitoring.operator import OperatorAccess
+from cnllm.gateway.monitoring.prometheus import Metrics
+from cnllm.gateway.monitoring.recent import Recent, record_of
+from cnllm.gateway.monitoring.updates import model_label
+from cnllm.types import Message, Note, Reply
+
+if TYPE_CHECKING:
+    from cnllm.gateway.exchange import Exchange
+
+__all__ = ["Monitor", "Sight"]
+
+_UNCOUNTED = ("alive", "ready", "metrics", "ui")
+
+
+class Monitor(Struct, frozen=True):
+    """What a gateway shows, and to whom. Without `metrics` nothing is counted, without `recent` nothing is kept."""
+
+    operator: OperatorAccess
+    metrics: Metrics | None = None
+    recent: Recent | None = None
+
+
+class Sight:
+    """One request as the monitoring sees it. Values are only held here until the request has ended."""
+
+    def __init__(self, monitor: Monitor, entry: Entry) -> None:
+        self.plan: Plan | None = None
+        self.sent: dict[str, Any] | None = None
+        self._monitor = monitor
+        self._entry = entry
+        self._label = ""
+        self._used: Plan | None = None
+        self._messages: list[Message] | None = None
+        self._reply: Reply | None = None
+
+    def begin(self, exchange: Exchange) -> None:
+        """Take the model, the conversation and the kind of the reply in."""
+        self._label = model_label(exchange.model)
+        self._messages = exchange.request.messages
+        self._entry.model = exchange.model.name if exchange.fallback is None else exchange.request.model or ""
+        self._entry.stream = exchange.stream
+
+    def use(self, plan: Plan) -> None:
+        """Take in that another model of a route answers."""
+        if plan is self._used:
+            return
+        self.plan = self._used = plan
+        self._label = model_label(plan.model)
+        self._entry.model = plan.model.name
+
+    def reply(self, reply: Reply, notes: list[Note]) -> None:
+        """Take a reply in, or the part of one that came before an error."""
+        self._reply = reply
+        self._entry.notes = notes
+        set_reply(self._entry, reply, notes)
+
+    def end(self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]]) -> None:
+        """Count a request that has ended, and keep it. `secrets` are those of the client, `fields` the log's line."""
+        entry, monitor = self._entry, self._monitor
+        if entry.verb in _UNCOUNTED:
+            return
+        self._finish_entry()
+        if monitor.metrics is not None:
+            monitor.metrics.count(entry, self._label)
+        if monitor.recent is not None and entry.verb == "generate":
+            plan, reply = self.plan, self._reply
+            body = plan.body if plan is not None else None
+            content = reply.message.to_dict() if reply is not None else None
+            address = None if plan is None else f"{plan.method} {plan.url}"
+            record = record_of(fields(), self.sent, to_builtins(body), address, content, secrets())
+            monitor.recent.add(entry.id, record)
+
+    def _finish_entry(self) -> None:
+        """Enter what only the end of a request shows."""
+        round = Round() if self._messages is None else last_round(self._messages)
+        entry = self._entry
+        if round.results:
+            entry.tool_results = round.results
+        if round.errors:
+            entry.tool_errors = (entry.tool_errors or 0) + round.errors
+        if entry.error in ("StreamCut", "IdleTimeout"):
+            entry.cut = True
+        end_entry(entry, round)

@@ -1,0 +1,102 @@
+"""Answer requests for `/metrics` and `/ui`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Struct
+
+from cnllm.gateway.monitoring.operator import COOKIE, OperatorAccess
+from cnllm.gateway.monitoring.recent import Recent
+
+__all__ = ["LARGEST_FORM", "Page", "form_key", "ui_page"]
+
+LARGEST_FORM = 8 * 1024
+"""The bytes of the form of a login."""
+
+_JSON = "application/json"
+_FILES = {"style.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+_SAFE = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none, a browser sends the form of a login from no origin
+    "cache-control": "no-store",
+}
+
+
+class Page(Struct, frozen=True):
+    """A whole answer."""
+
+    status: int
+    media_type: str
+    content: bytes
+    headers: Mapping[str, str] = {}
+
+    @property
+    def header_list(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers as ASGI wants them."""
+        headers = {"content-type": self.media_type, **self.headers}
+        return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def ui_page(
+    name: str,
+    method: str,
+    *,
+    recent: Recent,
+    operator: OperatorAccess,
+    is_allowed: bool,
+    login: str | None,
+) -> Page:
+    """Return the answer to a request below `/ui`. `login` is the cookie of a login that the operator's key allowed."""
+    if name in _FILES and method in ("GET", "HEAD"):
+        return _page(200, _FILES[name], _file(name))
+    if name == "login" and method == "POST":
+        if login is None:
+            why = b"no key opens this page: set CNLLM_ADMIN_KEY" if operator.is_closed else b"this key is wrong"
+            return _html(401, _file("login.html").replace(b"<!-- message -->", why))
+        return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": login})
+    if name == "logout" and method == "POST":
+        cookie = f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict"
+        return _page(303, "text/plain", b"", {"location": "../ui", "set-cookie": cookie})
+    if name == "" and method in ("GET", "HEAD"):
+        return _html(200, _file("page.html")) if is_allowed else _html(401, _file("login.html"))
+    if name == "requests" or name.startswith("requests/"):
+        if not is_allowed:
+            return _json(401, {"error": "log in first"})
+        if method not in ("GET", "HEAD"):
+            return _json(405, {"error": "only GET is supported"})
+        if name == "requests":
+            return _json(200, recent.entries())
+        record = recent.find(name.removeprefix("requests/"))
+        return _json(404, {"error": "it is not kept any more"}) if record is None else _page(200, _JSON, record)
+    return _json(404, {"error": "there is nothing here"})
+
+
+def form_key(content: bytes) -> str:
+    """Return the key of a form."""
+    values = parse_qs(content.decode("utf-8", "replace"), max_num_fields=4).get("key", [""])
+    return values[0].strip()
+
+
+def _html(status: int, content: bytes) -> Page:
+    return _page(status, "text/html; charset=utf-8", content)
+
+
+def _json(status: int, data: object) -> Page:
+    return _page(status, _JSON, msgspec.json.encode(data))
+
+
+def _page(status: int, media_type: str, content: bytes, headers: Mapping[str, str] | None = None) -> Page:
+    return Page(status, media_type, content, {**_SAFE, **(headers or {})})
+
+
+@cache
+def _file(name: str) -> bytes:
+    """Return a file of the page."""
+    return files("cnllm.gateway.monitoring").joinpath("ui", name).read_bytes()

@@ -1,0 +1,131 @@
+"""Count in the registry of `prometheus-client`, in one process or in several that share a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cnllm.errors import CnllmError
+from cnllm.gateway.monitoring.entry import Entry
+from cnllm.gateway.monitoring.updates import METRICS, Update, updates
+
+__all__ = ["FOLDER", "Metrics", "drop_process", "shared_folder"]
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable with the folder in which processes share their metrics."""
+
+_MOST = 4096  # sets of labels of one metric: a registry with more models counts the others together
+
+
+class Metrics:
+    """The metrics of a gateway. They are made at the start of the process that serves: after a fork.
+
+    `prometheus-client` chooses between memory and files when it is imported, so this module imports it late.
+    """
+
+    def __init__(self) -> None:
+        self._registry: Any = None
+        self._metrics: dict[str, Any] = {}
+        self._children: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._is_missing = False
+
+    def start(self) -> None:
+        """Make the metrics. Without `prometheus-client` nothing is counted."""
+        if self._registry is not None or self._is_missing:
+            return
+        try:
+            import prometheus_client
+        except ImportError:
+            self._is_missing = True
+            return
+        self._registry = prometheus_client.CollectorRegistry()
+        for name, metric in METRICS.items():
+            options: dict[str, Any] = {"registry": self._registry}
+            match metric.kind:
+                case "counter":
+                    made: Any = prometheus_client.Counter(name, metric.help, metric.labels, **options)
+                case "histogram":
+                    made = prometheus_client.Histogram(
+                        name, metric.help, metric.labels, buckets=metric.buckets, **options
+                    )
+                case _:
+                    made = prometheus_client.Gauge(
+                        name, metric.help, metric.labels, multiprocess_mode="livesum", **options
+                    )
+            self._metrics[name] = made
+        self._metrics["cnllm_workers"].set(1)
+
+    def count(self, entry: Entry, model: str) -> None:
+        """Count a request that has ended."""
+        if self._registry is None:
+            self.start()
+        if not self._is_missing:
+            self._apply(updates(entry, model))
+
+    def _apply(self, changes: Iterable[Update]) -> None:
+        """Apply changes."""
+        for change in changes:
+            key = (change.name, change.labels)
+            child = self._children.get(key)
+            if child is None:
+                labels = change.labels
+                if len(self._children) >= _MOST:
+                    labels = tuple("other" for _ in labels)
+                child = self._metrics[change.name].labels(*labels)
+                if len(self._children) < _MOST:
+                    self._children[key] = child
+            if METRICS[change.name].kind == "histogram":
+                child.observe(change.value)
+            else:
+                child.inc(change.value)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Return the metrics of all processes and their media type, in the format that a scraper accepts."""
+        self.start()
+        if self._is_missing:
+            raise CnllmError("metrics need prometheus-client", hint="pip install 'cnllm[serve]'")
+        from prometheus_client import CollectorRegistry, multiprocess
+        from prometheus_client.exposition import choose_encoder
+
+        registry = self._registry
+        if FOLDER in os.environ:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        encode, media_type = choose_encoder(accept)
+        return encode(registry), media_type
+
+
+@contextlib.contextmanager
+def shared_folder() -> Iterator[None]:
+    """Share metrics between this process's children while the block runs, in a folder that is removed at the end.
+
+    A folder that the user chose by the environment variable stays as it is.
+    """
+    if os.environ.get(FOLDER):
+        os.makedirs(os.environ[FOLDER], exist_ok=True)
+        yield
+        return
+    parent = os.getpid()
+    folder = tempfile.mkdtemp(prefix="cnllm-metrics-")
+    os.environ[FOLDER] = folder
+    try:
+        yield
+    finally:
+        if os.getpid() == parent:  # a child has a copy of this block
+            os.environ.pop(FOLDER, None)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def drop_process(pid: int) -> None:
+    """Take a process that has ended out of the gauges. What it counted stays: a counter never goes back."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    with contextlib.suppress(ImportError):
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

@@ -1,0 +1,95 @@
+"use strict";
+// Every text goes into the page as text: nothing of a request is ever parsed as HTML.
+const byId = (id) => document.getElementById(id);
+
+function element(name, text, className) {
+  const node = document.createElement(name);
+  if (text !== undefined && text !== null) node.textContent = String(text);
+  if (className) node.className = className;
+  return node;
+}
+
+async function load(path) {
+  const response = await fetch(path, { credentials: "same-origin" });
+  if (response.status === 401) location.reload();
+  if (!response.ok) throw new Error(`${response.status}: ${(await response.json()).error}`);
+  return response.json();
+}
+
+const isBad = (entry) => entry.status >= 400 || entry.outcome || entry.error || entry.finish === "cut";
+const number = (value, digits) => (value === undefined || value === null ? "" : value.toFixed(digits));
+
+function tokens(usage) {
+  if (!usage || (usage.input == null && usage.output == null)) return "";
+  return `${usage.input ?? "?"} → ${usage.output ?? "?"}`;
+}
+
+function row(entry) {
+  const line = element("tr", null, isBad(entry) ? "bad" : "");
+  const time = element("td");
+  const button = element("button", new Date(entry.time * 1000).toLocaleTimeString("en-GB"), "link");
+  button.type = "button";
+  button.addEventListener("click", () => show(entry.id));
+  time.append(button);
+  const cells = [
+    ["Status", entry.status || "–"],
+    ["Model", entry.model || entry.path],
+    ["Protocol", entry.protocol],
+    ["Seconds", number(entry.seconds, 2), "number"],
+    ["First", number(entry.first, 2), "number"],
+    ["Tokens", tokens(entry.usage), "number"],
+    ["Notes", entry.notes.length || "", "number"],
+  ].map(([label, text, className]) => {
+    const cell = element("td", text, className);
+    cell.dataset.label = label;
+    return cell;
+  });
+  line.append(time, ...cells);
+  line.dataset.id = entry.id;
+  return line;
+}
+
+function pretty(value) {
+  if (value === null || value === undefined) return "nothing was sent";
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+function note(value) {
+  const item = element("li");
+  item.append(element("code", value.code), " ", element("span", `${value.said}: ${value.did}`));
+  const place = [value.flag, value.where].filter(Boolean).join(" · ");
+  if (place) item.append(" ", element("small", place));
+  return item;
+}
+
+async function show(id) {
+  try {
+    const record = await load(`/ui/requests/${encodeURIComponent(id)}`);
+    const entry = record.entry;
+    byId("title").textContent = `${entry.method} ${entry.path} · ${entry.id}`;
+    const facts = [entry.status, entry.finish && `finish: ${entry.finish}`, entry.error, entry.outcome, entry.broken];
+    byId("outcome").textContent = facts.filter(Boolean).join(" · ");
+    byId("notes").replaceChildren(...(entry.notes.length ? entry.notes.map(note) : [element("li", "none")]));
+    byId("sent").textContent = pretty(record.sent);
+    byId("upstream").textContent = (record.address ? `${record.address}\n\n` : "") + pretty(record.upstream);
+    byId("reply").textContent = pretty(record.reply ?? "no reply");
+    byId("detail").hidden = false;
+    for (const line of byId("rows").children) line.classList.toggle("open", line.dataset.id === id);
+    byId("detail").scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    byId("state").textContent = error.message;
+  }
+}
+
+async function list() {
+  try {
+    const entries = await load("/ui/requests");
+    byId("rows").replaceChildren(...entries.map(row));
+    byId("state").textContent = entries.length === 1 ? "1 request is kept" : `${entries.length} requests are kept`;
+  } catch (error) {
+    byId("state").textContent = error.message;
+  }
+}
+
+byId("reload").addEventListener("click", list);
+list();

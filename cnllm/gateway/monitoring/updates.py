@@ -1,0 +1,190 @@
+"""Turn a finished request into changes of metrics. No label holds a text that a client may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Literal, get_args, get_type_hints
+
+from msgspec import Struct
+
+from cnllm.gateway.monitoring.entry import Entry
+from cnllm.registry.flags import Flags
+from cnllm.registry.model import Model
+from cnllm.types.note_codes import NOTE_CODES
+
+__all__ = ["METRICS", "Metric", "Update", "flag_label", "model_label", "updates"]
+
+Kind = Literal["counter", "histogram", "gauge"]
+_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+_SPEEDS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
+_OTHER = "other"
+_GENERAL = frozenset(  # what notes name where no flag of an endpoint is the cause
+    [
+        "corrections",
+        "gateway",
+        "history",
+        "models",
+        "notes",
+        "schema",
+        "simulate",
+        "system",
+        "tier",
+        "tiers",
+        "tool_choice",
+    ]
+)
+
+
+class Metric(Struct, frozen=True):
+    """A metric: its name, its meaning, and the names of its labels. A counter's name ends in `_total`."""
+
+    kind: Kind
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+class Update(Struct, frozen=True):
+    """A change of a metric: an amount to add, or a value to observe."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float = 1.0
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "counter", "cnllm_requests_total", "Requests by their outcome.",
+            ("verb", "protocol", "model", "status", "outcome"),
+        ),
+        Metric("counter", "cnllm_key_requests_total", "Requests of a key with limits.", ("key", "status")),
+        Metric("counter", "cnllm_key_cost_total", "The known cost of a key's requests.", ("key", "currency")),
+        Metric("counter", "cnllm_errors_total", "Calls of a model that failed, by class.", ("model", "error")),
+        Metric(
+            "histogram", "cnllm_first_token_seconds", "Seconds until the first piece of a streamed reply.",
+            ("model",), _SECONDS,
+        ),
+        Metric(
+            "histogram", "cnllm_request_seconds", "Seconds until the end of a reply.", ("model", "stream"), _SECONDS
+        ),
+        Metric(
+            "histogram", "cnllm_output_tokens_per_second", "Output tokens a second, after the first one.",
+            ("model",), _SPEEDS,
+        ),
+        Metric("counter", "cnllm_tokens_total", "Tokens by the endpoint's count.", ("model", "kind")),
+        Metric("counter", "cnllm_cost_total", "The known cost, by currency.", ("model", "currency")),
+        Metric("counter", "cnllm_cost_unknown_total", "Replies whose cost is unknown.", ("model",)),
+        Metric("counter", "cnllm_cuts_total", "Replies that were cut on their way.", ("model",)),
+        Metric("counter", "cnllm_recoveries_total", "Replies that were cut and became whole.", ("model",)),
+        Metric("counter", "cnllm_notes_total", "Notes by flag and code.", ("model", "flag", "code")),
+        Metric("counter", "cnllm_tool_calls_total", "Tool calls of models.", ("model",)),
+        Metric("counter", "cnllm_tool_results_total", "Results that clients returned.", ("model",)),
+        Metric(
+            "counter", "cnllm_tool_errors_total", "Results with an error, and calls with unusable arguments.",
+            ("model",),
+        ),
+        Metric("counter", "cnllm_broken_chains_total", "Chains of tool calls that broke.", ("model", "reason")),
+        Metric("gauge", "cnllm_workers", "Processes that serve."),
+    )
+}  # fmt: skip
+"""Every metric by its name."""
+
+
+def updates(entry: Entry, model: str) -> Iterator[Update]:
+    """Yield the changes that a finished request makes. `model` is the label of its model, empty for none."""
+    status = str(entry.status or 0)
+    yield Update("cnllm_requests_total", (entry.verb, entry.protocol, model, status, _outcome(entry)))
+    if entry.key:
+        yield Update("cnllm_key_requests_total", (entry.key, status))
+        if entry.cost is not None:
+            yield Update("cnllm_key_cost_total", (entry.key, entry.cost.currency), float(entry.cost.amount))
+    if entry.verb != "generate" or not model:
+        return
+    if entry.error:
+        yield Update("cnllm_errors_total", (model, entry.error))
+    if entry.first is not None:
+        yield Update("cnllm_first_token_seconds", (model,), entry.first)
+    if entry.tokens_per_second is not None:
+        yield Update("cnllm_output_tokens_per_second", (model,), entry.tokens_per_second)
+    if entry.finish:
+        yield from _of_reply(entry, model)
+    if entry.cut:
+        yield Update("cnllm_cuts_total", (model,))
+    if entry.recovered:
+        yield Update("cnllm_recoveries_total", (model,))
+    for note in entry.notes:
+        code = note.code if note.code in _codes() else _OTHER
+        yield Update("cnllm_notes_total", (model, flag_label(note.flag), code))
+    if entry.tool_calls:
+        yield Update("cnllm_tool_calls_total", (model,), entry.tool_calls)
+    if entry.tool_results:
+        yield Update("cnllm_tool_results_total", (model,), entry.tool_results)
+    if entry.tool_errors:
+        yield Update("cnllm_tool_errors_total", (model,), entry.tool_errors)
+    if entry.broken:
+        yield Update("cnllm_broken_chains_total", (model, entry.broken))
+
+
+def _of_reply(entry: Entry, model: str) -> Iterator[Update]:
+    """Yield the changes by the reply of a model."""
+    yield Update("cnllm_request_seconds", (model, "true" if entry.stream else "false"), entry.seconds)
+    if entry.cost is None:
+        yield Update("cnllm_cost_unknown_total", (model,))
+    else:
+        yield Update("cnllm_cost_total", (model, entry.cost.currency), float(entry.cost.amount))
+    if (usage := entry.usage) is not None:
+        for kind in ("input", "output", "reasoning", "cached", "cache_write"):
+            if count := getattr(usage, kind):
+                yield Update("cnllm_tokens_total", (model, kind), count)
+
+
+def _outcome(entry: Entry) -> str:
+    """Return how a request ended."""
+    if entry.outcome in ("the client has gone", "the server stopped"):
+        return entry.outcome.removeprefix("the ").replace(" ", "-")
+    if entry.status >= 400 or entry.error or entry.outcome or not entry.status:
+        return "failed"
+    return "cut" if entry.finish in ("cut", "error") else "ok"
+
+
+def model_label(model: Model) -> str:
+    """Return the label of a model: its name, or `PROVIDER/other` for an id that a client may have made up."""
+    if any(note.code == "unknown-model" for note in model.notes):
+        return f"{model.provider}/{_OTHER}"
+    return model.name
+
+
+@lru_cache(maxsize=1024)
+def flag_label(flag: str) -> str:
+    """Return the longest beginning of a note's flag that the registry declares."""
+    parts = flag.split(".")
+    while parts:
+        if (name := ".".join(parts)) in _flags() or name in _GENERAL:
+            return name
+        parts.pop()
+    return _OTHER
+
+
+@cache
+def _flags() -> frozenset[str]:
+    """Return the dotted names of every flag."""
+    return frozenset(_names(Flags, ""))
+
+
+def _names(kind: type[Struct], prefix: str) -> Iterator[str]:
+    for name, hint in get_type_hints(kind).items():
+        full = prefix + name.rstrip("_")
+        yield full
+        for part in (hint, *get_args(hint)):
+            if isinstance(part, type) and issubclass(part, Struct):
+                yield from _names(part, f"{full}.")
+
+
+@cache
+def _codes() -> frozenset[str]:
+    """Return the codes of notes."""
+    return frozenset(code for group in NOTE_CODES.values() for code in group)

@@ -1,0 +1,58 @@
+"""Answer requests of whoever runs the gateway: `/metrics` and `/ui`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from cnllm.gateway.access import digest, sent_keys
+from cnllm.gateway.endpoints import Endpoint
+from cnllm.gateway.failures import Failure, RequestFailed
+from cnllm.gateway.monitoring.monitor import Monitor
+from cnllm.gateway.monitoring.pages import LARGEST_FORM, Page, form_key, ui_page
+
+__all__ = ["is_operator_page", "operator_page"]
+
+
+def is_operator_page(endpoint: Endpoint, monitor: Monitor) -> bool:
+    """Whether an endpoint is for whoever runs the gateway, and there."""
+    return endpoint.verb == "metrics" or (endpoint.verb == "ui" and monitor.recent is not None)
+
+
+async def operator_page(
+    endpoint: Endpoint,
+    monitor: Monitor,
+    method: str,
+    headers: Mapping[str, str],
+    query: str,
+    is_secure: bool,
+    content: Callable[[int], Awaitable[bytes]],
+) -> Page:
+    """Return the answer. `content` returns the body of the request up to a number of bytes. Raises `RequestFailed`."""
+    operator = monitor.operator
+    keys = sent_keys(headers, query)
+    if endpoint.verb == "metrics":
+        return _metrics(monitor, method, operator.allows(map(digest, keys)), headers.get("accept", ""))
+    assert monitor.recent is not None
+    if endpoint.name == "login" and method == "POST":
+        keys = [form_key(await content(LARGEST_FORM))]
+    return ui_page(
+        endpoint.name,
+        method,
+        recent=monitor.recent,
+        operator=operator,
+        is_allowed=operator.allows(map(digest, keys)) or operator.allows_cookie(headers),
+        login=operator.cookie(map(digest, keys), is_secure=is_secure),
+    )
+
+
+def _metrics(monitor: Monitor, method: str, is_allowed: bool, accept: str) -> Page:
+    """Return the metrics. Raises `RequestFailed`."""
+    if method not in ("GET", "HEAD"):
+        raise RequestFailed(Failure(405, f"{method} is not supported, GET is", "method", allow="GET, HEAD"))
+    if not is_allowed:
+        why = "set CNLLM_ADMIN_KEY for the gateway" if monitor.operator.is_closed else "send the operator's key"
+        raise RequestFailed(Failure(401, f"metrics need a key: {why}", "invalid_api_key"))
+    if monitor.metrics is None:
+        raise RequestFailed(Failure(404, "this gateway keeps no metrics", "not_found"))
+    content, media_type = monitor.metrics.exposition(accept)
+    return Page(200, media_type, content)

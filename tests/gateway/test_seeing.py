@@ -1,0 +1,409 @@
+"""What an operator sees of a gateway: metrics, the live table, the access log and the page of the last requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from cnllm import AsyncClient, Message
+from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.monitoring.facts import Round, last_round
+from cnllm.gateway.monitoring.recent import Recent, hide_secrets
+from cnllm.gateway.monitoring.table import Scrape, parse_scrape, rows
+from cnllm.gateway.monitoring.updates import METRICS
+from cnllm.gateway.server import running
+
+from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, registry_for, say
+from .test_keys_http import COST, MODELS, setting
+
+MODEL = "here/priced"
+AGAIN = f'\n[models."{MODEL}".call]\nif_cut = "again-whole"\n'
+ADMIN = "the-key-of-the-operator"
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+OPERATOR = {"authorization": f"Bearer {ADMIN}"}
+
+
+def body(*messages: dict[str, Any], model: str = MODEL, **more: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": "Hi"}, *messages], "tools": TOOLS, **more}
+
+
+def called(*ids: str) -> dict[str, Any]:
+    function = {"name": "weather", "arguments": "{}"}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": id, "type": "function", "function": function} for id in ids],
+    }
+
+
+def result(id: str, text: str = "sunny") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+@contextmanager
+def gateway(folder: Path, *script: Answer, **options: Any) -> Iterator[tuple[httpx.Client, Upstream]]:
+    upstream = Upstream(*script)
+    options = {"admin_key": ADMIN, **options}
+    with gateway_for(upstream, folder, "zai", more=MODELS.replace("URL", upstream.url), **options) as http:
+        yield http, upstream
+    upstream.shutdown()
+    upstream.server_close()
+
+
+def scrape(http: httpx.Client, calls: int, **headers: str) -> Scrape:
+    """The metrics once so many requests are counted: a request is counted after its last byte has gone out."""
+    last = time.monotonic() + 10
+    while True:
+        response = http.get("/metrics", headers={**OPERATOR, **headers})
+        assert response.status_code == 200, response.text
+        found = parse_scrape(response.text, time.monotonic())
+        if found.sum("cnllm_requests_total", None, verb="generate") >= calls or time.monotonic() > last:
+            return found
+        time.sleep(0.02)
+
+
+# ── metrics ───────────────────────────────────────────────────────────────────
+def test_metrics_after_known_requests(tmp_path: Path) -> None:
+    script = [
+        say("Good day"),
+        call("a", "b", ids=["call_1", "call_2"]),
+        say("Both"),
+        error(500, "down"),
+        Answer([{"content": "half"}], cut=True),
+        say("x"),
+    ]
+    path = "/v1/chat/completions"
+    with gateway(tmp_path, *script) as (http, _):
+        assert http.post(path, json=body()).status_code == 200
+        assert http.post(path, json=body(stream=True)).status_code == 200
+        turns = [called("call_1", "call_2"), result("call_1"), result("call_2")]
+        assert http.post(path, json=body(*turns, temperature=9)).status_code == 200
+        assert http.post(path, json=body(*turns)).status_code >= 500
+        http.post(path, json=body(stream=True))  # cut
+        assert http.post(path, json=body(called("call_7"), {"role": "user", "content": "And?"})).status_code == 200
+        assert http.post(path, json=body(model="no-such-model")).status_code == 404
+        assert http.get("/nothing/here").status_code == 404
+        found = scrape(http, 7)
+    total = "cnllm_requests_total"
+    assert found.sum(total, MODEL, verb="generate", protocol="openai-chat", status="200", outcome="ok") == 4
+    assert found.sum(total, "", verb="generate", status="404", outcome="failed") == 1
+    assert found.sum(total, "", verb="", status="404") == 1
+    assert found.sum(total, MODEL, outcome="failed") + found.sum(total, MODEL, outcome="cut") == 2
+    assert found.sum("cnllm_cuts_total", MODEL) == 1
+    assert found.sum("cnllm_recoveries_total", MODEL) == 0
+    assert found.sum("cnllm_errors_total", MODEL) == 2
+    assert found.sum("cnllm_tool_calls_total", MODEL) == 2
+    assert found.sum("cnllm_tool_results_total", MODEL) == 4  # the third and the fourth request
+    assert found.sum("cnllm_broken_chains_total", MODEL, reason="no-reply-to-results") == 1
+    assert found.sum("cnllm_broken_chains_total", MODEL, reason="call-without-result") == 1
+    assert found.sum("cnllm_broken_chains_total", None) == 2
+    assert found.sum("cnllm_notes_total", MODEL, code="call-unanswered") == 1
+    assert found.sum("cnllm_first_token_seconds_count", MODEL) == 2
+    assert found.sum("cnllm_output_tokens_per_second_count", MODEL) == 4
+    assert found.sum("cnllm_tokens_total", MODEL, kind="input") == 4 * USAGE["prompt_tokens"]
+    assert found.sum("cnllm_tokens_total", MODEL, kind="output") == 4 * USAGE["completion_tokens"]
+    assert found.sum("cnllm_cost_total", MODEL, currency="CNY") == pytest.approx(4 * COST / 1e9)
+    assert found.sum("cnllm_cost_unknown_total", MODEL) in (0, 1)  # the cut reply
+    assert {name.removesuffix("_created") for name in found.samples} - {
+        f"{name}{end}" for name in METRICS for end in ("", "_bucket", "_count", "_sum")
+    } <= {name.removesuffix("_total") for name in METRICS}
+
+
+def test_a_reply_that_is_cut_and_asked_for_again_is_a_cut_and_a_recovery(tmp_path: Path) -> None:
+    upstream = Upstream(Answer([{"reasoning_content": "so"}], cut=True), say("whole"))
+    registry = registry_for(upstream, tmp_path, "zai", more=MODELS.replace("URL", upstream.url) + AGAIN)
+    client = AsyncClient(registry, api_key="the-key-of-the-provider")
+    with (
+        running(Gateway(registry, client=client, keys=[KEY], admin_key=ADMIN)) as url,
+        httpx.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}) as http,
+    ):
+        response = http.post("/v1/chat/completions", json=body(stream=True))
+        assert "whole" in response.text, response.text
+        found = scrape(http, 1)
+    assert found.sum("cnllm_requests_total", MODEL, outcome="ok") == 1
+    assert found.sum("cnllm_cuts_total", MODEL) == 1
+    assert found.sum("cnllm_recoveries_total", MODEL) == 1
+
+
+def test_an_unpriced_reply_has_no_cost_and_that_is_counted(tmp_path: Path) -> None:
+    with gateway(tmp_path, say("Good day")) as (http, _):
+        assert http.post("/v1/chat/completions", json=body(model="here/unpriced")).status_code == 200
+        found = scrape(http, 1)
+    assert found.sum("cnllm_cost_unknown_total", "here/unpriced") == 1
+    assert "cnllm_cost_total" not in found.samples
+
+
+def test_no_text_of_a_client_is_in_a_label(tmp_path: Path) -> None:
+    secret = "sk-secret-of-the-client-1234567890"
+    with gateway(tmp_path, say(f"Good day {secret}")) as (http, _):
+        for index in range(5):
+            request = body(model=f"here/made-up-{index}", user=secret, metadata={"x": secret}, **{secret: 1})
+            assert http.post(f"/v1/chat/completions?key={secret}", json=request).status_code == 200
+        http.post(f"/v1beta/models/{secret}:generateContent", json={"contents": []})
+        http.get(f"/{secret}", headers={"x-api-key": secret})
+        found = scrape(http, 5)
+        text = http.get("/metrics", headers=OPERATOR).text
+    for word in (secret, "made-up", KEY, ADMIN, "the-key-of-the-provider", "Good day"):
+        assert word not in text
+    assert found.sum("cnllm_requests_total", "here/other") == 5
+
+
+def test_metrics_need_the_key_of_the_operator(tmp_path: Path) -> None:
+    path = "/metrics"
+    with gateway(tmp_path, say("x")) as (http, _):
+        assert http.get(path).status_code == 401  # the client's key, where there is another
+        assert httpx.get(f"{http.base_url}/metrics").status_code == 401
+        assert http.get(path, headers=OPERATOR).status_code == 200
+        assert http.post(path, headers=OPERATOR).status_code == 405
+        assert http.post("/v1/chat/completions", json=body(), headers=OPERATOR).status_code == 401
+        assert http.get("/ui", headers=OPERATOR).status_code == 401  # there is no such page: as any unknown path
+        assert http.get("/ui").status_code == 404
+    with gateway(tmp_path, say("x"), admin_key=None) as (http, _):
+        assert http.get(path).status_code == 200
+        assert http.get(path, headers={"authorization": "Bearer other"}).status_code == 401
+    with gateway(tmp_path, say("x"), admin_key=None, keys=()) as (http, _):
+        answer = http.get(path)
+        assert answer.status_code == 401
+        assert "CNLLM_ADMIN_KEY" in answer.text
+
+
+def test_a_key_with_limits_opens_no_metrics_and_is_counted_by_its_name(tmp_path: Path) -> None:
+    with setting(tmp_path, say("Good day"), recent=Recent()) as site:
+        key = site.key("team-a", budgets={"CNY": 10**12})
+        answer = site.send(key, ("/v1/chat/completions", body(max_tokens=100)))
+        assert answer.status_code == 200, answer.text
+        headers = {"authorization": f"Bearer {key}"}
+        assert site.http.get("/metrics", headers=headers).status_code == 401
+        assert site.http.get("/ui/requests", headers=headers).status_code == 401
+        found = scrape(site.http, 1, authorization=f"Bearer {KEY}")
+        assert found.sum("cnllm_key_requests_total", None, key="team-a", status="200") == 1
+        assert found.sum("cnllm_key_cost_total", None, key="team-a", currency="CNY") == pytest.approx(COST / 1e9)
+        assert key not in site.http.get("/metrics").text
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_workers_are_summed_and_a_killed_one_keeps_its_counts(tmp_path: Path, kill: bool) -> None:
+    variables = {**os.environ, "CNLLM_SERVE_KEY": KEY, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--workers", "2", "--store", "memory:", "--ui"]
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env=variables) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        headers = {"authorization": f"Bearer {KEY}"}
+        calls = 24
+        for _ in range(calls):  # each on a new connection, so that both workers get some
+            answer = httpx.post(
+                f"{ready['url']}/v1/chat/completions",
+                json={"model": "zai/glm-4.7", "messages": [{"role": "user", "content": "Hi"}]},
+                headers=headers,
+            )
+            assert answer.status_code == 200
+        with httpx.Client(base_url=ready["url"]) as http:
+            found = scrape(http, calls, **headers)
+            shown = http.get("/ui/requests", headers=headers).json()
+        assert found.sum("cnllm_requests_total", "zai/glm-4.7", outcome="ok") == calls
+        assert found.sum("cnllm_workers", None) == 2
+        assert len(shown) == calls
+        if kill:
+            children = subprocess.run(["pgrep", "-P", str(ready["pid"])], capture_output=True, text=True).stdout.split()
+            os.kill(int(children[0]), signal.SIGKILL)
+            last = time.monotonic() + 20
+            gauge = 0.0
+            while time.monotonic() < last:
+                with httpx.Client(base_url=ready["url"]) as http:
+                    try:
+                        found = scrape(http, calls, **headers)
+                    except httpx.TransportError:  # the connection was the killed worker's
+                        continue
+                gauge = found.sum("cnllm_workers", None)
+                pids = subprocess.run(["pgrep", "-P", str(ready["pid"])], capture_output=True, text=True).stdout.split()
+                if gauge == 2 and len(pids) == 2 and children[0] not in pids:
+                    break
+                time.sleep(0.05)
+            assert gauge == 2
+            assert found.sum("cnllm_requests_total", "zai/glm-4.7", outcome="ok") == calls
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+# ── rounds ────────────────────────────────────────────────────────────────────
+def test_only_the_last_round_of_a_conversation_counts() -> None:
+    user = {"role": "user", "content": "Hi"}
+    said = {"role": "assistant", "content": "So"}
+    table: list[tuple[list[dict[str, Any]], Round]] = [
+        ([user], Round()),
+        ([user, called("a"), result("a")], Round(1)),
+        ([user, called("a", "b"), result("b"), result("a")], Round(2)),
+        ([user, called("a", "b"), result("b")], Round(1, unanswered=1)),
+        ([user, called("a"), user], Round(0, unanswered=1)),
+        ([user, called("a"), result("a"), said, user], Round()),
+        ([user, called("a"), result("a"), called("b"), result("b")], Round(1)),
+        ([user, called("a"), result("z")], Round(1, unanswered=1, orphans=1)),
+        ([user, said, result("z")], Round(1, orphans=1)),
+        ([user, called("a"), result("a"), user], Round(1)),
+    ]
+    for messages, wanted in table:
+        assert last_round([Message.from_dict(message) for message in messages]) == wanted, messages
+
+
+# ── alerts and the table ──────────────────────────────────────────────────────
+def test_the_alert_rules_name_metrics_that_exist_with_their_labels() -> None:
+    file = Path(__file__).parents[2] / "docs" / "alerts.yml"
+    rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+    assert "CnllmBrokenChains" in {rule["alert"] for rule in rules}
+    for rule in rules:
+        names = re.findall(r"cnllm_\w+", rule["expr"])
+        assert names, rule["alert"]
+        for name in names:
+            metric = METRICS[re.sub("_(bucket|sum|count)$", "", name)]
+            grouped = re.findall(r"by \(([^)]*)\)", rule["expr"])
+            labels = {label.strip() for group in grouped for label in group.split(",")} - {"le"}
+            assert labels <= set(metric.labels), rule["alert"]
+        for label in re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])):
+            assert re.search(rf"by \([^)]*\b{label}\b", rule["expr"]), rule["alert"]
+    manual = (file.parent / "gateway-seeing.md").read_text()
+    for name in METRICS:
+        assert f"`{name}`" in manual
+
+
+def test_top_prints_a_row_for_each_model(tmp_path: Path) -> None:
+    with gateway(tmp_path, say("Good day")) as (http, _):
+        for _ in range(3):
+            assert http.post("/v1/chat/completions", json=body()).status_code == 200
+        now = scrape(http, 3)
+        command = [sys.executable, "-m", "cnllm", "serve", "top", "--once", "--url"]
+        done, refused, nobody = (
+            subprocess.run([*command, url, "--key", key], capture_output=True, text=True)
+            for url, key in ((str(http.base_url), ADMIN), (str(http.base_url), KEY), ("http://127.0.0.1:9", KEY))
+        )
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"^{MODEL} +3 .* CNY$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^all +3 ", done.stdout, re.MULTILINE)
+    assert refused.returncode == 2
+    assert nobody.returncode == 1
+    before = Scrape(now.time - 2)
+    assert rows(now, before)[0][2] == "1.5"
+
+
+# ── the access log and the page ───────────────────────────────────────────────
+def test_the_access_log_has_times_and_calls_and_no_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, "cnllm.gateway"),
+        gateway(tmp_path, call("Hangzhou", ids=["call_1"])) as (http, _),
+    ):
+        http.post("/v1/chat/completions", json=body(stream=True))
+        scrape(http, 1)
+    (line,) = [json.loads(r.getMessage()) for r in caplog.records if '"generate"' in r.getMessage()]
+    assert (line["protocol"], line["model"], line["stream"], line["tool_calls"]) == ("openai-chat", MODEL, True, 1)
+    assert 0 < line["first"] <= line["seconds"]
+    assert line["tokens_per_second"] > 0
+    assert "Hangzhou" not in json.dumps(line)
+
+
+def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
+    shaped = "sk-abcdefgh1234567890abcdef"
+    secrets = (KEY, ADMIN, shaped, "s3cr3t", "the-key-of-the-provider")
+    with (
+        gateway(tmp_path, say(f"Good day {shaped}"), recent=Recent()) as (http, upstream),
+        httpx.Client(base_url=http.base_url) as browser,
+    ):
+        text = f"<script>alert(1)</script> {KEY} {shaped} Bearer abcdefgh12345678"
+        request = body({"role": "user", "content": text}, metadata={"api_key": "s3cr3t"}, max_tokens=10**9)
+        assert http.post("/v1/chat/completions", json=request).status_code == 200
+        scrape(http, 1)
+        page = browser.get("/ui")
+        assert page.status_code == 401
+        assert 'type="password"' in page.text
+        for path in ("/ui/requests", "/ui/requests/req_" + "0" * 24):
+            assert browser.get(path).status_code == 401
+        assert browser.post("/ui/login", data={"key": "wrong"}).status_code == 401
+        assert browser.post("/ui/login", data={"key": KEY}).status_code == 401
+        assert browser.post("/ui/login", content=b"key=" + b"x" * 9000).status_code == 413
+        login = browser.post("/ui/login", data={"key": ADMIN}, headers={"origin": str(http.base_url)})
+        assert login.status_code == 303
+        cookie = login.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert ADMIN not in cookie
+        page = browser.get("/ui")
+        assert page.status_code == 200
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+            assert path.startswith("/ui/"), "nothing comes from elsewhere"
+            assert browser.get(path).status_code == 200
+        assert "innerHTML" not in browser.get("/ui/page.js").text
+        (entry,) = browser.get("/ui/requests").json()
+        answer = browser.get(f"/ui/requests/{entry['id']}")
+        record = answer.json()
+        for secret in secrets:
+            assert secret not in answer.text
+            assert secret not in browser.get("/ui/requests").text
+        assert "abcdefgh12345678" not in answer.text
+        assert record["sent"]["model"] == MODEL
+        assert record["upstream"]["model"] == upstream.bodies[0]["model"] == "priced"
+        assert record["sent"]["max_tokens"] == 10**9
+        assert record["upstream"].get("max_tokens") != 10**9
+        assert "param-clamped" in {note["code"] for note in record["entry"]["notes"]}
+        assert record["reply"]["content"].startswith("Good day")
+        end, _, signature = browser.cookies["cnllm_ui"].partition(".")
+        for forged in (f"{int(end) + 9}.{signature}", f"1.{signature}", f"{end}.", "x.y", "", f"{end}.é"):
+            headers = {b"cookie": f"cnllm_ui={forged}".encode()}
+            assert httpx.get(f"{http.base_url}/ui/requests", headers=headers).status_code == 401
+        assert browser.post("/ui/logout").status_code == 303
+        assert browser.get("/ui/requests").status_code == 401
+
+
+def test_secrets_are_hidden_in_every_place() -> None:
+    table = {
+        "my sk-proj-abcdefghijkl12345 and more": "my [redacted] and more",
+        "Authorization: Bearer abc.def-ghi_jkl": "Authorization: Bearer [redacted]",
+        "ghp_abcdefghijkl12345": "[redacted]",
+        "task-related-things stay": "task-related-things stay",
+        "the token count is 12": "the token count is 12",
+        "known-one": "[redacted]",
+    }
+    for text, wanted in table.items():
+        assert hide_secrets(text, ("known-one",)) == wanted
+    data = {"api_key": "x", "password": "y", "max_tokens": 5, "key": {"type": "string"}, "a": [{"token": "z"}]}
+    assert hide_secrets(data, ()) == {
+        "api_key": "[redacted]",
+        "password": "[redacted]",
+        "max_tokens": 5,
+        "key": {"type": "string"},
+        "a": [{"token": "[redacted]"}],
+    }
+    deep: Any = "end"
+    for _ in range(5000):
+        deep = [deep]
+    assert "nested too deeply" in json.dumps(hide_secrets(deep, ()))
+
+
+def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
+    for recent in (Recent(most=3), Recent(str(tmp_path), most=3)):
+        ids = [f"req_{index:024x}" for index in range(9)]
+        for id in ids:
+            recent.add(id, {"entry": {"id": id}})
+        assert [entry["id"] for entry in recent.entries()] == ids[:5:-1]
+        assert recent.find(ids[0]) is None
+        assert recent.find(ids[8]) is not None
+        assert recent.find("*") is None
+    assert len(list(tmp_path.iterdir())) == 3
