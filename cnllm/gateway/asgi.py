@@ -10,9 +10,10 @@ from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import LOOPBACK, Access
 from cnllm.gateway.access_log import AccessLog
 from cnllm.gateway.admission import Admission
-from cnllm.gateway.http_request import HttpRequest, Receive, Scope, Send, Service
+from cnllm.gateway.http_request import HttpRequest, Receive, Scope, Send
 from cnllm.gateway.limits.book import KeyBook
 from cnllm.gateway.model_names import ModelNames
+from cnllm.gateway.service import Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
 

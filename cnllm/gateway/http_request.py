@@ -9,25 +9,23 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.client.async_client import AsyncStream
 from cnllm.errors import CnllmError
-from cnllm.gateway.access import Access
-from cnllm.gateway.access_log import AccessLog, Entry
-from cnllm.gateway.admission import Admission, Admitted, Caller
+from cnllm.gateway.access_log import Entry
+from cnllm.gateway.admission import Admitted, Caller
 from cnllm.gateway.delivered import Diverged
 from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
-from cnllm.gateway.model_names import ModelNames
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
-from cnllm.gateway.state import State, keep_turn, restored_request
+from cnllm.gateway.service import Service
+from cnllm.gateway.state import keep_turn, restored_request
 from cnllm.protocols import server_api
 from cnllm.types import Reply
 
-__all__ = ["HttpRequest", "Receive", "Scope", "Send", "Service"]
+__all__ = ["HttpRequest", "Receive", "Scope", "Send"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -41,25 +39,6 @@ _EVENT_STREAM = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
-
-
-class Service(Struct, frozen=True):
-    """The parts of a gateway that its requests share. Times are in seconds, `max_body` is in bytes.
-
-    `client` returns the client that calls the endpoints; it is made at its first use, after a fork of the server.
-    """
-
-    names: ModelNames
-    access: Access
-    admission: Admission
-    state: State
-    log: AccessLog
-    client: Callable[[], AsyncClient]
-    identity: str | None
-    simulate: bool
-    ping: float
-    patience: float
-    max_body: int
 
 
 class HttpRequest:
