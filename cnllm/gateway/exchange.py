@@ -245,13 +245,11 @@ class Exchange:
             if type(event) is ToolCallDelta:
                 self._delivered.add(event.index, [event.text])
                 return self._writer.feed(event)
-        if kind is Finished:
-            return b""
         if kind is Restarted:
             self._delivered.restart()
             return b""
         event_left = self._delivered.rest(event)
-        if event_left is None:
+        if event_left is None or kind is Finished:
             return b""
         match event_left:
             case ToolCallStart():

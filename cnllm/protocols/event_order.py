@@ -8,12 +8,13 @@ block of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
+from cnllm.protocols.repeated_text import RepeatedText
 from cnllm.types import (
     BlockEnd,
     Event,
@@ -80,7 +81,7 @@ class EventOrder:
         self._calls: list[int] = []  # that began, and were not delivered if they are written whole
         self._ended_calls: dict[int, Event] = {}
         self._arguments: dict[int, list[str]] = {}  # of the calls that were delivered
-        self._repeats: dict[type | int, str] | None = None  # what comes once more: by kind of part, or index of call
+        self._repeats: RepeatedText | None = None  # by kind of part, or by index of call
 
     def feed(self, event: Event) -> list[Event]:
         """Return the events to write now."""
@@ -126,13 +127,18 @@ class EventOrder:
     def _restart(self) -> list[Event]:
         """Begin again. What was delivered cannot be taken back: it is left out where it comes once more."""
         out = self.flush()
-        self._repeats = {index: "".join(pieces) for index, pieces in self._arguments.items()}
+        delivered: dict[Hashable, str] = {index: "".join(pieces) for index, pieces in self._arguments.items()}
         for kind, texts in self._delivered.items():
-            self._repeats[kind] = "".join([*texts, *(self._pieces if kind is self._kind else ())])
+            delivered[kind] = "".join([*texts, *(self._pieces if kind is self._kind else ())])
+        self._repeats = RepeatedText(delivered)
         return out
 
-    def _without_repeat(self, event: Event, repeats: dict[type | int, str]) -> Event | None:
-        """Return the event without what was delivered before; None if nothing is left."""
+    def _without_repeat(self, event: Event, repeats: RepeatedText) -> Event | None:
+        """Return the event without the text that was delivered before; None if nothing is left.
+
+        A text that differs is written whole: an encoder cannot end the stream with an error, as a gateway does
+        (`cnllm.gateway.delivered`), and a reader would rather see both texts than lose one.
+        """
         match event:
             case ToolCallStart(index=index) if index in repeats:
                 return None
@@ -142,12 +148,11 @@ class EventOrder:
                 key = index
             case _:
                 return event
-        before, text = repeats[key], event.text
-        if before.startswith(text):
-            repeats[key] = before[len(text) :]
-            return None
-        repeats[key] = ""
-        return replace(event, text=text[len(before) :]) if text.startswith(before) else event
+        text = repeats.new_part(key, event.text)
+        if text is None:
+            repeats.forget(key)
+            return event
+        return replace(event, text=text) if text else None
 
     def flush(self) -> list[Event]:
         """Return the events that wait, because no more come."""

@@ -14,6 +14,7 @@ from cnllm.gateway.model_names import ModelNames
 from cnllm.types import (
     BlockEnd,
     Event,
+    Finished,
     Note,
     NoteAdded,
     Reasoning,
@@ -71,6 +72,23 @@ STREAMS: dict[str, list[Event]] = {
         TextDelta("mething"),
         TextDelta(" else"),
     ],
+    "begun again without the end of the text": [*TEXT, Restarted(), TextDelta("So it"), Finished("stop", "stop")],
+    "begun again without the call": [*CALLED[:2], Restarted(), *TEXT, SPOKEN, Finished("stop", "stop")],
+    "begun again with another call": [*CALLED[:2], Restarted(), ToolCallStart(0, ID, "f g")],
+    "begun again without a call that is left out": [
+        ToolCallStart(0, ID, "f", excluded=True),
+        ToolCallDelta(0, "{}"),
+        Restarted(),
+        *TEXT,
+        SPOKEN,
+        Finished("stop", "stop"),
+    ],
+}
+DIVERGE = {
+    "begun again with another text",
+    "begun again without the end of the text",
+    "begun again without the call",
+    "begun again with another call",
 }
 
 
@@ -103,7 +121,7 @@ def test_events_that_arrive_together_are_written_as_one_by_one(protocol: str, na
     for model in MODELS:
         for name, events in STREAMS.items():
             single = written(protocol, names, model, events, 0)
-            assert (single == "diverged") == (name == "begun again with another text")
+            assert (single == "diverged") == (name in DIVERGE), name
             for size in (1, 2, 3, 5, len(events)):
                 assert written(protocol, names, model, events, size) == single, (model, name, size)
 
