@@ -124,7 +124,8 @@ def test_metrics_after_known_requests(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_is_cut_and_asked_for_again_is_a_cut_and_a_recovery(tmp_path: Path) -> None:
-    upstream = Upstream(Answer([{"reasoning_content": "so"}], cut=True), say("whole"))
+    thought = {"reasoning_content": "so"}
+    upstream = Upstream(Answer([thought], cut=True), Answer([thought, {"content": "whole"}]))
     registry = registry_for(upstream, tmp_path, "zai", more=MODELS.replace("URL", upstream.url) + AGAIN)
     client = AsyncClient(registry, api_key="the-key-of-the-provider")
     with (
