@@ -19,6 +19,7 @@ __all__ = ["DatabaseFile"]
 
 BUSY_SECONDS = 5.0
 """Seconds that a writer waits for other writers, unless it sets its own."""
+_TRY_MILLISECONDS = 5
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -72,7 +73,7 @@ class DatabaseFile:
         """Run one transaction: all of it is stored, or nothing. It waits for other processes."""
         with self._translate_errors():
             connection = self._current_connection()
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -80,6 +81,25 @@ class DatabaseFile:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin a write, after those of other processes.
+
+        SQLite's own wait tries again after up to 100 ms. Beside processes that write all the time it can be late each
+        time, so this one tries again every few milliseconds.
+        """
+        deadline = time.monotonic() + self._busy_seconds
+        connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
+        try:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    if not _is_busy(error) or time.monotonic() > deadline:
+                        raise
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1000)}")
 
     def close(self) -> None:
         """Close the connection. Without this call no data is lost."""
