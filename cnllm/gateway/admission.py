@@ -49,6 +49,12 @@ class Admission:
         self._lease = lease
         self._limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Limiter] = weakref.WeakKeyDictionary()
 
+    def with_access(self, access: Access) -> Admission:
+        """Return the same with other keys that are given; the limits of running requests are shared."""
+        new = Admission(access, self._book, lease=self._lease)
+        new._limiters = self._limiters
+        return new
+
     @property
     def limiter(self) -> Limiter:
         """Return the limits of the running event loop, made at their first use: after a fork of the server."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from cnllm.client.async_client import AsyncClient
 from cnllm.gateway.access import LOOPBACK, Access, digest
@@ -20,6 +22,7 @@ from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
+from cnllm.transports import default_async_transport
 
 __all__ = ["ADMIN_VARIABLE", "KEY_VARIABLE", "Gateway"]
 
@@ -78,27 +81,62 @@ class Gateway:
         elif isinstance(keys, str):
             raise TypeError("keys is a text, and a list of keys is expected: keys=[…]")
         self.registry = registry if registry is not None else Registry.load()
-        self.names = ModelNames(self.registry, {**self.registry.gateway_models, **(models or {})})
+        self._models = dict(models or {})
+        self._hosts = hosts
+        self._key_book = key_book
+        self._admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
         self._simulate = simulate
         self._client = client
-        access = Access(keys, hosts, needs_key=key_book is not None)
-        admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
-        operator = OperatorAccess([digest(admin_key)] if admin_key else access.identities)
+        self._transport: Any = None
+        access = self._access(keys)
         self._metrics = Metrics() if metrics else None
         self._service = Service(
-            names=self.names,
+            names=self._names(self.registry),
             access=access,
             admission=Admission(access, key_book),
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
-            monitor=Monitor(operator, self._metrics, recent),
-            client=self._open_client,
+            monitor=Monitor(self._operator(access), self._metrics, recent),
+            client=self._client_of(self.registry),
             identity=identity,
             simulate=simulate,
             ping=ping,
             patience=patience,
             max_body=max_body,
         )
+
+    @property
+    def names(self) -> ModelNames:
+        """Return the names that clients may use."""
+        return self._service.names
+
+    def use(self, registry: Registry, *, keys: Iterable[str] | None = None) -> None:
+        """Serve with another registry, and with other keys of clients unless they are None.
+
+        A request that runs ends as it began. Connections, state, metrics and limits stay. Safe to call from any thread.
+        Raises `ValueError` where the gateway was made with a client, and `UnknownModel` or `RegistryError` for names
+        that the registry does not have; then nothing changes.
+        """
+        if self._client is not None:
+            raise ValueError("the gateway was made with a client, which has a registry of its own: make a new gateway")
+        service, names = self._service, self._names(registry)
+        access = service.access if keys is None else self._access(keys)
+        monitor = replace(service.monitor, operator=self._operator(access))
+        admission = service.admission.with_access(access)
+        client = self._client_of(registry)
+        self.registry = registry
+        self._service = replace(
+            service, names=names, access=access, admission=admission, monitor=monitor, client=client
+        )
+
+    def _names(self, registry: Registry) -> ModelNames:
+        return ModelNames(registry, {**registry.gateway_models, **self._models})
+
+    def _access(self, keys: Iterable[str]) -> Access:
+        return Access(keys, self._hosts, needs_key=self._key_book is not None)
+
+    def _operator(self, access: Access) -> OperatorAccess:
+        return OperatorAccess([digest(self._admin_key)] if self._admin_key else access.identities)
 
     # ── ASGI ─────────────────────────────────────────────────────────────────
 
@@ -125,11 +163,24 @@ class Gateway:
         """Close the connections to endpoints and to the store."""
         if self._client is not None:
             await self._client.aclose()
+        elif self._transport is not None:
+            await self._transport.aclose()
         await self._service.admission.aclose()
         await self._service.state.close()
 
-    def _open_client(self) -> AsyncClient:
-        """Return the client that calls the endpoints, made at its first use: after a fork of the server."""
-        if self._client is None:
-            self._client = AsyncClient(self.registry, simulate=self._simulate)
-        return self._client
+    def _client_of(self, registry: Registry) -> Callable[[], AsyncClient]:
+        """Return what makes the client of a registry at its first use: after a fork of the server.
+
+        All of them share the connections.
+        """
+        client = self._client
+
+        def open_client() -> AsyncClient:
+            nonlocal client
+            if client is None:
+                if self._transport is None and not self._simulate:
+                    self._transport = default_async_transport()
+                client = AsyncClient(registry, self._transport, simulate=self._simulate)
+            return client
+
+        return open_client

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
+from cnllm.gateway.configuration import Configuration, on_hangup
 from cnllm.gateway.monitoring.prometheus import drop_process, shared_folder
 
 __all__ = ["address_url", "listen", "run", "run_workers", "running"]
@@ -55,8 +56,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
-    """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return."""
+def run(
+    gateway: Gateway,
+    listener: socket.socket,
+    on_ready: Callable[[], None] | None = None,
+    reload: Callable[[Gateway], object] | None = None,
+) -> None:
+    """Serve on a socket until SIGTERM or SIGINT; then end the streams that run, and return.
+
+    `reload` is called with the gateway when SIGHUP comes, in a thread.
+    """
     server = _server(gateway)
 
     def stop(number: int, frame: Any) -> None:
@@ -70,6 +79,8 @@ def run(gateway: Gateway, listener: socket.socket, on_ready: Callable[[], None] 
         gc.freeze()  # what is loaded now stays: no later collection goes through it
         report_ready()
 
+    if reload is not None:
+        on_hangup(lambda: reload(gateway), lambda: stop(signal.SIGTERM, None))
     with contextlib.suppress(KeyboardInterrupt):
         _run_server(server, listener, ready)
 
@@ -145,41 +156,61 @@ def _run_server(server: Any, listener: socket.socket, on_ready: Callable[[], Non
 
 
 def run_workers(
-    make: Callable[[], Gateway], listener: socket.socket, count: int, on_ready: Callable[[], None] | None = None
+    configuration: Configuration,
+    listener: socket.socket,
+    count: int,
+    on_ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve with several processes on one socket. A process that dies is replaced; SIGTERM and SIGINT end all."""
+    """Serve with several processes on one socket.
+
+    A process that dies is replaced. SIGTERM and SIGINT end all; after SIGHUP all read the configuration again, unless
+    it has an error.
+    """
     with shared_folder():
-        _run_workers(make, listener, count, on_ready)
+        _run_workers(configuration, listener, count, on_ready)
 
 
 def _run_workers(
-    make: Callable[[], Gateway], listener: socket.socket, count: int, on_ready: Callable[[], None] | None
+    configuration: Configuration, listener: socket.socket, count: int, on_ready: Callable[[], None] | None
 ) -> None:
     """Start the processes and replace those that die, until all have ended."""
     workers: dict[int, float] = {}  # the time at which each was started
     failures = 0
     stopping = False
+    log = logging.getLogger("cnllm.gateway")
+
+    def send(number: int) -> None:
+        for pid in list(workers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(number: int, frame: Any) -> None:
         nonlocal stopping
         stopping = True
-        for pid in list(workers):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        send(signal.SIGTERM)
+
+    def reload() -> None:
+        if configuration.reload():
+            log.warning("the configuration was read again")
+            send(signal.SIGHUP)
 
     def start() -> None:
         # No signal in between: this process would not know the worker yet, and the worker would have its handlers.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         try:
             if not stopping:
-                if (pid := os.fork()) == 0:
-                    _work(make, listener, mask)
-                workers[pid] = time.monotonic()
+                with configuration.lock:
+                    pid = os.fork()
+                    if pid:
+                        workers[pid] = time.monotonic()
+                if not pid:
+                    _work(configuration, listener, {*mask, signal.SIGHUP})
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    on_hangup(reload, lambda: stop(signal.SIGTERM, None))
     for _ in range(count):
         start()
     if on_ready is not None:
@@ -200,18 +231,18 @@ def _run_workers(
         if failures >= _MOST_FAILURES:
             stop(signal.SIGTERM, None)
             raise CnllmError("the workers end as soon as they start", hint="the lines above say why")
-        logging.getLogger("cnllm.gateway").warning("worker %d ended; another takes its place", pid)
+        log.warning("worker %d ended; another takes its place", pid)
         start()
 
 
-def _work(make: Callable[[], Gateway], listener: socket.socket, mask: Iterable[int]) -> NoReturn:
+def _work(configuration: Configuration, listener: socket.socket, mask: Iterable[int]) -> NoReturn:
     """Serve in a worker, then end its process. `mask` are the signals to block while it serves."""
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
         signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until `run` has its own handler
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        run(make(), listener)
+        run(configuration.gateway(), listener, reload=configuration.reload)
         status = 0
     except BaseException:
         logging.getLogger("cnllm.gateway").exception("a worker failed")

@@ -13,9 +13,11 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio
+from cnllm.errors import CnllmError
 
 if TYPE_CHECKING:
     from cnllm.gateway.asgi import Gateway
+    from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import KeyBook
 
 __all__ = ["serve"]
@@ -102,8 +104,10 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     from cnllm.gateway.access import LOOPBACK, is_loopback
+    from cnllm.gateway.configuration import Configuration, Settings
     from cnllm.gateway.limits.book import open_book
     from cnllm.gateway.server import address_url, listen, run, run_workers
+    from cnllm.registry import Registry
 
     models = _mapped_models(maps)
     key_book = None if no_key else open_book(store or "sqlite:")
@@ -116,20 +120,24 @@ def serve(
             )
         if no_key:
             raise errors.UsageError("--public without a key lets everybody spend your money", "leave --no-key out")
-    if ui and not (admin_key or os.environ.get(_ADMIN) or keys):
+    if ui and not (admin_key or os.environ.get(_ADMIN) or keys or keys_file):
         raise errors.UsageError("--ui needs a key that opens the page", f"--admin-key K, or set {_ADMIN}")
     _start_log(log)
     folder = tempfile.TemporaryDirectory(prefix="cnllm-ui-") if ui and workers > 1 else None
 
-    def make() -> Gateway:
+    def read() -> Settings:
+        return Settings(Registry.load(), (*keys, *_file_keys(keys_file)))
+
+    def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
         from cnllm.gateway.monitoring.recent import Recent
         from cnllm.gateway.tokens import Keyring
 
         return Gateway(
+            settings.registry,
             simulate=simulate,
             models=models,
-            keys=keys,
+            keys=settings.keys,
             store=store or "sqlite:",
             token_keys=Keyring.load(),
             hosts=None if public else LOOPBACK,
@@ -138,7 +146,8 @@ def serve(
             recent=Recent(folder.name if folder is not None else None) if ui else None,
         )
 
-    gateway = make()  # so that what is wrong with files and names is said before the address is printed
+    configuration = Configuration(read, make)
+    gateway = configuration.gateway()  # what is wrong with files and names is said before the address is printed
     with folder or contextlib.nullcontext(), listen(host, port) as listener:
         url = address_url(listener)
 
@@ -153,9 +162,15 @@ def serve(
                 stdio.print_line(f"{host} is open to other machines: whoever has the key uses your providers' keys")
 
         if workers == 1:
-            run(gateway, listener, ready)
+            run(gateway, listener, ready, lambda gateway: _reload(configuration, gateway))
         else:
-            run_workers(make, listener, workers, ready)
+            run_workers(configuration, listener, workers, ready)
+
+
+def _reload(configuration: Configuration, gateway: Gateway) -> None:
+    """Read the files again, and say so."""
+    if configuration.reload(gateway):
+        stdio.print_line("the configuration was read again")
 
 
 def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
@@ -172,27 +187,33 @@ def _mapped_models(maps: tuple[str, ...]) -> dict[str, str]:
 def _client_keys(
     key: str | None, keys_file: str | None, no_key: bool, book: KeyBook | None
 ) -> tuple[list[str], str | None]:
-    """Return the keys of clients, and the one that was made for this start: where there is no other."""
+    """Return the keys of clients that stand in no file, and the one that was made for this start, if there is none."""
     if no_key:
         if key or keys_file:
             raise errors.UsageError("--no-key with a key", "leave one of them out")
         return [], None
     keys = [key] if key else []
-    if keys_file is not None:
-        try:
-            with open(keys_file, encoding="utf-8") as file:
-                lines = [line.strip() for line in file]
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.UsageError(f"{keys_file} cannot be read: {error}", "name a text file of keys") from error
-        keys += [line for line in lines if line and not line.startswith("#")]
-        if not keys:
-            raise errors.UsageError(f"{keys_file} holds no key", "write a key on each line")
-    if not keys and (variable := os.environ.get(_VARIABLE)):
+    if not keys and keys_file is None and (variable := os.environ.get(_VARIABLE)):
         keys = [variable]
-    if keys or (book is not None and _has_keys(book)):
+    if keys_file is not None or keys or (book is not None and _has_keys(book)):
         return keys, None
     new_key = f"sk-cnllm-{secrets.token_urlsafe(24)}"
     return [new_key], new_key
+
+
+def _file_keys(path: str | None) -> list[str]:
+    """Return the keys of a file. Raise `CnllmError` where it cannot be read, or holds none."""
+    if path is None:
+        return []
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CnllmError(f"{path} cannot be read: {error}", hint="name a text file of keys") from error
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise CnllmError(f"{path} holds no key", hint="write a key on each line")
+    return keys
 
 
 def _has_keys(book: KeyBook) -> bool:

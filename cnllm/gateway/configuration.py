@@ -1,0 +1,98 @@
+"""The files that a gateway was made from, which can be read again while it serves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from cnllm.errors import CnllmError
+from cnllm.gateway.asgi import Gateway
+from cnllm.registry import Registry
+
+__all__ = ["Configuration", "Settings", "on_hangup"]
+
+_log = logging.getLogger("cnllm.gateway")
+
+
+class Settings(Struct, frozen=True):
+    """The content of the files: the registry, and the keys of clients that need no key book."""
+
+    registry: Registry
+    keys: tuple[str, ...]
+
+
+class Configuration:
+    """The settings of a gateway. `read` reads them, and raises `CnllmError`; `make` makes a gateway of them.
+
+    `lock` is held while they are read, so that no process is forked in the middle.
+    """
+
+    def __init__(self, read: Callable[[], Settings], make: Callable[[Settings], Gateway]) -> None:
+        self.lock = threading.Lock()
+        self._read = read
+        self._make = make
+        self._settings = read()
+
+    def gateway(self) -> Gateway:
+        """Return a gateway of the newest settings. Raises `CnllmError`."""
+        return self._make(self._settings)
+
+    def reload(self, gateway: Gateway | None = None) -> bool:
+        """Read the settings again, and let a gateway use them. On an error they stay, and the log says why."""
+        with self.lock:
+            try:
+                settings = self._read()
+                if gateway is None:
+                    self._make(settings)
+                else:
+                    gateway.use(settings.registry, keys=settings.keys)
+            except (CnllmError, OSError, ValueError) as error:
+                hint = f" ({error.hint})" if isinstance(error, CnllmError) and error.hint else ""
+                _log.warning("the configuration stays as it was: %s%s", error, hint)
+                return False
+            self._settings = settings
+            return True
+
+
+def on_hangup(action: Callable[[], Any], stop: Callable[[], None]) -> None:
+    """Run an action in a thread at each SIGHUP: one run at a time, and one more for signals that come meanwhile.
+
+    The signal also comes when the terminal is closed from which the process was started. Then the process stops.
+    """
+    if (number := getattr(signal, "SIGHUP", None)) is None:  # on Windows
+        return
+    stops_with_terminal = signal.getsignal(number) is not signal.SIG_IGN and _has_terminal()  # nohup ignores it
+    lock = threading.Lock()
+    is_waiting = False
+
+    def run() -> None:
+        nonlocal is_waiting
+        with lock:
+            is_waiting = False
+            action()
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal is_waiting
+        if stops_with_terminal and not _has_terminal():
+            stop()
+        elif not is_waiting:
+            is_waiting = True
+            threading.Thread(target=run, name="cnllm-reload", daemon=True).start()
+
+    signal.signal(number, handle)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})  # a new worker blocks it until here
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

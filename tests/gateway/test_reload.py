@@ -1,0 +1,205 @@
+"""A gateway reads its configuration again: no request is lost, and an error changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .test_http import serving
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
+
+OLD, NEW = "sk-old-0123456789abcdef", "sk-new-0123456789abcdef"
+PATH = "/v1/chat/completions"
+
+
+class Files:
+    """The files of a gateway, and the environment in which it finds them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.env = {"CNLLM_CONFIG_DIR": str(folder), "CNLLM_DATA_DIR": str(folder / "data")}
+        self.keys = folder / "keys.txt"
+        self._registry = folder / "providers.toml"
+        self.write("zai/glm-4.7", OLD)
+
+    def write(self, model: str, key: str) -> None:
+        """Map the name `mine` to a model, and let a key in."""
+        self._registry.write_text(f'[gateway.models]\nmine = "{model}"\n')
+        self.keys.write_text(key + "\n")
+
+    def serving(self, *options: str) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+        return serving("--simulate", "--keys-file", str(self.keys), *options, env=self.env)
+
+
+def ask(http: httpx.Client, key: str, **more: object) -> httpx.Response:
+    body = {"model": "mine", "messages": [{"role": "user", "content": "hi"}], **more}
+    return http.post(PATH, json=body, headers={"authorization": f"Bearer {key}"})
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    assert select.select([process.stderr], [], [], 20)[0]
+    return process.stderr.readline()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_request_is_lost(tmp_path: Path, workers: int) -> None:
+    files = Files(tmp_path)
+    both = f"{OLD}\n{NEW}"
+    files.write("zai/glm-4.7", both)
+    stop = threading.Event()
+    statuses: list[int] = []
+    faults: list[Exception] = []
+
+    def client(stream: bool) -> None:
+        try:
+            with httpx.Client(base_url=url, timeout=30) as http:  # its connection is kept
+                while not stop.is_set():
+                    response = ask(http, NEW, stream=stream)
+                    statuses.append(response.status_code)
+                    assert not stream or "[DONE]" in response.text
+        except (httpx.HTTPError, AssertionError) as error:
+            faults.append(error)
+
+    with files.serving("--workers", str(workers)) as (process, url):
+        threads = [threading.Thread(target=client, args=(number % 2 == 0,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(6):
+            files.write(("deepseek/deepseek-v4-flash", "zai/glm-4.7")[number % 2], both)
+            process.send_signal(signal.SIGHUP)
+            assert line_of(process) == "the configuration was read again\n"
+            seen = len(statuses)
+            until(lambda seen=seen: len(statuses) > seen + 4 or bool(faults))  # type: ignore[misc]
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not faults
+    assert set(statuses) == {200}
+    assert len(statuses) > 24
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_other_models_and_other_keys(tmp_path: Path, workers: int) -> None:
+    """A stream that runs ends as it began."""
+    files = Files(tmp_path)
+
+    def asked(key: str, count: int = 8) -> set[tuple[int, str | None]]:
+        """What each of some new connections gets: another worker may take each of them."""
+        found = set()
+        for _ in range(count):
+            with httpx.Client(base_url=url) as http:
+                response = ask(http, key)
+                found.add((response.status_code, response.headers.get("x-cnllm-model") or response.json().get("model")))
+        return found
+
+    with files.serving("--workers", str(workers)) as (process, url), httpx.Client(base_url=url, timeout=30) as http:
+        (old,) = asked(OLD)
+        assert old[0] == 200
+        body = {"model": "mine", "stream": True, "messages": [{"role": "user", "content": "word " * 3000}]}
+        with http.stream("POST", PATH, json=body, headers={"authorization": f"Bearer {OLD}"}) as response:
+            pieces = response.iter_text()
+            text = next(pieces)
+            files.write("deepseek/deepseek-v4-flash", NEW)
+            process.send_signal(signal.SIGHUP)
+            line_of(process)
+            until(lambda: {status for status, _ in asked(OLD)} == {401})
+            (new,) = asked(NEW)
+            assert new[0] == 200
+            assert new != old
+            text += "".join(pieces)
+        assert "[DONE]" in text
+        assert ask(http, OLD).status_code == 401  # on a connection that is older than the reload
+
+
+def test_an_error_changes_nothing_and_is_reported(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    registry = tmp_path / "providers.toml"
+    with files.serving() as (process, url), httpx.Client(base_url=url) as http:
+        for content, word in (
+            ('[gateway.models]\nmine = "no-such-model"\n', "no-such-model"),
+            ("[gateway.models\n", "providers.toml:1"),
+            ("[gateway.routes.mine]\ntargets = []\n", "targets"),
+        ):
+            registry.write_text(content)
+            files.keys.write_text(NEW)
+            process.send_signal(signal.SIGHUP)
+            line = line_of(process)
+            assert line.startswith("the configuration stays as it was: "), line
+            assert word in line
+            assert ask(http, OLD).status_code == 200
+            assert ask(http, NEW).status_code == 401
+        files.write("zai/glm-4.7", "# none")
+        process.send_signal(signal.SIGHUP)
+        assert "holds no key" in line_of(process)
+        files.write("zai/glm-4.7", NEW)
+        process.send_signal(signal.SIGHUP)
+        assert line_of(process) == "the configuration was read again\n"
+        assert ask(http, NEW).status_code == 200
+
+
+def test_a_worker_that_is_replaced_has_the_last_good_configuration(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    with files.serving("--workers", "2") as (process, url):
+        files.write("zai/glm-4.7", NEW)
+        process.send_signal(signal.SIGHUP)
+        assert line_of(process) == "the configuration was read again\n"
+        (tmp_path / "providers.toml").write_text("[broken")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        if not children.exists():
+            pytest.skip("no list of children here")
+        workers = children.read_text().split()
+        for pid in workers:
+            os.kill(int(pid), signal.SIGKILL)
+        for _ in workers:
+            assert "another takes its place" in line_of(process)
+        for key, status in ((NEW, 200), (OLD, 401)) * 4:
+            with httpx.Client(base_url=url, transport=httpx.HTTPTransport(retries=3)) as http:
+                assert ask(http, key).status_code == status
+
+
+@contextlib.contextmanager
+def terminal(*command: str, env: dict[str, str]) -> Iterator[tuple[int, int]]:
+    """A process in a terminal of its own: its id, and the other end of the terminal."""
+    pid, end = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], command, {**os.environ, **env})
+    try:
+        yield pid, end
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    command = [sys.executable, "-m", "cnllm", "serve", "--simulate", "--keys-file", str(files.keys)]
+    with terminal(*command, env=files.env) as (pid, end):
+        text = b""
+        while b"http://" not in text:
+            text += os.read(end, 1000)
+        os.kill(pid, signal.SIGHUP)
+        while b"was read again" not in text:
+            text += os.read(end, 1000)
+        os.close(end)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGHUP)
