@@ -20,6 +20,7 @@ __all__ = ["CallBuilder", "CallCollector", "markup_in_names"]
 
 _MAX_EMPTY_OBJECT = 16  # characters of an object without members
 _MARKS = re.compile(r'["\\{}\[\]]')
+_NEWEST = 16  # calls, of which a stream goes on with the pieces
 
 
 class CallBuilder:
@@ -172,8 +173,12 @@ class CallCollector:
 
     @property
     def begun(self) -> set[str | int | None]:
-        """Return the indexes on the wire of the calls that were announced."""
-        return {index for index, call in self._open.items() if type(index) is int and call.started}
+        """Return the indexes on the wire of the newest calls that were announced."""
+        found: set[str | int | None] = set()
+        for call in self.all[-_NEWEST:]:  # no more: a reply may have thousands
+            if call.started and type(call.place) is int and self._open.get(call.place) is call:
+                found.add(call.place)
+        return found
 
     def go_on(self, index: int, pieces: list[str]) -> list[Event]:
         """Return the events of pieces that go on with a call of `begun`; none of them begins a JSON object."""
