@@ -56,18 +56,34 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         fallback: Sequence[str] | Fallback | None = None,
     ) -> None:
         super().__init__(registry, simulate, api_key, timeout, retry, limits, on_event, raw_log, fallback)
-        if simulate and transport is None:
+        if transport is not None and is_httpx_transport(transport, "handle_async_request"):
+            transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
+        self._connections = transport
+        self._open_transport()
+
+    def with_registry(self, registry: Registry) -> Self:
+        """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
+        checks.require_type("registry", registry, Registry, "a cnllm.Registry")
+        client = object.__new__(type(self))
+        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None)
+        client._open_transport()
+        return client
+
+    def _open_transport(self) -> None:
+        """Set the transport: connections, or the simulator of the registry; with a raw log, what records it."""
+        transport: Any = self._connections
+        if transport is None and self.simulate:
             from cnllm.simulator.transport import AsyncSimTransport
 
             transport = AsyncSimTransport(self.registry)
-        elif transport is not None and is_httpx_transport(transport, "handle_async_request"):
-            transport = AsyncHttpx(cast("httpx.AsyncBaseTransport", transport))
-        self._transport: Any = default_async_transport() if transport is None else transport
-        self._warm = getattr(self._transport, "warm", None)
+        elif transport is None:
+            transport = self._connections = default_async_transport()
+        self._warm = getattr(transport, "warm", None)
         if self._raw_log is not None:
             from cnllm.cassette import AsyncRecorder
 
-            self._transport = AsyncRecorder(cast("Any", self._transport), self._raw_log.write, self._secrets)
+            transport = AsyncRecorder(transport, self._raw_log.write, self._secrets)
+        self._transport = transport
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """Return the whole reply. Raise the errors of `Client.call`."""

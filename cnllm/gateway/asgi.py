@@ -22,7 +22,6 @@ from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
-from cnllm.transports import default_async_transport
 
 __all__ = ["ADMIN_VARIABLE", "KEY_VARIABLE", "Gateway"]
 
@@ -87,7 +86,6 @@ class Gateway:
         self._admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
         self._simulate = simulate
         self._client = client
-        self._transport: Any = None
         access = self._access(keys)
         self._metrics = Metrics() if metrics else None
         self._service = Service(
@@ -97,7 +95,7 @@ class Gateway:
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
             monitor=Monitor(self._operator(access), self._metrics, recent),
-            client=self._client_of(self.registry),
+            client=self._client_of(self.registry if client is None else client.registry),
             identity=identity,
             simulate=simulate,
             ping=ping,
@@ -114,11 +112,8 @@ class Gateway:
         """Serve with another registry, and with other keys of clients unless they are None.
 
         A request that runs ends as it began. Connections, state, metrics and limits stay. Safe to call from any thread.
-        Raises `ValueError` where the gateway was made with a client, and `UnknownModel` or `RegistryError` for names
-        that the registry does not have; then nothing changes.
+        Raises `UnknownModel` or `RegistryError` for names that the registry does not have; then nothing changes.
         """
-        if self._client is not None:
-            raise ValueError("the gateway was made with a client, which has a registry of its own: make a new gateway")
         service, names = self._service, self._names(registry)
         access = service.access if keys is None else self._access(keys)
         monitor = replace(service.monitor, operator=self._operator(access))
@@ -163,24 +158,22 @@ class Gateway:
         """Close the connections to endpoints and to the store."""
         if self._client is not None:
             await self._client.aclose()
-        elif self._transport is not None:
-            await self._transport.aclose()
         await self._service.admission.aclose()
         await self._service.state.close()
 
     def _client_of(self, registry: Registry) -> Callable[[], AsyncClient]:
         """Return what makes the client of a registry at its first use: after a fork of the server.
 
-        All of them share the connections.
+        All of them share the connections of the first one.
         """
-        client = self._client
+        client: AsyncClient | None = None
 
         def open_client() -> AsyncClient:
             nonlocal client
             if client is None:
-                if self._transport is None and not self._simulate:
-                    self._transport = default_async_transport()
-                client = AsyncClient(registry, self._transport, simulate=self._simulate)
+                if self._client is None:
+                    self._client = AsyncClient(registry, simulate=self._simulate)
+                client = self._client if self._client.registry is registry else self._client.with_registry(registry)
             return client
 
         return open_client

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -29,6 +30,7 @@ _HEAD_SECONDS = 30.0  # a client has so long to send the head of a request
 _DRAIN_SECONDS = 30  # streams that run may go on for so long when the server stops
 _HEAD_BYTES = 64 * 1024
 _CONTINUE = b"HTTP/1.1 100"  # the interim response that asks for a body
+_RELOAD_SECONDS = 10.0  # the first process waits so long for the others to read the files
 _SHORT_LIFE = 2.0  # seconds
 _MOST_FAILURES = 5  # workers in a row that end so soon
 
@@ -178,6 +180,7 @@ def _run_workers(
     failures = 0
     stopping = False
     log = logging.getLogger("cnllm.gateway")
+    reports, report = os.pipe()  # a byte for each reload of a worker
 
     def send(number: int) -> None:
         for pid in list(workers):
@@ -190,9 +193,14 @@ def _run_workers(
         send(signal.SIGTERM)
 
     def reload() -> None:
+        """Let all processes read the files, and say so when the last one has: only then may the files change again."""
         if configuration.reload():
-            log.warning("the configuration was read again")
             send(signal.SIGHUP)
+            deadline, count = time.monotonic() + _RELOAD_SECONDS, 0
+            while count < len(workers) and time.monotonic() < deadline:
+                if select.select([reports], [], [], 0.1)[0]:
+                    count += len(os.read(reports, 1024))
+            log.warning("the configuration was read again")
 
     def start() -> None:
         # No signal in between: this process would not know the worker yet, and the worker would have its handlers.
@@ -204,7 +212,7 @@ def _run_workers(
                     if pid:
                         workers[pid] = time.monotonic()
                 if not pid:
-                    _work(configuration, listener, {*mask, signal.SIGHUP})
+                    _work(configuration, listener, {*mask, signal.SIGHUP}, report)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -235,14 +243,22 @@ def _run_workers(
         start()
 
 
-def _work(configuration: Configuration, listener: socket.socket, mask: Iterable[int]) -> NoReturn:
-    """Serve in a worker, then end its process. `mask` are the signals to block while it serves."""
+def _work(configuration: Configuration, listener: socket.socket, mask: Iterable[int], report: int) -> NoReturn:
+    """Serve in a worker, then end its process.
+
+    `mask` are the signals to block until it can handle them. A byte goes to `report` after each reload.
+    """
+
+    def reload(gateway: Gateway) -> None:
+        configuration.reload(gateway)
+        os.write(report, b".")
+
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process passes it on
         signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # until `run` has its own handler
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        run(configuration.gateway(), listener, reload=configuration.reload)
+        run(configuration.gateway(), listener, reload=reload)
         status = 0
     except BaseException:
         logging.getLogger("cnllm.gateway").exception("a worker failed")
