@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -22,6 +22,9 @@ from cnllm.gateway.monitoring.recent import Recent
 from cnllm.gateway.service import Receive, Scope, Send, Service
 from cnllm.gateway.state import State
 from cnllm.registry import Registry
+
+if TYPE_CHECKING:
+    from cnllm.gateway.monitoring.spans import ServerSpans
 
 __all__ = ["ADMIN_VARIABLE", "KEY_VARIABLE", "Gateway"]
 
@@ -48,7 +51,7 @@ class Gateway:
 
     `admin_key` opens `/metrics` and `/ui`; None takes CNLLM_ADMIN_KEY, and without that `keys` do. A key of `key_book`
     never does: its client may not see others. `metrics=False` counts nothing. `recent` keeps the last requests for
-    `/ui`, which does not exist without it.
+    `/ui`, which does not exist without it. `spans` makes OpenTelemetry spans of requests and of the calls they need.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Gateway:
         admin_key: str | None = None,
         metrics: bool = True,
         recent: Recent | None = None,
+        spans: ServerSpans | None = None,
     ) -> None:
         if keys is None:
             key = os.environ.get(KEY_VARIABLE)
@@ -85,6 +89,7 @@ class Gateway:
         self._key_book = key_book
         self._admin_key = admin_key or os.environ.get(ADMIN_VARIABLE)
         self._simulate = simulate
+        self._on_event = None if spans is None else spans.calls
         self._client = client
         access = self._access(keys)
         self._metrics = Metrics() if metrics else None
@@ -94,7 +99,7 @@ class Gateway:
             admission=Admission(access, key_book),
             state=State(store, token_keys),
             log=access_log if access_log is not None else AccessLog(),
-            monitor=Monitor(self._operator(access), self._metrics, recent),
+            monitor=Monitor(self._operator(access), self._metrics, recent, spans),
             client=self._client_of(self.registry if client is None else client.registry),
             identity=identity,
             simulate=simulate,
@@ -172,7 +177,7 @@ class Gateway:
             nonlocal client
             if client is None:
                 if self._client is None:
-                    self._client = AsyncClient(registry, simulate=self._simulate)
+                    self._client = AsyncClient(registry, simulate=self._simulate, on_event=self._on_event)
                 client = self._client if self._client.registry is registry else self._client.with_registry(registry)
             return client
 

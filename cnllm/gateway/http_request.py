@@ -64,13 +64,13 @@ class HttpRequest:
         self._active = self._loop.time()  # when the last event was sent
         self._ping: asyncio.Future[None] | None = None  # held, so that it is not collected while it runs
         self._entry = Entry(self._id, self._method, self._path)
-        self._sight = Sight(service.monitor, self._entry)
         self._caller = Caller("")
         self._clock = time.monotonic()
 
     async def serve(self) -> None:
         """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
         service = self._service
+        self._sight = Sight(service.monitor, self._entry, self._headers)
         try:
             await self._answer()
         except RequestFailed as error:

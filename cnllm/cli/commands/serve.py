@@ -76,6 +76,7 @@ class _Serve(options.Group):
 )
 @click.option("--admin-key", metavar="K", help=f"The key of /metrics and /ui. Default: {_ADMIN}, else that of --key.")
 @click.option("--ui", is_flag=True, help="Keep the last requests and show them at /ui, with their bodies.")
+@click.option("--otel", is_flag=True, help="Make OpenTelemetry spans, for the provider that the process has.")
 @click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
 @click.pass_context
 def serve(
@@ -93,6 +94,7 @@ def serve(
     log: str | None,
     admin_key: str | None,
     ui: bool,
+    otel: bool,
     as_json: bool,
 ) -> None:
     """Serve every model to clients of four protocols.
@@ -131,6 +133,7 @@ def serve(
     def make(settings: Settings) -> Gateway:
         from cnllm.gateway.asgi import Gateway
         from cnllm.gateway.monitoring.recent import Recent
+        from cnllm.gateway.monitoring.spans import ServerSpans
         from cnllm.gateway.tokens import Keyring
 
         return Gateway(
@@ -144,6 +147,7 @@ def serve(
             key_book=key_book,
             admin_key=admin_key,
             recent=Recent(folder.name if folder is not None else None) if ui else None,
+            spans=ServerSpans() if otel else None,
         )
 
     configuration = Configuration(read, make)

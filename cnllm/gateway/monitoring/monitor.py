@@ -18,6 +18,7 @@ from cnllm.types import Message, Note, Reply
 
 if TYPE_CHECKING:
     from cnllm.gateway.exchange import Exchange
+    from cnllm.gateway.monitoring.spans import ServerSpans
 
 __all__ = ["Monitor", "Sight"]
 
@@ -30,12 +31,14 @@ class Monitor(Struct, frozen=True):
     operator: OperatorAccess
     metrics: Metrics | None = None
     recent: Recent | None = None
+    spans: ServerSpans | None = None
 
 
 class Sight:
     """One request as the monitoring sees it. Values are only held here until the request has ended."""
 
-    def __init__(self, monitor: Monitor, entry: Entry) -> None:
+    def __init__(self, monitor: Monitor, entry: Entry, headers: Mapping[str, str]) -> None:
+        self._span = None if monitor.spans is None else monitor.spans.begin(entry, headers)
         self.plan: Plan | None = None
         self.sent: dict[str, Any] | None = None
         self._monitor = monitor
@@ -69,9 +72,13 @@ class Sight:
     def end(self, secrets: Callable[[], Iterable[str]], fields: Callable[[], Mapping[str, Any]]) -> None:
         """Count a request that has ended, and keep it. `secrets` are those of the client, `fields` the log's line."""
         entry, monitor = self._entry, self._monitor
-        if entry.verb in _UNCOUNTED:
+        is_counted = entry.verb not in _UNCOUNTED
+        if is_counted:
+            self._finish_entry()
+        if self._span is not None:
+            self._span.end(entry)
+        if not is_counted:
             return
-        self._finish_entry()
         if monitor.metrics is not None:
             monitor.metrics.count(entry, self._label)
         if monitor.recent is not None and entry.verb == "generate":
