@@ -52,7 +52,7 @@ MAY: dict[str, set[str]] = {
     | {"engine/decode", "engine/encode", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
-    "gateway/monitoring": FLAGS | {"config", "engine/encode"},
+    "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},
     "gateway": FLAGS
     | {
         "client",
