@@ -196,13 +196,13 @@ def _raw(port: int, endpoint: str, home: Path) -> Start:
     return [binary(), "-m", "benchmarks.runners.raw_gateway", str(port), endpoint], {}, {}
 
 
-def _cnllm(store: str) -> Callable[[int, str, Path], Start]:
+def _cnllm(store: str, *more: str) -> Callable[[int, str, Path], Start]:
     def command(port: int, endpoint: str, home: Path) -> Start:
         folder = home / "CONFIG" / "cnllm"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "providers.toml").write_text(f'[providers.deepseek]\nbase_url = "{endpoint}"\nkeys = ["BENCH_KEY"]\n')
         options = ["--port", str(port), "--key", payloads.KEY, "--store", store.format(home=home)]
-        options += ["--map", f"{MODEL}=deepseek/{MODEL}"]
+        options += ["--map", f"{MODEL}=deepseek/{MODEL}", *more]
         return [binary("cnllm"), "serve", *options], {}, {}
 
     return command

@@ -1,9 +1,10 @@
-"""What keys with limits cost a gateway: its requests with and without them, in turns.
+"""What keys with limits and metrics cost a gateway: its requests with and without them, in turns.
 
     python -m benchmarks.keys [ROUNDS [SECONDS]]
 
-Each gateway answers the same load, with `--key` or with a key that has requests, tokens and a budget. The time of the
-processor for a request is compared, too: it says something on a machine that is busy with other things.
+Each gateway answers the same load: with `--key` and `--no-metrics`, or with metrics and a key that has requests, tokens
+and a budget. The time of the processor for a request is compared, too: it says something on a machine that is busy with
+other things.
 """
 
 import contextlib
@@ -56,7 +57,7 @@ def _redis() -> Iterator[str]:
 def _gateway(store: str, port: int, home: Path, *, limits: bool) -> Iterator[gateways.Gateway]:
     """Run a gateway on a store, with a key that has limits or with one that has none."""
     peer = "cnllm serve, measured"
-    gateways._COMMANDS[peer] = gateways._cnllm(store)
+    gateways._COMMANDS[peer] = gateways._cnllm(store, *(() if limits else ("--no-metrics",)))
     with gateways.running(peer, port, home) as started:
         if not limits:
             yield started

@@ -26,6 +26,7 @@ WANTED = {
         "click",
         "jsonschema",
         "pydantic",
+        "prometheus-client",
         "uvicorn",
         "cryptography",
     ],

@@ -28,6 +28,7 @@ from cnllm.gateway.monitoring.updates import METRICS
 from cnllm.gateway.server import running
 
 from .support import KEY, USAGE, Answer, Upstream, call, error, gateway_for, registry_for, say
+from .test_http import serving
 from .test_keys_http import COST, MODELS, setting
 
 MODEL = "here/priced"
@@ -408,3 +409,10 @@ def test_the_last_requests_have_a_bound(tmp_path: Path) -> None:
         assert recent.find(ids[8]) is not None
         assert recent.find("*") is None
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_without_metrics_there_is_no_page_of_them() -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    for options, status in (((), 200), (("--no-metrics",), 404)):
+        with serving("--simulate", "--key", KEY, "--store", "memory:", *options) as (_, url):
+            assert httpx.get(f"{url}/metrics", headers=headers).status_code == status

@@ -76,6 +76,7 @@ class _Serve(options.Group):
 )
 @click.option("--admin-key", metavar="K", help=f"The key of /metrics and /ui. Default: {_ADMIN}, else that of --key.")
 @click.option("--ui", is_flag=True, help="Keep the last requests and show them at /ui, with their bodies.")
+@click.option("--no-metrics", is_flag=True, help="Count nothing, and have no /metrics.")
 @click.option("--otel", is_flag=True, help="Make OpenTelemetry spans, for the provider that the process has.")
 @click.option("--json", "as_json", is_flag=True, help="Print url and pid as JSON when the server is ready.")
 @click.pass_context
@@ -94,6 +95,7 @@ def serve(
     log: str | None,
     admin_key: str | None,
     ui: bool,
+    no_metrics: bool,
     otel: bool,
     as_json: bool,
 ) -> None:
@@ -146,6 +148,7 @@ def serve(
             hosts=None if public else LOOPBACK,
             key_book=key_book,
             admin_key=admin_key,
+            metrics=not no_metrics,
             recent=Recent(folder.name if folder is not None else None) if ui else None,
             spans=ServerSpans() if otel else None,
         )
