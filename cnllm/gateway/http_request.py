@@ -19,7 +19,7 @@ from cnllm.gateway.endpoints import NO_WIRE, Endpoint, find_endpoint
 from cnllm.gateway.exchange import DIVERGED, Exchange, error_body, read_body, reply_events
 from cnllm.gateway.failures import Failure, RequestFailed, failure_headers, failure_of
 from cnllm.gateway.monitoring.entry import Entry
-from cnllm.gateway.monitoring.monitor import Sight
+from cnllm.gateway.monitoring.monitor import RequestMonitor
 from cnllm.gateway.operator_pages import is_operator_page, operator_page
 from cnllm.gateway.resources import require_method, resource_body
 from cnllm.gateway.responses import continued_body, keep_response
@@ -70,7 +70,7 @@ class HttpRequest:
     async def serve(self) -> None:
         """Answer the request. Whatever fails, the client gets an answer in its own protocol."""
         service = self._service
-        self._sight = Sight(service.monitor, self._entry, self._headers)
+        self._request_monitor = RequestMonitor(service.monitor, self._entry, self._headers)
         try:
             await self._answer()
         except RequestFailed as error:
@@ -93,7 +93,7 @@ class HttpRequest:
         finally:
             self._entry.time = time.time()
             self._entry.seconds = time.monotonic() - self._clock
-            self._sight.end(lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry))
+            self._request_monitor.end(lambda: sent_keys(self._headers, self._query), lambda: entry_fields(self._entry))
             service.log.write(self._entry)
 
     async def _answer(self) -> None:
@@ -193,12 +193,12 @@ class HttpRequest:
 
     async def _generate(self, endpoint: Endpoint, identity: str) -> None:
         """Answer with a reply of a model."""
-        self._sight.sent = body = await self._body()
+        self._request_monitor.sent = body = await self._body()
         service = self._service
         if server_api(self._protocol).kept_replies is not None:
             body = await service.state.run(continued_body(identity, body))
         exchange = self._exchange(body, identity)
-        self._sight.begin(exchange)
+        self._request_monitor.begin(exchange)
         request = await service.state.run(restored_request(exchange, identity))
         self._watching: asyncio.TimerHandle | asyncio.Task[None]
         self._watching = self._loop.call_later(_WATCH_SECONDS, self._begin_watch)
@@ -247,7 +247,7 @@ class HttpRequest:
             call = self._service.client().prepare(exchange.model, messages, stream=stream, **options)
         except (TypeError, ValueError) as error:
             raise RequestFailed(Failure(400, str(error), "invalid_request")) from error
-        self._sight.plan = call.plan
+        self._request_monitor.plan = call.plan
         exchange.notes += [note for note in call.plan.notes if note not in exchange.notes]
         return call
 
@@ -269,7 +269,7 @@ class HttpRequest:
     def _use_model(self, exchange: Exchange, call: AsyncStream) -> None:
         """Enter the model of a route that answers."""
         exchange.use_model(call.plan.model)
-        self._sight.use(call.plan)
+        self._request_monitor.use(call.plan)
 
     async def _stream(self, exchange: Exchange, messages: Any, options: dict[str, Any], identity: str) -> None:
         """Call the model and send its reply as it arrives."""
@@ -338,7 +338,7 @@ class HttpRequest:
     def _note(self, exchange: Exchange, reply: Reply) -> None:
         """Write down the notes and the usage of a reply."""
         exchange.notes += [note for note in reply.notes if note not in exchange.notes]
-        self._sight.reply(reply, exchange.notes)
+        self._request_monitor.reply(reply, exchange.notes)
 
     # ── writing ──────────────────────────────────────────────────────────────
 

@@ -363,6 +363,11 @@ def test_the_page_shows_both_bodies_without_secrets(tmp_path: Path) -> None:
         assert record["sent"]["model"] == MODEL
         assert record["upstream"]["model"] == upstream.bodies[0]["model"] == "priced"
         assert record["sent"]["max_tokens"] == 10**9
+        assert http.post("/v1/chat/completions", json={**request, "model": f"gtp {shaped}"}).status_code == 404
+        refused, _ = browser.get("/ui/requests").json()
+        assert refused["model"].startswith("gtp "), "the name that was refused is in the list"
+        for secret in secrets:
+            assert secret not in browser.get("/ui/requests").text
         assert record["upstream"].get("max_tokens") != 10**9
         assert "param-clamped" in {note["code"] for note in record["entry"]["notes"]}
         assert record["reply"]["content"].startswith("Good day")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from cnllm.gateway.exchange import Exchange
     from cnllm.gateway.monitoring.spans import ServerSpans
 
-__all__ = ["Monitor", "Sight"]
+__all__ = ["Monitor", "RequestMonitor"]
+
+_NAME_LENGTH = 200  # characters of a refused model name that are kept
 
 _UNCOUNTED = ("alive", "ready", "metrics", "ui")
 
@@ -34,8 +36,8 @@ class Monitor(Struct, frozen=True):
     spans: ServerSpans | None = None
 
 
-class Sight:
-    """One request as the monitoring sees it. Values are only held here until the request has ended."""
+class RequestMonitor:
+    """What the monitoring keeps of one request until it has ended."""
 
     def __init__(self, monitor: Monitor, entry: Entry, headers: Mapping[str, str]) -> None:
         self._span = None if monitor.spans is None else monitor.spans.begin(entry, headers)
@@ -86,7 +88,10 @@ class Sight:
             body = plan.body if plan is not None else None
             content = reply.message.to_dict() if reply is not None else None
             address = None if plan is None else f"{plan.method} {plan.url}"
-            record = record_of(fields(), self.sent, to_builtins(body), address, content, secrets())
+            shown = dict(fields())
+            if not shown.get("model") and isinstance(name := (self.sent or {}).get("model"), str):
+                shown["model"] = name[:_NAME_LENGTH]  # a name that was refused: an operator looks for it
+            record = record_of(shown, self.sent, to_builtins(body), address, content, secrets())
             monitor.recent.add(entry.id, record)
 
     def _finish_entry(self) -> None:

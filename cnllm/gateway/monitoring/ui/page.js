@@ -56,9 +56,9 @@ function pretty(value) {
 
 function note(value) {
   const item = element("li");
-  item.append(element("code", value.code), " ", element("span", `${value.said}: ${value.did}`));
-  const place = [value.flag, value.where].filter(Boolean).join(" · ");
-  if (place) item.append(" ", element("small", place));
+  item.append(element("code", value.flag), " ", element("span", `${value.said} → ${value.did}`));
+  const origin = [value.code, value.where].filter(Boolean).join(" · ");
+  item.append(" ", element("small", origin));
   return item;
 }
 
