@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +31,8 @@ _CLEAR = "\x1b[H\x1b[2J"
 def top(url: str, key: str | None, interval: float, once: bool) -> None:
     """Show a live table of a gateway's calls by model. Ctrl-C ends it.
 
-    Times and speeds come from histograms, so they are about right. A ? in the cost stands for calls of unknown price.
+    The live table leaves out columns without a value. Times and speeds come from histograms, so they are about right.
+    A ? in the cost stands for calls of unknown price.
     """
     from cnllm.gateway.monitoring.table import HEADS, rows
 
@@ -38,19 +40,26 @@ def top(url: str, key: str | None, interval: float, once: bool) -> None:
     if key is None:
         raise errors.UsageError("/metrics needs a key", f"--key K, or set {_KEYS[0]}")
     before: Scrape | None = None
-    right = frozenset(range(1, len(HEADS)))
     while True:
         now = _scrape(url, key)
-        text = table(HEADS, rows(now, before), right=right)
+        lines = rows(now, before)
         if once or not sys.stdout.isatty():
-            answer.print_line(text)
+            answer.print_line(table(HEADS, lines, right=frozenset(range(1, len(HEADS)))))
         else:
+            text = _filled_columns(HEADS, lines)
             sys.stdout.write(f"{_CLEAR}{url}  {time.strftime('%H:%M:%S')}\n\n{text}\n")
             sys.stdout.flush()
         if once:
             return
         before = now
         time.sleep(interval)
+
+
+def _filled_columns(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return the table without its empty columns, so that it fits a terminal."""
+    filled = [column for column, head in enumerate(heads) if any(line[column] for line in lines)]
+    cells = [[line[column] for column in filled] for line in [heads, *lines]]
+    return table(cells[0], cells[1:], right=frozenset(range(1, len(filled))))
 
 
 def _scrape(url: str, key: str) -> Scrape:
