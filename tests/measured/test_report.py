@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from benchmarks import cases
 from benchmarks.bench import Rounds
@@ -159,7 +159,7 @@ def test_every_suite_is_described_and_every_peer_can_be_installed_and_run() -> N
         assert importlib.util.find_spec(f"benchmarks.runners.{peer.runner}"), name
         assert peer.env in WANTED, name
     for env, wanted in WANTED.items():
-        pinned = {re.split("==", line)[0].lower() for line in (PINS / f"{env}.txt").read_text().splitlines()}
+        pinned = {canonicalize_name(line.partition("==")[0]) for line in (PINS / f"{env}.txt").read_text().splitlines()}
         assert {name.partition("[")[0] for name in wanted} - {"cnllm"} <= pinned, env
 
 
