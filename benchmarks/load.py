@@ -33,6 +33,9 @@ end
 """
 
 
+MARK = b"#00000000 "
+"""A place in a body where the client in Python writes the number of the request, so that no two are the same."""
+
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
@@ -93,7 +96,7 @@ class _Connection(asyncio.Protocol):
         self.start, self.size, self.length = start, 0, -1
         self.pieces: list[bytes] = []
         self.tail = b""
-        self.transport.write(self.client.request)
+        self.transport.write(self.client.next_request())
 
     def data_received(self, data: bytes) -> None:
         if self.length < 0:
@@ -124,6 +127,8 @@ class _Client:
 
     def __init__(self, request: bytes, rate: float) -> None:
         self.request = request
+        self.parts = request.split(MARK)
+        self.count = 0
         self.rate = rate
         self.times: list[float] = []
         self.bad = 0
@@ -160,9 +165,14 @@ class _Client:
             if self.is_over:
                 return
             if self.idle:
-                self.idle.pop().send(due)
+                self.idle.popleft().send(due)  # each in turn: none idles until the gateway closes it
             else:
                 self.due.append(due)
+
+    def next_request(self) -> bytes:
+        """Return the request, with its number at each mark."""
+        self.count += 1
+        return self.request if len(self.parts) == 1 else (b"#%08d " % self.count).join(self.parts)
 
     def take(self, connection: _Connection) -> None:
         """Take the time of an answer, and send the next request."""
