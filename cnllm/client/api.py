@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cnllm.client.sanitizer import resolve_model
 from cnllm.client.sync_client import Client, Stream
 from cnllm.client.sync_run import Run
 from cnllm.engine.encode.build import build_request
 from cnllm.registry.model import Model
+from cnllm.registry.registry import resolve_model
 from cnllm.types import Note, Reply
 
 __all__ = ["Fitted", "call", "fit", "run", "stream"]

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from cnllm.engine.decode.reply_setup import text_reply_builder
 from cnllm.leaks.script import language_script
-from cnllm.registry import Registry
 from cnllm.registry.model import Model
+from cnllm.registry.registry import resolve_model
 from cnllm.types import Event, Note, TextDelta, ToolCall, checks
 
-__all__ = ["Sanitized", "Sanitizer", "resolve_model", "sanitize"]
+__all__ = ["Sanitized", "Sanitizer", "sanitize"]
 
 _RULES = ("recover", "strip", "keep")
 
@@ -88,14 +88,6 @@ def sanitize(
     sanitizer = Sanitizer(model, tools, lang, recover_text_calls=recover_text_calls)
     sanitizer.feed(text)
     return sanitizer.close()
-
-
-def resolve_model(model: str | Model) -> Model:
-    """Return the model with this name, or the model itself."""
-    if isinstance(model, str):
-        return Registry.load().resolve(model)
-    checks.require_type("model", model, Model, "a name or a cnllm.Model")
-    return model
 
 
 def _delta_text(events: Iterable[Event]) -> str:

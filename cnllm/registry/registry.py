@@ -21,7 +21,7 @@ from cnllm.registry.model import Model
 from cnllm.registry.routing import path_problem
 from cnllm.types import Note, checks
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "resolve_model"]
 
 
 class Registry:
@@ -426,3 +426,11 @@ def _registry_spelling(names: Mapping[str, Any], name: str) -> str | None:
         return name
     folded = name.casefold()
     return next((n for n in names if n.casefold() == folded), None)
+
+
+def resolve_model(model: str | Model) -> Model:
+    """Return the model with this name in the registry of this process, or the model itself."""
+    if isinstance(model, str):
+        return Registry.load().resolve(model)
+    checks.require_type("model", model, Model, "a name or a cnllm.Model")
+    return model
