@@ -17,6 +17,6 @@ def suggest(word: str, words: Iterable[str], otherwise: str) -> str:
     names = {name.casefold(): name for name in words}
     folded = word.casefold()
     inside = [name for name in names if folded and len(folded) > 2 and (folded in name or name in folded)]
-    close = get_close_matches(folded, names, n=3, cutoff=0.6)
+    close = get_close_matches(folded, names, n=3, cutoff=0.65)
     matches = list(dict.fromkeys([*sorted(inside, key=len), *close]))[:3]
     return f"did you mean {' or '.join(names[match] for match in matches)}?" if matches else otherwise
