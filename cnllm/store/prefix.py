@@ -1,7 +1,7 @@
 """Compare the requests of a conversation, and find the first part that broke the endpoint's prefix cache.
 
-An endpoint reads from its cache what begins exactly as an earlier request did: tools first, then the system message, then
-the other messages. After the first byte that differs, it reads nothing from the cache.
+An endpoint reads from its cache what begins exactly as an earlier request did: tools first, then the system message,
+then the other messages. After the first byte that differs, it reads nothing from the cache.
 """
 
 from __future__ import annotations
