@@ -10,6 +10,7 @@ __all__ = [
     "complete_key_names",
     "complete_models",
     "complete_providers",
+    "complete_templates",
     "completion",
 ]
 
@@ -59,6 +60,13 @@ def complete_aliases(ctx: click.Context, param: click.Parameter, incomplete: str
         return [name for name in summary.names().aliases if name.startswith(incomplete)]
     except CnllmError:
         return []
+
+
+def complete_templates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return templates with this prefix."""
+    from cnllm.config import templates
+
+    return [name for name in templates.template_names() if name.startswith(incomplete)]
 
 
 def complete_conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
