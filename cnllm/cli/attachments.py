@@ -159,16 +159,25 @@ def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
     candidates = []
     for name in listing.models:
         row = listing.row(name)
-        if row["status"] != "current" or row["input"] is None or not {kind, "image"} & set(row["input"]):
+        if row["status"] in ("retired", "preview") or not {kind, "image"} & set(row["input"] or ()):
             continue
         provider = row["provider"]
         if provider not in has_key:
             names = registry.resolve(f"{provider}/any").flags.keys or []
             has_key[provider] = not names or keys.find_key(names) is not None
-        candidates.append(((provider != model.provider, not has_key[provider], name not in short), name))
+        rank = (provider != model.provider, not has_key[provider], name not in short, _newest_first(row["id"]))
+        candidates.append((rank, name))
     shown = 0
-    for _, name in sorted(candidates, key=lambda pair: pair[0]):
+    for _, name in sorted(candidates):
         other = registry.resolve(name)
         if shown < _SHOWN and media_problem(medium, other.flags, other.protocol) is None:
             shown += 1
             yield short.get(name, name)
+
+
+def _newest_first(id: str) -> list[float]:
+    """Return the numbers of an id as a rank, a higher version first. A date in it is no version."""
+    import re
+
+    numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", id)]
+    return [-number for number in numbers if number < 1000]

@@ -40,26 +40,31 @@ def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
     takes_stdin = "-" in attachments
     if takes_stdin and (text == "-" or attachments.count("-") > 1):
         raise UsageError("stdin is named twice", "give - once: as the text, or for -a")
+    if text is not None and (params["files"] or attachments) and os.path.isfile(text):
+        raise UsageError(
+            f"{text} is a file, but it stands where the text goes",
+            "one -f takes one file: quote a pattern, -f '*.md', or repeat -f",
+        )
     others = (params["images"], attachments, params["files"])
     required = template.needs_text and not any(others)
     if takes_stdin:
         text = "" if text is None else decode_argument(text, "the text")
     else:
         text = read_text(text, required=required)
-    files, media = read_extras(params["files"], attachments)
-    return read_messages(template.prompt(text), params["system"], params["images"], [files, *media] if files else media)
+    extras = read_extras(params["files"], attachments)
+    return read_messages(template.prompt(text), params["system"], params["images"], extras)
 
 
-def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> tuple[Text | None, list[Part]]:
-    """Read text files, and attachments. Return the text of the files, and the parts of the attachments."""
+def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Part]:
+    """Read text files and attachments as parts of a message, the text first."""
     if not files and not attachments:
-        return None, []
+        return []
     from cnllm.cli.attachments import read_attachment
     from cnllm.cli.text_files import read_files
 
     stdin = getattr(sys.stdin, "buffer", None)
     media = [read_attachment(source, stdin) for source in attachments]
-    return (Text(read_files(files)) if files else None), media
+    return [Text(read_files(files)), *media] if files else media
 
 
 def read_messages(text: str, system: str | None, images: tuple[str, ...], extras: Sequence[Part] = ()) -> list[Message]:

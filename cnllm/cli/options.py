@@ -49,6 +49,19 @@ class Command(click.Command):
         )
 
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. If a shell has expanded a pattern for `-f`, say so."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message and any(arg in ("-f", "--file", "-a", "--attach") for arg in given):
+                raise errors.UsageError(
+                    error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
+                ) from None
+            raise
+
+
 class Group(click.Group):
     """A group of commands that accept `--debug`."""
 

@@ -125,6 +125,7 @@ LISTINGS: dict[str, Any] = {
     "keys-test": KeyTest,
     "aliases-list": list[Alias],
     "prefer": list[str],
+    "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
 }
 """The command → the type of its `--json`."""
