@@ -48,7 +48,6 @@ class Command(click.Command):
             )
         )
 
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. If a shell has expanded a pattern for `-f`, say so."""
         given = list(args)
