@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,16 @@ def as_document(name: str, text: str) -> str:
 def read_files(patterns: tuple[str, ...]) -> str:
     """Return the text of all files, each between marks with its name. A pattern stands for the files that match it."""
     names = list(dict.fromkeys(name for pattern in patterns for name in _expand(pattern)))
-    return "\n\n".join(as_document(name, _read(name)) for name in names)
+    return "\n\n".join(as_document(_shown_name(name), _read(name)) for name in names)
+
+
+def _shown_name(name: str) -> str:
+    """Return the name that the model sees: a path below the current folder, else the file's name alone."""
+    path = Path(os.path.normpath(name))
+    if not path.is_absolute() and path.parts[:1] != ("..",):
+        return path.as_posix()
+    folder = Path.cwd()
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _expand(pattern: str) -> Iterator[str]:

@@ -56,9 +56,7 @@ class _Parser:
         """Read fields up to a closing bracket, or to the end of the text."""
         properties: dict[str, Any] = {}
         required: list[str] = []
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise self.error("too many brackets")
+        self._enter()
         while True:
             self._skip_separators()
             if self._peek() in ("", "}", "]", ")"):
@@ -87,7 +85,9 @@ class _Parser:
         match self._peek():
             case "[":
                 self.position += 1
+                self._enter()
                 item = self._type()
+                self._depth -= 1
                 self._close("]")
                 return {"type": "array", "items": item}
             case "{":
@@ -104,6 +104,12 @@ class _Parser:
             self.position -= len(word)
             raise self.error(f"{word} is no type: use str, int, float, bool, [list], {{object}} or (one | other)")
         return {"type": _TYPES[word.lower()]}
+
+    def _enter(self) -> None:
+        """Count a bracket. Raise for more than anyone needs: each takes a part of Python's stack."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise self.error("too many brackets")
 
     def _choices(self) -> dict[str, Any]:
         match = _CHOICES.match(self.text, self.position)

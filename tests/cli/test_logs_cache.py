@@ -88,8 +88,8 @@ def test_other_wires() -> None:
         ({"system": "a", "messages": []}, {"system": "b", "messages": []}, "system"),
         ({"instructions": "a", "input": "x"}, {"instructions": "b", "input": "x"}, "instructions"),
         ({"input": "x"}, {"input": "y"}, "input"),
-        ({"contents": [{"role": "user", "parts": [{"text": "a"}]}]}, {"contents": [{"role": "user", "parts": [{"text": "b"}]}]},
-         "contents[0] (user): parts[0].text"),
+        ({"contents": [{"parts": [{"text": "a"}]}]}, {"contents": [{"parts": [{"text": "b"}]}]},
+         "contents[0]: parts[0].text"),
         ({"systemInstruction": {"parts": [{"text": "a"}]}}, {}, "systemInstruction"),
     ):  # fmt: skip
         found = first_break(before, after)
