@@ -46,10 +46,10 @@ class Filled:
 
     def prompt(self, text: str) -> str:
         """Return the prompt with the user's text in it, at `$input` or at its end."""
-        from cnllm.config.templates import fill
-
         if self._prompt is None:
             return text
+        from cnllm.config.templates import fill
+
         filled = fill(self._prompt, {**self._values, "input": text})
         return filled if self._takes_input or not text.strip() else f"{filled}\n\n{text}"
 

@@ -18,11 +18,8 @@ __all__ = ["PrefixBreak", "changed_parameters", "first_break"]
 _TOOLS = ("tools", "functions")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGES = ("messages", "input", "contents")
-_HARMLESS = {
-    *("stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "top_p"),
-    *("seed", "stop", "stop_sequences", "user", "metadata", "store", "n", "presence_penalty", "frequency_penalty"),
-}
-"""Parameters of sampling, which no prompt holds."""
+_HARMLESS = {"stream", "stream_options", "stop", "user", "store"}
+"""Parameters that no prompt holds. Numbers, as those of sampling, count as such too."""
 
 _MARGIN = 24
 _TIME = re.compile(
@@ -56,7 +53,13 @@ def changed_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> l
     """Return the other parameters that differ, by which some endpoints separate their caches."""
     parts = {*_TOOLS, *_SYSTEM, *_MESSAGES, *_HARMLESS}
     names = [name for name in dict.fromkeys([*before, *after]) if name not in parts]
-    return [name for name in names if before.get(name) != after.get(name)]
+    pairs = [(name, before.get(name), after.get(name)) for name in names]
+    return [name for name, old, new in pairs if old != new and not (_is_number(old) and _is_number(new))]
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, or absent."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 _Item = tuple[str, Any]

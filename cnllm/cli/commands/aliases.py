@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["aliases"]
 
 
-@click.group(cls=options.Group)
+@click.group(cls=options.Group, epilog=options.examples("cnllm aliases set fast deepseek-flash"))
 def aliases() -> None:
     """Short names for models, in your own registry file.
 

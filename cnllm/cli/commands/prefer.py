@@ -40,7 +40,7 @@ def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
         new = new if remove else [*names, *new]
         _store(registry, old, new)
     elif remove:
-        raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove zhipuai")
+        raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove PROVIDER")
     if as_json:
         answer.print_json(new if providers else old)
     elif not providers and old:

@@ -10,11 +10,12 @@ from cnllm.cli.output import answer, errors, stdio, terminal
 __all__ = ["templates"]
 
 
-@click.group(cls=options.Group)
+@click.group(cls=options.Group, epilog=options.examples("cnllm call -s 'Answer in French.' --save french"))
 def templates() -> None:
-    """Templates of calls: a model, a system message, a prompt and options, to use with -t NAME.
+    """Saved options and prompts, to use with -t NAME.
 
-    A template is a TOML file. cnllm call --save NAME writes one; you may edit it.
+    A template is a TOML file with a model, a system message, a prompt and options. cnllm call --save NAME writes one;
+    you may edit it.
     """
 
 
