@@ -24,9 +24,10 @@ EXAMPLES = options.examples("cnllm prefer zhipuai moonshotai-cn", "cnllm prefer"
 @click.option("--remove", is_flag=True, help="Stop preferring these providers.")
 @options.as_json("an array, the preferred providers,")
 def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
-    """Let short names mean the model at these PROVIDERs, the first one best, where they serve it.
+    """Let short names mean the models of a provider.
 
-    Providers that you preferred before come after them. Without PROVIDER, list the preferred ones.
+    A built-in short name then means the same model at the first PROVIDER that serves it. Providers that you preferred
+    before come after the new ones. Without PROVIDER, list the preferred ones.
     """
     from cnllm.registry import Registry
 
