@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["read_attachment", "require_readable"]
+__all__ = ["media_type_of", "read_attachment", "require_readable"]
 
 _SHOWN = 3  # models that an error names
 
@@ -25,10 +26,13 @@ _SIGNATURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mp3"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS", "audio/ogg"),
-    (b"#!AMR", "audio/amr"),
+    (b"ID3\x02", "audio/mp3"),
+    (b"ID3\x03", "audio/mp3"),
+    (b"ID3\x04", "audio/mp3"),
+    (b"fLaC\x00", "audio/flac"),
+    (b"OggS\x00", "audio/ogg"),
+    (b"#!AMR\n", "audio/amr"),
+    (b"#!AMR-WB\n", "audio/amr"),
     (b"II*\x00", "image/tiff"),
     (b"MM\x00*", "image/tiff"),
     (b"\x1aE\xdf\xa3", "video/webm"),
@@ -41,6 +45,7 @@ _BRANDS = {
     b"mif1": "image/heif",
     b"avif": "image/avif",
 }
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NOUNS = {"image": "images", "audio": "audio", "video": "video", "file": "files"}
 
 
@@ -49,8 +54,10 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
 
     A URL is passed on as it is, so its ending has to say what it is.
     """
-    if source.startswith(("http://", "https://")):
-        return _from_url(source)
+    if not source.strip():
+        raise UsageError("-a names nothing", "name a file, a URL, or - for stdin")
+    if scheme := _SCHEME.match(source):
+        return _from_url(source, scheme[1])
     if source == "-":
         data, name = (stdin.read() if stdin is not None else b""), "stdin"
     else:
@@ -61,16 +68,19 @@ def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
             raise UsageError(f"-a {source}: {error.strerror}", "name a file that can be read, or a URL") from error
     if not data:
         raise UsageError(f"-a {source}: it is empty", "nothing was sent")
-    media_type = _media_type(data)
+    media_type = media_type_of(data)
     if media_type is None:
         return _as_text(source, name, data)
     extra = {"filename": name} if media_type == "application/pdf" and source != "-" else None
     return Media(media_type, base64.b64encode(data).decode(), None, None, extra)
 
 
-def _from_url(url: str) -> Media:
+def _from_url(url: str, scheme: str) -> Media:
     from cnllm.types.media import kind_of_url
 
+    if scheme.lower() not in ("http", "https"):
+        raise UsageError(f"-a {url}: endpoints read http and https addresses only", "attach a file by its path")
+    url = scheme.lower() + url[len(scheme) :]
     kind = kind_of_url(url)
     if kind is None:
         raise UsageError(
@@ -80,7 +90,7 @@ def _from_url(url: str) -> Media:
     return Media(kind, url=url)
 
 
-def _media_type(data: bytes) -> str | None:
+def media_type_of(data: bytes) -> str | None:
     """Return the MIME type of a content; None for text and unknown forms."""
     for signature, media_type in _SIGNATURES:
         if data.startswith(signature):
@@ -130,7 +140,7 @@ def require_readable(registry: Registry, model: Model, messages: Sequence[Messag
         reason = media_problem(medium, model.flags, model.protocol)
         if reason is None:
             continue
-        noun = _NOUNS[media_kind(medium)]
+        noun = "PDFs" if medium.type == "application/pdf" else _NOUNS[media_kind(medium)]
         if reason == "the model does not read it":
             message = f"{model.name} does not read {noun}"
         elif medium.url is not None:
@@ -177,7 +187,5 @@ def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
 
 def _newest_first(id: str) -> list[float]:
     """Return the numbers of an id as a rank, a higher version first. A date in it is no version."""
-    import re
-
     numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", id)]
     return [-number for number in numbers if number < 1000]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.option_parsing import CALL_OPTIONS, EXTRA_PARAMETERS, parse_parameter
+from cnllm.cli.option_parsing import CALL_OPTIONS, EXTRA_PARAMETERS, call_options, parse_parameter
 from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.errors import UsageError
 
@@ -25,6 +25,7 @@ _NOT_SAVED = (
     "key_env",
     "protocol",
     "conversation",
+    "continues",
 )
 
 
@@ -74,6 +75,7 @@ def apply_template(params: dict[str, Any]) -> Filled:
     from cnllm.cli import options
 
     template = load_template(name)
+    _check(template)
     values = _take_variables(params, template)
     if params["model"] is None and not (params.get("continues") or params.get("conversation")):
         params["model"] = template.model
@@ -92,6 +94,31 @@ def apply_template(params: dict[str, Any]) -> Filled:
             params[option] = options.level(str(value), f"{name}: ") if option == "reasoning" else str(value)
     params["parameters"] = (*(f"{key}={json.dumps(value)}" for key, value in rest.items()), *params["parameters"])
     return Filled(template.prompt, values)
+
+
+def _check(template: Template) -> None:
+    """Raise `UsageError` for a wrong option, a variable with a parameter's name, or a file as a schema."""
+    from cnllm.cli.schema_option import is_json, is_short_form
+
+    if bad := [name for name in template.variable_names if _is_parameter(name)]:
+        raise UsageError(f"the template {template.name} has a variable {bad[0]}", "a parameter has this name")
+    if template.schema is not None and not (is_short_form(template.schema) or is_json(template.schema)):
+        raise UsageError(f"the template {template.name} names a file as its schema", "write fields or JSON there")
+    for option, value in template.options.items():
+        if option not in _OPTIONS:
+            try:
+                call_options((f"{option}={_json(value)}",), None, None, None)
+            except (UsageError, TypeError, ValueError) as error:
+                what = str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is no JSON value"
+                raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]") from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _is_parameter(name: str) -> bool:
+    return name in CALL_OPTIONS or name in EXTRA_PARAMETERS
 
 
 def _tools(template: Template) -> tuple[str, ...]:
@@ -138,8 +165,9 @@ def save_template(params: dict[str, Any]) -> int:
         raise UsageError("--save does not read stdin", "give the prompt as TEXT; $input in it stands for stdin")
     texts = [params["system"], prompt]
     variables = [variable for text in texts for variable in templates.variables_of(text)]
-    if bad := [v for v in variables if v in CALL_OPTIONS or v in EXTRA_PARAMETERS]:
+    if bad := [v for v in variables if _is_parameter(v)]:
         raise UsageError(f"${bad[0]} is the name of a parameter", "name the variable otherwise")
+    _require_model(params["model"])
     options = {option: params[option] for option in _OPTIONS if params.get(option) is not None}
     defaults: dict[str, str] = {}
     for parameter in params["parameters"]:
@@ -147,6 +175,7 @@ def save_template(params: dict[str, Any]) -> int:
         if key in variables:
             defaults[key] = parameter.partition("=")[2]
         else:
+            _require_harmless(key, value)
             options[key] = value
     template = templates.Template(
         name=name,
@@ -167,6 +196,24 @@ def save_template(params: dict[str, Any]) -> int:
     return errors.WHOLE
 
 
+def _require_model(name: str | None) -> None:
+    """Raise `CnllmError` for a name that stands for no model."""
+    from cnllm.registry import Registry, tiers
+
+    if name is not None and not name.startswith(tiers.PREFIX):
+        Registry.load().resolve(name)
+
+
+def _require_harmless(name: str, value: Any) -> None:
+    """Raise `UsageError` for a key or an address, which no template holds."""
+    from cnllm.config.redact import is_secret_name, looks_secret
+
+    if isinstance(value, str) and is_secret_name(name.rpartition(".")[2]) and looks_secret(value):
+        raise UsageError(f"-p {name}: a template holds no key", "cnllm keys set NAME stores it")
+    if name in ("api_key", "base_url"):
+        raise UsageError(f"a template does not hold {name}", "leave it out")
+
+
 _OPTION_NAMES = {
     "images": "--image",
     "attachments": "-a",
@@ -177,6 +224,7 @@ _OPTION_NAMES = {
     "key_env": "--key-env",
     "protocol": "--protocol",
     "conversation": "--conversation",
+    "continues": "-c",
 }
 
 

@@ -38,11 +38,12 @@ def key_variable(name: str, registry: Registry) -> str:
         if not names:
             raise errors.UsageError(f"{provider} needs no key")
         return names[0]
-    if NAME.fullmatch(name) and name == name.upper():
-        return name
     from cnllm.config.redact import looks_secret
 
-    shown = "that" if looks_secret(name) else name
+    secret = looks_secret(name) and not key_providers(name, registry)  # a key in the place of a name
+    if NAME.fullmatch(name) and name == name.upper() and ("_" in name or not secret):
+        return name
+    shown = "that" if secret else name or "''"
     raise errors.UsageError(f"{shown} is neither a variable's name nor a provider", _hint(name, registry))
 
 

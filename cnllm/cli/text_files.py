@@ -37,6 +37,12 @@ def _shown_name(name: str) -> str:
 
 
 def _expand(pattern: str) -> Iterator[str]:
+    if pattern == "-":
+        raise UsageError("-f - is not needed", "stdin goes into the prompt without it")
+    if not pattern.strip():
+        raise UsageError("-f names no file", "name a text file, or a pattern such as '*.md'")
+    if pattern.lower().startswith(("http://", "https://")):
+        raise UsageError(f"-f {pattern}: -f reads files of this machine", "curl URL | cnllm call … - reads an address")
     path = Path(pattern).expanduser()
     if path.exists() or not glob.has_magic(pattern):
         if path.is_dir():
@@ -50,8 +56,6 @@ def _expand(pattern: str) -> Iterator[str]:
 
 
 def _read(name: str) -> str:
-    if name.startswith(("http://", "https://", "http:/", "https:/")):
-        raise UsageError(f"-f {name}: -f reads files of this machine", "curl URL | cnllm call … - reads an address")
     try:
         with open(name, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -59,6 +63,8 @@ def _read(name: str) -> str:
         raise UsageError(f"-f {name}: {error.strerror}", "name a text file that can be read") from error
     if len(data) > _MAX_BYTES:
         raise UsageError(f"-f {name}: it has more than {_MAX_BYTES:,} bytes", "name a smaller file")
+    if data.startswith(b"%PDF-"):  # some have no byte that text lacks
+        raise UsageError(f"-f {name}: this is a PDF", f"attach it: -a {name}")
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, 0, 1, "NUL")

@@ -110,6 +110,10 @@ def _template(name: str, path: Path, text: str, data: dict[str, Any]) -> Templat
         kind, expected = _KINDS[key]
         if type(value) is not kind or (key == "tools" and not all(type(item) is str for item in data[key])):
             raise CnllmError(f"{place}: {key} is {expected}", hint="fix this line")
+    for key, value in data.get("variables", {}).items():
+        if type(value) not in (str, int, float, bool):
+            place = f"{path}:{_line(text, 'variables')}"
+            raise CnllmError(f"{place}: the variable {key} is text or a number", hint="fix [variables]")
     defaults = {key: _as_text(value) for key, value in data.pop("variables", {}).items()}
     template = Template(name=name, variables=defaults, **data)
     if INPUT in defaults:

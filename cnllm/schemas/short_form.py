@@ -5,6 +5,7 @@
     people [{name, age int}]               a list of objects
     size (small | large), note?            one of several texts; a field that may be left out
     name: as in the passport, age int      a description, up to the next comma
+    age: int, note str?                    other places for a type and the mark
 
 Fields may also stand on lines of their own. Then a description may hold commas.
 """
@@ -25,6 +26,9 @@ _TYPES = {
 _WORD = re.compile(r"[^\W\d][\w-]*")
 _SPACE = re.compile(r"[ \t\r]*")
 _CHOICES = re.compile(r"\(([^()]*)\)")
+_FIELD_END = re.compile(r"[,\n}\])]|\Z")
+_LINE_END = re.compile(r",?[ \t\r]*(\n|\Z)")
+_BRACKETS = re.compile(r"[^\n]*[\[\]{}]\??,?[ \t\r]*(\n|\Z)")
 _MAX_DEPTH = 20
 
 
@@ -66,11 +70,11 @@ class _Parser:
                 raise self.error("here a field's name is missing")
             if name in properties:
                 raise self.error(f"the field {name} stands twice")
-            if self._peek() == "?":
-                self.position += 1
-            else:
+            is_optional = self._question_mark()
+            schema = self._type() or self._type_after_colon(end)
+            if not self._question_mark() and not is_optional:
                 required.append(name)
-            properties[name] = self._type() | self._description(end)
+            properties[name] = (schema or {"type": "string"}) | self._description(end)
             self._space()
             if self._peek() not in ("", ",", "\n", "}", "]", ")"):
                 raise self.error(f"after {name} a comma is missing")
@@ -79,14 +83,43 @@ class _Parser:
         self._depth -= 1
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
+    def _question_mark(self) -> bool:
+        """Skip a question mark. Return whether there was one."""
+        is_there = self._peek() == "?"
+        self.position += is_there
+        return is_there
+
+    def _type_after_colon(self, end: str) -> dict[str, Any]:
+        """Read a type after a colon, as Python has it; nothing where a description stands there."""
+        start = self.position
+        if self._peek() != ":":
+            return {}
+        self.position += 1
+        self._space()
+        if self._peek() in ("[", "{") and (not self._is_line(end) or _BRACKETS.match(self.text, self.position)):
+            return self._type()
+        word = self._match(_WORD) or ""
+        self._question_mark()
+        self._space()
+        rest = _LINE_END if self._is_line(end) else _FIELD_END
+        if word.lower() in _TYPES and rest.match(self.text, self.position):
+            self.position = start + 1
+            return self._type()
+        self.position = start
+        return {}
+
+    def _is_line(self, end: str) -> bool:
+        """Whether the field stands on a line of its own, where a description takes the rest of the line."""
+        return self._lines and not end
+
     def _type(self) -> dict[str, Any]:
-        """Read a type; text where there is none."""
+        """Read a type; nothing where there is none."""
         self._space()
         match self._peek():
             case "[":
                 self.position += 1
                 self._enter()
-                item = self._type()
+                item = self._type() or {"type": "string"}
                 self._depth -= 1
                 self._close("]")
                 return {"type": "array", "items": item}
@@ -99,7 +132,7 @@ class _Parser:
                 return self._choices()
         word = self._match(_WORD)
         if word is None:
-            return {"type": "string"}
+            return {}
         if word.lower() not in _TYPES:
             self.position -= len(word)
             raise self.error(f"{word} is no type: use str, int, float, bool, [list], {{object}} or (one | other)")
@@ -114,7 +147,7 @@ class _Parser:
     def _choices(self) -> dict[str, Any]:
         match = _CHOICES.match(self.text, self.position)
         choices = [choice.strip() for choice in match[1].split("|")] if match is not None else []
-        if match is None or not all(choices):
+        if match is None or not all(choices) or (len(choices) == 1 and "," in match[1]):
             raise self.error("choices look like (one | other)")
         self.position = match.end()
         return {"type": "string", "enum": list(dict.fromkeys(choices))}
@@ -124,7 +157,7 @@ class _Parser:
         self._space()
         if self._peek() != ":":
             return {}
-        stop = re.compile(r"[^\n]*" if self._lines and not end else r"[^\n,}\]]*")
+        stop = re.compile(r"[^\n]*" if self._is_line(end) else r"[^\n,}\]]*")
         match = stop.match(self.text, self.position + 1)
         assert match is not None
         self.position = match.end()

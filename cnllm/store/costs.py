@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cnllm.store.records import Failure
 from cnllm.store.text import as_text, from_json
-from cnllm.types import Cost, Usage
+from cnllm.types import Cost, Note, Usage
 
 if TYPE_CHECKING:
     from cnllm.store.file import DatabaseFile
@@ -24,11 +24,18 @@ _REFUSED = {"BadKey", "BadRequest", "ContextTooLong", "QuotaExceeded", "RateLimi
 """Errors of requests that the endpoint refused before it did any work. They cost nothing."""
 
 
+_REPEATED = ("again-whole", "step-again")
+"""Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
+
+_HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
+
+
 class CostRow(Struct, frozen=True, kw_only=True):
     """The turns of one model, day or conversation. `label` names it; it is "" for all turns.
 
-    `unknown` counts turns whose cost is unknown or not complete, `uncounted` those with unknown tokens. Where one is
-    not 0, the sums are lower bounds. `exact` is false where a cost is unknown.
+    `unknown` counts turns whose cost is unknown or not complete, `uncounted` those with unknown tokens,
+    `uncounted_cached` those with unknown tokens from the cache. Where one is not 0, the sums are lower bounds. `exact`
+    is false where a cost is unknown.
     """
 
     label: str
@@ -37,6 +44,7 @@ class CostRow(Struct, frozen=True, kw_only=True):
     cached: int
     output: int
     uncounted: int
+    uncounted_cached: int
     cost: list[Cost]
     unknown: int
     exact: bool
@@ -56,6 +64,7 @@ class _Turn(Struct, frozen=True):
     usage: Usage | None
     cost: Cost | None
     complete: bool
+    repeated: bool = False
 
 
 def sum_costs(
@@ -81,29 +90,34 @@ def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: st
     conditions = [("began >= ?", since), ("conversation = ?", conversation)]
     values = [value for _, value in conditions if value is not None]
     where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
-    columns = "conversation, began, model, origin, usage, cost, currency, error"
+    columns = f"conversation, began, model, origin, usage, cost, currency, error, notes, {_HAS_REPLY}"
     query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id"
-    for id_, began, model, origin, usage, amount, currency, error in file.rows(query, *values):
+    for id_, began, model, origin, usage, amount, currency, error, notes, has_reply in file.rows(query, *values):
         if origin in ("simulated", "replayed"):
             yield None
             continue
         label = {"model": as_text(model), "conversation": as_text(id_)}.get(by) or _local_day(as_text(began))
         failure = _decode(error, Failure)
-        if failure is not None and failure.type in _REFUSED and not amount:
+        if failure is not None and failure.type in _REFUSED and not (amount or usage or has_reply):
             yield _Turn(label, Usage(input=0, output=0, cached=0), None, True)
             continue
         cost = _cost(amount, currency)
         # the cost of a turn that failed is that of the steps before
-        yield _Turn(label, _decode(usage, Usage), cost, cost is not None and not error)
+        codes = _note_codes(notes)
+        if "price-peak" in codes:  # the most that it may have cost is no lower bound
+            cost = None
+        repeated = not codes.isdisjoint(_REPEATED)
+        yield _Turn(label, _decode(usage, Usage), cost, cost is not None and not error and not repeated, repeated)
 
 
 def _row(label: str, turns: list[_Turn]) -> CostRow:
     sums: dict[str, Decimal] = {}
     counts = dict.fromkeys(("input", "cached", "output"), 0)
-    uncounted = 0
+    uncounted = uncounted_cached = 0
     for turn in turns:
         usage = turn.usage or Usage()
-        uncounted += usage.input is None or usage.output is None
+        uncounted += usage.input is None or usage.output is None or turn.repeated
+        uncounted_cached += usage.cached is None or turn.repeated
         for name in counts:
             counts[name] += getattr(usage, name) or 0
         if turn.cost is not None:
@@ -114,10 +128,18 @@ def _row(label: str, turns: list[_Turn]) -> CostRow:
         turns=len(turns),
         **counts,
         uncounted=uncounted,
+        uncounted_cached=uncounted_cached,
         cost=[Cost(amount, currency) for currency, amount in sorted(sums.items())],
         unknown=unknown,
         exact=unknown == 0,
     )
+
+
+def _note_codes(notes: object) -> set[str]:
+    """Return the codes of a turn's notes that matter here."""
+    if not isinstance(notes, str) or not any(code in notes for code in (*_REPEATED, "price-peak")):
+        return set()
+    return {note.code for note in _decode(notes, list[Note]) or ()}
 
 
 def _decode(data: object, kind: type[Any]) -> Any:

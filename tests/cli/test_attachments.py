@@ -61,6 +61,8 @@ def test_text_is_sent_as_text(machine: Machine) -> None:
     note = machine.file("note.md", "\ufeff你好\n")
     assert parts(machine, "-a", note, "x") == '<file name="note.md">\n你好\n</file>\n\nx'
     assert parts(machine, "-a", note) == '<file name="note.md">\n你好\n</file>'
+    for text in ("ID3 is a tag", "OggS", "fLaC!", "#!AMRAP", "RIFF raff", "BMW", "GIF"):  # as other files begin
+        assert parts(machine, "-a", machine.file("t.txt", text)) == f'<file name="t.txt">\n{text}\n</file>'
     order = parts(machine, "-a", machine.file("p.png", PNG), "-f", note, "x")
     assert [part["type"] for part in order] == ["text", "image_url"]
     assert order[0]["text"].endswith("\n\nx")
@@ -75,6 +77,7 @@ def test_urls_are_passed_on(machine: Machine) -> None:
     ):
         _, medium = parts(machine, "-a", url, "x")
         assert medium["type"] == form
+        assert parts(machine, "-a", url.replace("http", "HTTP"), "x")[1] == medium
         assert url in json.dumps(medium)
     for url in ("https://example.org", "https://example.org/photo", "https://example.org/a.png/", "https://a.jpg"):
         machine.run(*CALL, "-a", url, "x").fails(2, url, "does not say what it is", "--image URL")
@@ -109,12 +112,20 @@ def test_files_and_patterns(machine: Machine) -> None:
         (("-a", "-", "-"), ["stdin is named twice"]),
         (("-a", "-", "-a", "-", "x"), ["stdin is named twice"]),
         (("-a", "-", "x"), ["-a -", "empty"]),
+        (("-a", "", "x"), ["-a names nothing"]),
+        (("-f", "", "x"), ["-f names no file"]),
+        (("-f", "-", "x"), ["-f -", "stdin", "without it"]),
+        (("-f", "HTTP://example.org//x", "x"), ["-f HTTP://example.org//x", "this machine"]),
+        (("-a", "ftp://example.org/a.png", "x"), ["ftp://example.org/a.png", "http and https"]),
+        (("-a", "file:///etc/a.png", "x"), ["file:///etc/a.png", "by its path"]),
     ):
         machine.run(*CALL, *args, cwd=folder).fails(2, *words)
     (folder / "bin").write_bytes(b"\0\1\2")
     (folder / "gbk.txt").write_bytes("你好".encode("gbk"))
     machine.run(*CALL, "-f", "bin", "x", cwd=folder).fails(2, "-f bin", "no text in UTF-8", "-a bin")
     machine.run(*CALL, "-f", "gbk.txt", "x", cwd=folder).fails(2, "iconv")
+    (folder / "ascii.pdf").write_bytes(b"%PDF-1.7\n1 0 obj\n")
+    machine.run(*CALL, "-f", "ascii.pdf", "x", cwd=folder).fails(2, "-f ascii.pdf", "a PDF", "-a ascii.pdf")
     machine.run(*CALL, "-a", "bin", "x", cwd=folder).fails(2, "-a bin", "no picture")
 
 
@@ -129,7 +140,7 @@ def test_a_medium_that_is_not_read_is_an_error(machine: Machine) -> None:
     overlay(machine, "")
     sources = {
         "images": machine.file("p", PNG),
-        "files": machine.file("d", PDF),
+        "PDFs": machine.file("d", PDF),
         "audio": machine.file("s", WAV),
         "video": machine.file("v", b"\x1aE\xdf\xa3"),
     }
@@ -142,7 +153,7 @@ def test_a_medium_that_is_not_read_is_an_error(machine: Machine) -> None:
             stream.write('[models."home/gone"]\ninput = ["text", "image"]\nstatus.is = "retired"\n')
         for noun, path in sources.items():
             done = machine.run("call", "-m", "home/m", "-a", path, "x")
-            done.fails(2, f"home/m does not read {noun}", "these do:" if noun != "files" else "")
+            done.fails(2, f"home/m does not read {noun}", "these do:" if noun != "PDFs" else "")
             assert "home/gone" not in done.err
         assert "these do: home/eye, " in machine.run("call", "-m", "home/m", "-a", sources["images"], "x").err
         assert "these do: home/ear, " in machine.run("call", "-m", "home/m", "-a", sources["audio"], "x").err

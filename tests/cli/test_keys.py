@@ -109,6 +109,17 @@ def test_no_key_and_no_model(machine: Machine) -> None:
     machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
 
 
+def test_a_key_in_the_place_of_a_name_is_not_printed(machine: Machine) -> None:
+    for secret in ("AKIA0123456789ABCDEF", "sk-0123456789abcdef0123", "0123456789abcdef.AbCdEfGh1234"):
+        for args in (("test", secret), ("remove", secret), ("set", secret, "x"), ("set", secret)):
+            done = machine.run("keys", *args, stdin="")
+            done.fails(2, "that")
+            assert secret not in done.out + done.err
+    assert machine.run("keys", "set", "MY_2ND_GATEWAY_KEY", "0123456789").status == 0
+    for command in ("test", "remove"):
+        machine.run("keys", command, "").fails(2, "''")
+
+
 def test_the_named_variable_is_tested_and_only_where_it_may_go(machine: Machine) -> None:
     with Server([http(200, whole(content="OK"))]) as peer:
         prepare(machine, peer.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from .support import ANSWER, HEAD, Machine, Server, chunk, http, texts
+from .support import ANSWER, DONE, HEAD, Machine, Server, chunk, http, texts, whole
 
 PRICE = 'price = { currency = "USD", input = 1.0, output = 10.0 }'
 EACH = Decimal("0.000352")  # 12 in, 34 out
@@ -39,7 +39,7 @@ def test_sums_by_model_day_and_conversation(machine: Machine) -> None:
             assert Decimal(row["cost"][0]["amount"]) == EACH * row["turns"]
             assert (row["input"], row["output"]) == (12 * row["turns"], 34 * row["turns"])
     text = machine.run("logs", "cost")
-    assert text.out.splitlines()[1].split() == ["home/m", "3", "36", "0", "102", "0.001056", "USD"]
+    assert text.out.splitlines()[1].split() == ["home/m", "3", "36", "unknown", "102", "0.001056", "USD"]
     assert "simulated and replayed turns, which cost nothing: 1" in text.err
     (id_,) = [row["label"] for row in report(machine, "--by", "conversation")["rows"] if row["turns"] == 1]  # type: ignore[attr-defined]
     assert report(machine, id_[:6])["total"]["turns"] == 1  # type: ignore[index]
@@ -78,6 +78,37 @@ def test_without_a_price_nothing_is_claimed(machine: Machine) -> None:
         machine.run(*CALL, "one")
     assert machine.run("logs", "cost").out.splitlines()[1].endswith("unknown for 1 turn")
     assert report(machine)["total"]["cost"] == []  # type: ignore[index]
+
+
+def test_a_request_that_was_made_again_is_no_exact_cost(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel")], [http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, PRICE)
+        assert machine.run(*CALL, "one", "-p", "if_cut=again-whole").status == 0
+    assert len(peer.received) == 2
+    total = report(machine)["total"]
+    assert isinstance(total, dict)
+    assert (total["exact"], total["unknown"], total["uncounted"], total["uncounted_cached"]) == (False, 1, 1, 1)
+    assert "≥ 0.000352 USD (unknown for 1 turn)" in machine.run("logs", "cost").out
+
+
+def test_a_refused_step_does_not_hide_the_step_before_it(machine: Machine) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "calc", "arguments": '{"expression": "1+1"}'}}
+    step = (HEAD, chunk(role="assistant", tool_calls=[call]), chunk("tool_calls"), DONE)
+    with Server(step, [http(400, b'{"error": {"message": "no"}}')]) as peer:
+        machine.overlay(peer.url)  # without a price
+        assert machine.run(*CALL, "--tool", "calc", "1+1?").status == 1
+    assert len(peer.received) == 2
+    assert report(machine)["total"]["exact"] is False  # type: ignore[index]
+
+
+def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
+    cached = whole(content="Hello").replace(b'"usage": {', b'"usage": {"prompt_tokens_details": {"cached_tokens": 5}, ')
+    with Server(ANSWER, [http(200, cached)]) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "one")
+        assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "unknown"
+        machine.run(*CALL, "two", "--no-stream")
+    assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "≥5"
 
 
 # ── deleting ─────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from typing import Any
 
 from .support import Machine, Server, chat
 
+SECRET = "sk-0123456789abcdef0123456789"
 HOME = ("-m", "home/m")
 
 
@@ -77,10 +78,19 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         (("--save", "x", "in $temperature"), ["$temperature is the name of a parameter"]),
         (("--save", "x", "-t", "tr", "y"), ["two templates"]),
         (("--save", "x", "-p", "a=null", "y"), ["cannot hold"]),
+        (("--save", "x", "-m", "no-such-model", "y"), ["no model is called no-such-model"]),
+        (("--save", "x", "-c", "y"), ["does not hold -c"]),
+        (("--save", "x", "-p", f"api_key={SECRET}", "y"), ["-p api_key", "holds no key"]),
+        (("--save", "x", "-p", f"headers.X-Token={SECRET}", "y"), ["headers.X-Token", "holds no key"]),
+        (("--save", "x", "-p", "base_url=http://x", "y"), ["does not hold base_url"]),
         (("--save", "x", "-f", "n.md", "y"), ["does not hold -f"]),
         (("--save", "x", "--base-url", "http://x/v1", "y"), ["does not hold --base-url"]),
     ):
-        machine.run("call", *args).fails(2, *words)
+        done = machine.run("call", *args)
+        done.fails(2, *words)
+        assert SECRET not in done.err
+    assert machine.run("templates", "list", "--json").json() == ["tr"]
+    machine.file("own.json", "{}")
     for text, words in (
         ("modle = 'x'", [":1: a template has no modle"]),
         ("system = 'x'\n[variables]\n[options]\n[model]\n", [":4: model is text"]),
@@ -89,6 +99,14 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         ("system = x", ["not TOML", "line 1"]),
         ("variables = { input = 'x' }", ["$input is the text of the call"]),
         ("options = { reasoning = 'lots' }", ["'lots' is not a reasoning level"]),
+        ("options = { temperature = 'hot' }", ["temperature", "is a number"]),
+        ("options = { seed = 2026-01-31 }", ["seed", "no JSON value"]),
+        ("options = { deep = { er = [07:30:00] } }", ["deep", "no JSON value"]),
+        ("options = { temperature = nan }", ["temperature", "no JSON value"]),
+        ("variables = { temperature = 1 }", ["has a variable temperature", "a parameter has this name"]),
+        ("\n[variables]\nlang = ['a']", [":2: the variable lang is text or a number"]),
+        ("schema = './own.json'", ["names a file as its schema"]),
+        ("schema = 'a inte'", ["inte is no type"]),
         ("tools = ['./evil.py:run']", ["./evil.py:run, which is code"]),
     ):
         path = machine.file("t.toml", text)

@@ -32,6 +32,14 @@ def test_what_it_means() -> None:
         ("a: hi there, b: count", of(a={**TEXT, "description": "hi there"}, b={**TEXT, "description": "count"})),
         ("a: hi, there\n\n  b int\n", of(a={**TEXT, "description": "hi, there"}, b={"type": "integer"})),
         ("a {b: one, c}\nd", of(a=of(b={**TEXT, "description": "one"}, c=TEXT), d=TEXT)),
+        ("a: int, b?: [str], c: {d: bool}", of(["a", "c"], a={"type": "integer"}, b={"type": "array", "items": TEXT},
+                                               c=of(d={"type": "boolean"}))),
+        ("a int?, b [str]?, c: int?", of([], a={"type": "integer"}, b={"type": "array", "items": TEXT},
+                                         c={"type": "integer"})),
+        ("a: int of years, b", of(a={**TEXT, "description": "int of years"}, b=TEXT)),
+        ("a: int\nb: int, or so\nc: [int],\nd: [old] name", of(
+            a={"type": "integer"}, b={**TEXT, "description": "int, or so"},
+            c={"type": "array", "items": {"type": "integer"}}, d={**TEXT, "description": "[old] name"})),
         ("名字, 年龄 int", of(名字=TEXT, 年龄={"type": "integer"})),
         ("first-name, _x1", of(None, **{"first-name": TEXT, "_x1": TEXT})),
     ):  # fmt: skip

@@ -92,7 +92,7 @@ def _stored_variable(name: str, names: list[str]) -> str:
     variables = (registry.resolve(f"{provider}/any").flags.keys or []) if provider is not None else []
     stored = [variable for variable in variables if variable in names]
     if not stored:
-        shown = "that name" if looks_secret(name) else name
+        shown = "that name" if looks_secret(name) else name or "''"
         hint = suggest(name, names, "cnllm keys list shows the stored names")
         raise errors.UsageError(f"no key of {shown} is stored", hint)
     return stored[0]

@@ -62,8 +62,10 @@ def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
 
 def _cells(row: CostRow, label: str) -> tuple[str, ...]:
     mark = "≥" if row.uncounted else ""
-    counts = [f"{mark}{count:,}" for count in (row.input, row.cached, row.output)]
-    return label, f"{row.turns:,}", *counts, _cost(row)
+    cached = f"{'≥' if row.uncounted_cached else ''}{row.cached:,}"
+    if row.uncounted_cached == row.turns:
+        cached = "unknown"
+    return label, f"{row.turns:,}", f"{mark}{row.input:,}", cached, f"{mark}{row.output:,}", _cost(row)
 
 
 def _cost(row: CostRow) -> str:
