@@ -93,8 +93,10 @@ def _plain(value: Any) -> Any:
 
 
 def _section_break(before: list[_Item], after: list[_Item], *, last: bool) -> PrefixBreak | None:
-    for (place, old), (new_place, new) in zip(before, after, strict=False):
+    for number, ((place, old), (new_place, new)) in enumerate(zip(before, after, strict=False)):
         if _bytes(old) != _bytes(new):
+            if (moved := _move(before[number:], after[number:])) is not None:
+                return moved
             path, cause, texts = _difference(old, new)
             where = place if place == new_place else new_place
             return PrefixBreak(where + (f": {path}" if path else ""), cause, *texts)
@@ -107,8 +109,25 @@ def _section_break(before: list[_Item], after: list[_Item], *, last: bool) -> Pr
     return PrefixBreak(place, "it was removed", _short(_bytes(item)), None)
 
 
+def _move(before: list[_Item], after: list[_Item]) -> PrefixBreak | None:
+    """Return the break where the first part was taken out or put in before others; None where it was changed."""
+    (place, old), (new_place, new) = before[0], after[0]
+    old_bytes, new_bytes = _bytes(old), _bytes(new)
+    is_later = any(_bytes(item) == old_bytes for _, item in after[1:])
+    was_later = any(_bytes(item) == new_bytes for _, item in before[1:])
+    if is_later and was_later:
+        return PrefixBreak(new_place, "the order changed", _short(old_bytes), _short(new_bytes))
+    if is_later:
+        return PrefixBreak(new_place, "it was put in here", None, _short(new_bytes))
+    return PrefixBreak(place, "it is left out now", _short(old_bytes), None) if was_later else None
+
+
 def _bytes(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _sorted_bytes(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _short(text: str) -> str:
@@ -123,7 +142,7 @@ def _difference(old: Any, new: Any) -> tuple[str, str, _Texts]:
     """Return the path of the first difference, its cause, and both texts."""
     if isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("role") != new.get("role"):
         return "", "another message stands there", (_short(_bytes(old)), _short(_bytes(new)))
-    if old == new:
+    if old == new and _sorted_bytes(old) == _sorted_bytes(new):
         return "", "the keys are in another order", (_short(_bytes(old)), _short(_bytes(new)))
     for path, old_leaf, new_leaf in _leaves(old, new, ""):
         if old_leaf is _ABSENT:

@@ -39,6 +39,7 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
 def test_every_cause() -> None:
     system = BODY["messages"][0]["content"]
     call = ["messages", 2, "tool_calls", 0]
+    messages = BODY["messages"]
     reordered = {"content": "hi", "role": "user"}
     for body, where, cause in (
         (
@@ -63,12 +64,22 @@ def test_every_cause() -> None:
             "tools[1] (b)",
             "added",
         ),
+        (changed(["messages", 1], None), "messages[1] (user)", "left out now"),
+        (changed(["messages"], [{"role": "user", "content": "!"}, *messages]), "messages[0] (user)", "was put in here"),
+        (changed(["messages"], [messages[0], messages[2], messages[1]]), "messages[1] (assistant)", "order changed"),
         (changed(["tools", 0, "function", "parameters", "type"], True), "tools[0] (read)", "it changed"),
     ):
         found = first_break(BODY, body)
         assert found is not None, where
         assert where in found.where, found
         assert cause in found.cause, found
+
+
+def test_a_value_that_only_looks_equal_is_no_order_of_keys() -> None:
+    for old, new in ((1, True), (1, 1.0), (0, False)):
+        found = first_break({"messages": [{"content": old}]}, {"messages": [{"content": new}]})
+        assert found is not None
+        assert (found.where, found.cause) == ("messages[0]: content", "it changed")
 
 
 def test_what_keeps_the_prefix() -> None:
