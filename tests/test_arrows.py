@@ -68,7 +68,7 @@ MAY: dict[str, set[str]] = {
     "launch": {"config", "errors", "gateway"},
     "cli/output": FLAGS | {"config"},
     "cli": FLAGS
-    | {"cassette", "cli/output", "client", "config", "simulator", "store", "tools", "transports"}
+    | {"cassette", "cli/output", "client", "config", "schemas", "simulator", "store", "tools", "transports"}
     | {"engine", "engine/history"},
     "cli/commands": FLAGS
     | {

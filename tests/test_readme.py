@@ -16,12 +16,14 @@ import program
 import pytest
 
 from cnllm import types
+from cnllm.cli.cache_report import CacheReport
 from cnllm.cli.output import answer
 from cnllm.cli.output.json_types import LISTINGS
 from cnllm.client.api import Fitted
 from cnllm.client.sanitizer import Sanitized
 from cnllm.registry.schema import json_schema
 from cnllm.store import records
+from cnllm.store.costs import CostReport
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -41,6 +43,8 @@ SHAPES: dict[str, Any] = {
     "logs-list": list[records.ConversationSummary],
     "logs-show": records.RecordedConversation,
     "logs-search": list[records.SearchHit],
+    "logs-cost": CostReport,
+    "logs-cache": CacheReport,
     **LISTINGS,
 }
 
@@ -111,6 +115,11 @@ def test_what_the_command_line_prints_is_valid_against_its_schema() -> None:
         "registry-check-unbacked": ("registry", "check", "--unbacked"),
         "registry-path": ("registry", "path"),
         "keys-list": ("keys", "list"),
+        "aliases-list": ("aliases", "list", "--all"),
+        "prefer": ("prefer",),
+        "templates-list": ("templates", "list"),
+        "logs-cost": ("logs", "cost"),
+        "logs-cache": ("logs", "cache"),
         "serve-keys-list": ("serve", "keys", "list"),
     }
     said("serve", "keys", "add", "team", "--rpm", "9", "--budget", "1", "--currency", "CNY")

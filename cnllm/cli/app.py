@@ -16,8 +16,11 @@ __all__ = ["COMMANDS", "root", "run"]
 COMMANDS = {
     "call": ("cnllm.cli.commands.call:call", "Ask a model and print its answer."),
     "chat": ("cnllm.cli.commands.chat:chat", "Talk with a model; /help lists the commands of a chat."),
-    "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export."),
+    "logs": ("cnllm.cli.commands.logs:logs", "Conversations on disk: list, show, search, export, their cost."),
     "models": ("cnllm.cli.commands.models.group:models", "List models, and show what is known about each."),
+    "aliases": ("cnllm.cli.commands.aliases:aliases", "Short names for models, in your own registry file."),
+    "prefer": ("cnllm.cli.commands.prefer:prefer", "Let short names mean the models of a provider."),
+    "templates": ("cnllm.cli.commands.templates:templates", "Saved options and prompts, to use with -t NAME."),
     "sanitize": ("cnllm.cli.commands.sanitize:sanitize", "Read the text that a model wrote and print its answer."),
     "fit": ("cnllm.cli.commands.fit:fit", "Change a conversation so that a model accepts it."),
     "registry": ("cnllm.cli.commands.registry:registry", "Check and find the files that describe endpoints."),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cnllm.cli import client_factory, option_parsing, turn_log
-from cnllm.cli.input import read_messages, read_text
+from cnllm.cli.attachments import require_readable
+from cnllm.cli.call_template import apply_template
+from cnllm.cli.input import read_call
 from cnllm.cli.output import answer, errors, stdio
 from cnllm.cli.turn import report_ending, run_turn
 from cnllm.errors import CnllmError
@@ -33,6 +35,7 @@ class CallRunner:
         from cnllm.registry import Registry
 
         self.params = params
+        template = apply_template(params)
         self.form: str | None = params["form"]
         self.options = option_parsing.call_options(
             params["parameters"],
@@ -45,13 +48,13 @@ class CallRunner:
         self.box = self._toolbox()
         if self.box is not None:
             self.options["tools"] = self.box.tools
-        text = read_text(params["text"], required=not params["images"])
-        self.new: list[Message] = read_messages(text, params["system"], params["images"])
+        self.new: list[Message] = read_call(params, template)
         self.log = self._log()
         self.messages = self.log.messages(self.new)
         self.registry = Registry.load()
         self.model = self._model()
         self.stream = self._wants_stream()
+        require_readable(self.registry, self.model, self.new, self.options)
         self.plan = self._build_plan()
 
     def _log(self) -> turn_log.TurnLog:

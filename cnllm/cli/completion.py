@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["complete_conversations", "complete_key_names", "complete_models", "completion"]
+__all__ = [
+    "complete_aliases",
+    "complete_conversations",
+    "complete_key_names",
+    "complete_models",
+    "complete_providers",
+    "complete_templates",
+    "completion",
+]
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -30,6 +38,35 @@ def complete_key_names(ctx: click.Context, param: click.Parameter, incomplete: s
         return [name for name in [*summary.names().providers, *keys.key_names()] if name.startswith(incomplete)]
     except CnllmError:
         return []
+
+
+def complete_providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return providers with this prefix."""
+    from cnllm.errors import CnllmError
+    from cnllm.registry import summary
+
+    try:
+        return [name for name in summary.names().providers if name.startswith(incomplete)]
+    except CnllmError:
+        return []
+
+
+def complete_aliases(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return aliases with this prefix."""
+    from cnllm.errors import CnllmError
+    from cnllm.registry import summary
+
+    try:
+        return [name for name in summary.names().aliases if name.startswith(incomplete)]
+    except CnllmError:
+        return []
+
+
+def complete_templates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return templates with this prefix."""
+    from cnllm.config import templates
+
+    return [name for name in templates.template_names() if name.startswith(incomplete)]
 
 
 def complete_conversations(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -8,13 +8,18 @@ import select
 import stat
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cnllm.cli.output import stdio
 from cnllm.cli.output.errors import UsageError
 from cnllm.types import Media, Message, Part, Text
 
-__all__ = ["decode_argument", "read_image", "read_messages", "read_text"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cnllm.cli.call_template import Filled
+
+__all__ = ["decode_argument", "read_call", "read_extras", "read_image", "read_messages", "read_text"]
 
 PATIENCE = 3.0
 """Seconds of silence after which a line tells the user that the program waits for stdin."""
@@ -29,9 +34,47 @@ _SIGNATURES = (
 )
 
 
-def read_messages(text: str, system: str | None, images: tuple[str, ...]) -> list[Message]:
-    """Build the first messages of a call: the system message, if any, and the user's."""
-    parts: list[Part] = [*([Text(text)] if text else []), *map(read_image, images)]
+def read_call(params: dict[str, Any], template: Filled) -> list[Message]:
+    """Build the first messages of a call from its options: text, files, images and attachments."""
+    attachments, text = params["attachments"], params["text"]
+    takes_stdin = "-" in attachments
+    if takes_stdin and (text == "-" or attachments.count("-") > 1):
+        raise UsageError("stdin is named twice", "give - once: as the text, or for -a")
+    if text is not None and (params["files"] or attachments) and os.path.isfile(text):
+        raise UsageError(
+            f"{text} is a file, but it stands where the text goes",
+            "one -f takes one file: quote a pattern, -f '*.md', or repeat -f",
+        )
+    others = (params["images"], attachments, params["files"])
+    required = template.needs_text and not any(others)
+    if takes_stdin:
+        text = "" if text is None else decode_argument(text, "the text")
+    else:
+        text = read_text(text, required=required)
+    extras = read_extras(params["files"], attachments)
+    return read_messages(template.prompt(text), params["system"], params["images"], extras)
+
+
+def read_extras(files: tuple[str, ...], attachments: tuple[str, ...]) -> list[Part]:
+    """Read text files and attachments as parts of a message, the text first."""
+    if not files and not attachments:
+        return []
+    from cnllm.cli.attachments import read_attachment
+    from cnllm.cli.text_files import read_files
+
+    stdin = getattr(sys.stdin, "buffer", None)
+    media = [read_attachment(source, stdin) for source in attachments]
+    return [Text(read_files(files)), *media] if files else media
+
+
+def read_messages(text: str, system: str | None, images: tuple[str, ...], extras: Sequence[Part] = ()) -> list[Message]:
+    """Build the first messages of a call: the system message, if any, and the user's.
+
+    Text of files goes before the question, so that the next question about them can be answered from the cache.
+    """
+    texts = [part.text for part in extras if type(part) is Text] + ([text] if text else [])
+    media = [part for part in extras if type(part) is not Text]
+    parts: list[Part] = [*([Text("\n\n".join(texts))] if texts else []), *map(read_image, images), *media]
     messages = [Message("user", parts)]
     if system:
         messages.insert(0, Message("system", [Text(decode_argument(system, "--system"))]))

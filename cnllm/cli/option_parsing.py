@@ -61,7 +61,9 @@ def call_options(
     if tools_file is not None:
         options["tools"] = read_tools(tools_file)
     if schema_file is not None:
-        options["schema"] = _require_object(read_json_file(schema_file, "--schema"), schema_file)
+        from cnllm.cli.schema_option import read_schema
+
+        options["schema"] = read_schema(schema_file)
     return options | {name: value for name, value in others.items() if value is not None}
 
 

@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 else:  # the class of older versions of click is not generic
     _ParamType = click.ParamType
 
-__all__ = ["LEVEL_WORDS", "Command", "Group", "ReasoningLevel", "as_json", "examples", "level", "model", "tool"]
+__all__ = [
+    "LEVEL_WORDS",
+    "Command",
+    "Group",
+    "ReasoningLevel",
+    "as_json",
+    "attachments",
+    "examples",
+    "level",
+    "model",
+    "templates",
+    "tool",
+]
 
 Decorator = Callable[[Any], Any]
 
@@ -35,6 +47,18 @@ class Command(click.Command):
                 help="Show a traceback of what fails.",
             )
         )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. If a shell has expanded a pattern for `-f`, say so."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message and any(arg in ("-f", "--file", "-a", "--attach") for arg in given):
+                raise errors.UsageError(
+                    error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
+                ) from None
+            raise
 
 
 class Group(click.Group):
@@ -98,6 +122,35 @@ tool = click.option(
     help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
 )
 """The option `--tool NAME`, which may be repeated."""
+
+
+def attachments(function: Any) -> Any:
+    """Add the options `-a` and `-f`."""
+    attach = click.option(
+        "-a",
+        "--attach",
+        "attachments",
+        metavar="FILE|URL|-",
+        multiple=True,
+        help="A picture, PDF, sound or video; - is stdin. Repeatable.",
+    )
+    file = click.option(
+        "-f", "--file", "files", metavar="FILE", multiple=True, help="A text file, or a quoted '*.py'. Repeatable."
+    )
+    return attach(file(function))
+
+
+def templates(function: Any) -> Any:
+    """Add the options `-t` and `--save`."""
+    template = click.option(
+        "-t",
+        "--template",
+        metavar="NAME",
+        shell_complete=completion.complete_templates,
+        help="Use a template; -p NAME=VALUE sets its variables.",
+    )
+    save = click.option("--save", metavar="NAME", help="Save these options as a template; send nothing.")
+    return template(save(function))
 
 
 def as_json(content: str) -> Decorator:

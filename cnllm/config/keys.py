@@ -19,7 +19,7 @@ from cnllm.config import paths, private_files
 from cnllm.errors import CnllmError
 from cnllm.types import checks
 
-__all__ = ["find_key", "key_names", "key_source", "keys_path", "set_key"]
+__all__ = ["find_key", "key_names", "key_source", "keys_path", "remove_key", "set_key"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 USABLE = re.compile(r"[\x21-\x7e]+")
@@ -82,6 +82,20 @@ def set_key(name: str, value: str) -> Path:
     with _lock(target.parent):
         _write(target, {**_read(), name: value})
     return keys_path()
+
+
+def remove_key(name: str) -> bool:
+    """Remove a key from the file. Return whether there was one."""
+    checks.require_text("name", name)
+    target = Path(os.path.realpath(keys_path()))
+    if not target.parent.exists():
+        return False
+    with _lock(target.parent):
+        stored = _read()
+        if name not in stored:
+            return False
+        _write(target, {key: value for key, value in stored.items() if key != name})
+    return True
 
 
 def _environment(label: str, name: Any) -> str:

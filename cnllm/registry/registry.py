@@ -250,7 +250,7 @@ class Registry:
         if len(serving) == 1:
             return _split(serving[0])
         if len(serving) > 1:
-            for preferred in self._preferences():
+            for preferred in self.preferred_providers:
                 if match := [m for m in serving if _split(m)[0] == preferred]:
                     return _split(match[0])
             raise UnknownModel(
@@ -275,13 +275,14 @@ class Registry:
     def _apply_preference(self, target: str, models: dict[str, None]) -> tuple[str, str]:
         """Return the target, or the same id at a provider that the user prefers."""
         provider, id = _split(target)
-        for preferred in self._preferences():
+        for preferred in self.preferred_providers:
             if f"{preferred}/{id}" in models:
                 return preferred, id
         return provider, id
 
-    def _preferences(self) -> list[str]:
-        """List the providers that the user prefers."""
+    @property
+    def preferred_providers(self) -> list[str]:
+        """List the providers that the user prefers, best first."""
         for document in reversed(self._documents):
             if "prefer" in document.data:
                 names: list[str] = document.data["prefer"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from cnllm.config import paths, private_files
 from cnllm.errors import RegistryError
 
-__all__ = ["is_trusted", "trust"]
+__all__ = ["is_trusted", "is_trusted_content", "trust"]
 
 
 def trust(path: str | os.PathLike[str]) -> None:
@@ -36,6 +36,11 @@ def trust(path: str | os.PathLike[str]) -> None:
 def is_trusted(path: Path, digest: str) -> bool:
     """Whether the user trusts this file with this content."""
     return _trusted_digests().get(str(path.resolve())) == digest
+
+
+def is_trusted_content(path: Path, content: bytes) -> bool:
+    """Whether the user trusts this file with these bytes."""
+    return is_trusted(path, hashlib.blake2b(content, digest_size=32).hexdigest())
 
 
 def _trust_file() -> Path:

@@ -19,6 +19,7 @@ from cnllm.types import checks
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from cnllm.store.costs import CostReport, Grouping
     from cnllm.store.records import ConversationSummary, Origin, RecordedConversation, RecordedTurn, SearchHit
 
 __all__ = ["Store", "store_path"]
@@ -245,6 +246,27 @@ class Store:
         limit = _row_limit(limit)
         rows = self._file.rows("SELECT text FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT ?", limit)
         return [as_text(row[0]) for row in reversed(rows) if row[0]]
+
+    def costs(self, by: Grouping = "model", *, since: str | None = None, conversation: str | None = None) -> CostReport:
+        """Sum the tokens and costs of turns by model, day or conversation; `since` is a time (ISO 8601, UTC)."""
+        from cnllm.store.costs import sum_costs
+
+        return sum_costs(self._file, by, since, conversation)
+
+    def ids_before(self, time: str) -> list[str]:
+        """Return the conversations whose last turn began before a time (ISO 8601, UTC), the oldest first."""
+        from cnllm.store.deletion import ids_before
+
+        return ids_before(self._file, time)
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete conversations, and return the number of their turns. The file keeps none of their bytes."""
+        from cnllm.store.deletion import delete_conversations
+
+        ids = checks.as_list("ids", ids, "a list of ids")
+        for id_ in ids:
+            _require_text("ids: one of them", id_)
+        return delete_conversations(self._file, ids)
 
     def search(self, words: Sequence[str], limit: int = -1) -> list[SearchHit]:
         """Return the messages that contain all these words, in text or reasoning, the newest first."""

@@ -16,6 +16,7 @@ __all__ = [
     "file_name",
     "is_file_part",
     "is_pdf",
+    "kind_of_url",
     "media_kind",
     "upload_name",
 ]
@@ -83,6 +84,11 @@ def media_kind(media: Media) -> MediaKind:
     if by_name is None or (by_part == "audio" and by_name == "video"):  # a video container with sound only
         return by_part
     return by_name
+
+
+def kind_of_url(url: str) -> MediaKind | None:
+    """Return the kind that the ending of a URL's path names; None where it names none."""
+    return _KIND_BY_ENDING.get(_ending(_url_path(url).rpartition("/")[2]))
 
 
 def file_name(media: Media) -> str | None:

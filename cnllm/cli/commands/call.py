@@ -15,6 +15,8 @@ EXAMPLES = options.examples(
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
     "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
     "cnllm call -c 'And at sunset?'",
+    "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
+    "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr; cnllm call -t tr -p lang=French 'Good morning'",
     "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
 )
@@ -46,7 +48,9 @@ EXAMPLES = options.examples(
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
 @click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
-@click.option("--schema", metavar="FILE", type=click.Path(), help="JSON Schema of the answer.")
+@click.option("--schema", metavar="FILE|FIELDS", help="The answer's JSON Schema, or 'name, age int, tags [str]'.")
+@options.attachments
+@options.templates
 @click.option("--image", "images", metavar="FILE", multiple=True, help="An image, or its URL. Repeatable.")
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
@@ -79,6 +83,10 @@ def call(**params: Any) -> int:
     The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-). If you
     give TEXT and pipe text in, the piped text is appended.
     """
+    if params["save"] is not None:
+        from cnllm.cli.call_template import save_template
+
+        return save_template(params)
     from cnllm.cli.call_runner import CallRunner  # imports what a call needs; help and completion do not need it
 
     return CallRunner(**params).run()

@@ -13,9 +13,11 @@ from cnllm.cli import completion, options
 from cnllm.cli.output import errors, stdio, terminal
 
 if TYPE_CHECKING:
+    from cnllm.cli.call_template import Filled
     from cnllm.cli.chat_input import TurnInput
     from cnllm.cli.chat_session import ChatSession
     from cnllm.cli.turn_log import TurnLog
+    from cnllm.types import Message, Part
 
 __all__ = ["chat"]
 
@@ -52,6 +54,8 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
     show_default=True,
 )
 @click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@options.attachments
+@options.templates
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
@@ -62,22 +66,27 @@ def chat(**params: Any) -> int:
     exit status is the worst of all turns, as for cnllm call. A terminal needs prompt_toolkit:
     pip install 'cnllm[chat]'.
     """
-    from cnllm.cli import turn_log
+    from cnllm.cli import call_template, turn_log
 
+    if params["save"] is not None:
+        return call_template.save_template(params)
+    template = call_template.apply_template(params)
     if params["continues"] and params["conversation"] is not None:
         raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
     conversation = "last" if params["continues"] else params["conversation"]
     if conversation is None and params["model"] is None:
         raise errors.UsageError("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
     with closing(turn_log.TurnLog(conversation, writes=not params["no_log"])) as log:
-        return _chat(params, log)
+        return _chat(params, log, template)
 
 
-def _chat(params: dict[str, Any], log: TurnLog) -> int:
+def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
     from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
+    from cnllm.cli.attachments import require_readable
     from cnllm.cli.chat_session import ChatEndpoint, ChatSession
-    from cnllm.cli.input import decode_argument
+    from cnllm.cli.input import decode_argument, read_extras
     from cnllm.registry import Registry
+    from cnllm.types import Message
 
     sessions: list[ChatSession] = []
     turns = chat_input.turn_input(
@@ -100,6 +109,10 @@ def _chat(params: dict[str, Any], log: TurnLog) -> int:
         base_url=params["base_url"],
         offline=params["simulate"],
     )
+    if "-" in params["attachments"]:
+        raise errors.UsageError("-a - is stdin, where a chat reads its turns", "name a file")
+    extras = read_extras(params["files"], params["attachments"])
+    require_readable(registry, model, [Message("user", extras)], call_options)
     key = client_factory.read_key(model, params["key_env"], required=not params["simulate"])
     records = (log.exchange,) if log.exchange else ()
     system = decode_argument(params["system"], "--system") if params["system"] else None
@@ -116,7 +129,7 @@ def _chat(params: dict[str, Any], log: TurnLog) -> int:
         except (ValueError, TypeError) as error:
             raise errors.UsageError(str(error)) from error
         _greet(sessions[0])
-        return _turns(sessions[0], turns)
+        return _turns(sessions[0], turns, Question(template, extras))
 
 
 def _greet(session: ChatSession) -> None:
@@ -126,7 +139,22 @@ def _greet(session: ChatSession) -> None:
         stdio.print_line(f"asking {session.model.name}; /help lists the commands, Ctrl-D leaves")
 
 
-def _turns(session: ChatSession, turns: TurnInput) -> int:
+class Question:
+    """Builds the question of a line: with the template's prompt, and the first one with the attachments."""
+
+    def __init__(self, template: Filled, extras: list[Part]) -> None:
+        self._template = template
+        self._extras = extras
+
+    def message(self, text: str) -> Message:
+        """Return the question for a line."""
+        from cnllm.cli.input import read_messages
+
+        extras, self._extras = self._extras, []
+        return read_messages(self._template.prompt(text), None, (), extras)[0]
+
+
+def _turns(session: ChatSession, turns: TurnInput, question: Question) -> int:
     """Run one turn after another and return the exit status: 0 at a terminal, else the worst of the turns."""
     while True:
         try:
@@ -139,7 +167,7 @@ def _turns(session: ChatSession, turns: TurnInput) -> int:
             stdio.print_line("Ctrl-D or /quit leaves")
             continue
         try:
-            if not _turn(session, text):
+            if not _turn(session, text, question):
                 return _status(session)
         except KeyboardInterrupt:  # between the answer and the next turn
             stdio.print_line("interrupted")
@@ -149,13 +177,12 @@ def _status(session: ChatSession) -> int:
     return errors.WHOLE if sys.stdin.isatty() else session.status
 
 
-def _turn(session: ChatSession, line: str) -> bool:
+def _turn(session: ChatSession, line: str, question: Question) -> bool:
     from cnllm.cli import chat_commands
-    from cnllm.cli.input import read_messages
 
     if _COMMAND.match(line):
         return chat_commands.run(session, line)
     text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
-        session.ask(read_messages(text, None, ())[0])
+        session.ask(question.message(text))
     return True

@@ -7,7 +7,7 @@ import sys
 import click
 
 from cnllm.cli import completion, options
-from cnllm.cli.output import answer, errors, stdio
+from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.cli.output.table import table
 
 __all__ = ["keys"]
@@ -67,6 +67,66 @@ def list_(as_json: bool) -> None:
         stdio.print_line("no keys are stored; cnllm keys set NAME stores one")
 
 
+@keys.command(epilog=options.examples("cnllm keys remove ZAI_API_KEY", "cnllm keys remove zai"))
+@click.argument("name", shell_complete=completion.complete_key_names)
+def remove(name: str) -> None:
+    """Remove a key from the file: NAME is the name of a variable or of a provider."""
+    from cnllm.config import keys as store
+
+    names = store.key_names()
+    variable = name if name in names else _stored_variable(name, names)
+    store.remove_key(variable)
+    stdio.print_line(f"{variable} is removed from {store.keys_path()}")
+    if store.key_source(variable) == "environment":
+        stdio.print_line(f"  the variable {variable} still holds a key: unset {variable}")
+
+
+def _stored_variable(name: str, names: list[str]) -> str:
+    """Return the stored variable of a provider. Raise `UsageError` with similar names."""
+    from cnllm.cli.suggestion import suggest
+    from cnllm.config.redact import looks_secret
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    provider = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
+    variables = (registry.resolve(f"{provider}/any").flags.keys or []) if provider is not None else []
+    stored = [variable for variable in variables if variable in names]
+    if not stored:
+        shown = "that name" if looks_secret(name) else name or "''"
+        hint = suggest(name, names, "cnllm keys list shows the stored names")
+        raise errors.UsageError(f"no key of {shown} is stored", hint)
+    return stored[0]
+
+
+@keys.command(epilog=options.examples("cnllm keys test zai", "cnllm keys test OPENAI_API_KEY --json"))
+@click.argument("name", shell_complete=completion.complete_key_names)
+@options.model(required=False)
+@options.as_json("the result")
+def test(name: str, model: str | None, as_json: bool) -> int:
+    """Send one cheap request with a key, and print what the endpoint said.
+
+    NAME is the name of a variable or of a provider. The request goes to the provider's cheapest model, or to M. The
+    exit status is 0 if the key works, else 1.
+    """
+    from cnllm.cli import key_test
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    result, reply, seconds = key_test.run_test(name, model, registry)
+    if as_json:
+        answer.print_json(result)
+    elif result["works"]:
+        words = f"{result['name']} works: {result['provider']}/{result['model']} answered in {seconds:.1f} s"
+        usage = answer.usage_line(reply).partition(" · ")[2] if reply is not None else ""
+        answer.print_line(terminal.escape(words) + (f" ({usage})" if usage else ""))
+    else:
+        errors.print_error(*key_test.describe(result))
+    others = key_test.key_providers(name, registry)[1:]
+    if others and not as_json:
+        stdio.print_line(f"  not tested: {', '.join(others[:5])}{' …' if len(others) > 5 else ''}")
+    return errors.WHOLE if result["works"] else errors.FAILED
+
+
 @keys.command(epilog=options.examples("ls -l $(cnllm keys path)"))
 def path() -> None:
     """Print the path of the file, whether or not it exists."""
@@ -77,24 +137,10 @@ def path() -> None:
 
 def _variable(name: str) -> str:
     """Return the variable that a name stands for: itself, or a provider's first key variable."""
+    from cnllm.cli.key_test import key_variable
     from cnllm.registry import Registry
 
-    registry = Registry.load()
-    if name not in registry.providers:
-        from cnllm.config.keys import NAME
-
-        if NAME.fullmatch(name) and name == name.upper():
-            return name
-        from cnllm.config.redact import looks_secret
-
-        raise errors.UsageError(
-            f"{'that' if looks_secret(name) else name} is neither a variable's name nor a provider",
-            f"providers: {', '.join(registry.providers)}",
-        )
-    names = registry.resolve(f"{name}/any").flags.keys
-    if not names:
-        raise errors.UsageError(f"{name} needs no key")
-    return names[0]
+    return key_variable(name, Registry.load())
 
 
 def _read_value(variable: str) -> str:

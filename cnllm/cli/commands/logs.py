@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnllm.cli import completion, options
+from cnllm.cli.commands.logs_cache import cache
+from cnllm.cli.commands.logs_cost import cost
+from cnllm.cli.commands.logs_delete import delete
 from cnllm.cli.output import answer, errors, stdio, terminal
 from cnllm.config.log_mode import Mode
 
@@ -20,10 +23,14 @@ __all__ = ["logs"]
 
 @click.group(cls=options.Group)
 def logs() -> None:
-    """Conversations on disk: list, show, search, export.
+    """Conversations on disk: list, show, search, export, their cost.
 
     cnllm logs every call, and marks the simulated ones. It logs no key. CNLLM_LOG=off or --no-log skips a call.
     """
+
+
+for _command in (cost, cache, delete):
+    logs.add_command(_command)
 
 
 def _count(default: int) -> options.Decorator:

@@ -70,6 +70,29 @@ class Key(TypedDict):
     used: Literal["file", "environment"]
 
 
+class Alias(TypedDict):
+    """A short name, its model, and the file that sets it. null: it is built in."""
+
+    alias: str
+    model: str
+    file: str | None
+
+
+class KeyTest(TypedDict):
+    """The result of `keys test`. `works` is null if the endpoint's answer says nothing about the key.
+
+    `status` is that of HTTP, and `message` the endpoint's own sentence.
+    """
+
+    name: str
+    provider: str
+    url: str
+    model: str
+    works: bool | None
+    status: int | None
+    message: str
+
+
 class ClientKey(TypedDict):
     """A key of a gateway's client: its limits and its use. Times are seconds since 1970, amounts texts by currency."""
 
@@ -99,6 +122,10 @@ LISTINGS: dict[str, Any] = {
     "registry-check-against": list[Disagreement],
     "registry-path": list[str],
     "keys-list": list[Key],
+    "keys-test": KeyTest,
+    "aliases-list": list[Alias],
+    "prefer": list[str],
+    "templates-list": list[str],
     "serve-keys-list": list[ClientKey],
 }
 """The command → the type of its `--json`."""

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.history.repair import Turn
 from cnllm.protocols import Wire
+from cnllm.protocols import wire as find_wire
 from cnllm.registry.flags import Flags
 from cnllm.types import Media, Message, Opaque, Part, Text, ToolResult
 from cnllm.types.media import KIND_OF_PART, MediaKind, as_media, is_file_part, media_kind
 
-__all__ = ["drop_unreadable", "has_media", "move_result_media", "placeholder_text"]
+__all__ = ["drop_unreadable", "has_media", "media_problem", "move_result_media", "placeholder_text"]
 
 
 def has_media(messages: Sequence[Message]) -> bool:
@@ -59,6 +60,27 @@ def drop_unreadable(turns: Sequence[Turn], flags: Flags, wire: Wire, ledger: Led
     return out
 
 
+def media_problem(media: Media, flags: Flags, protocol: str) -> str | None:
+    """Return why a model does not get a medium; None where it does."""
+    reason = _refusal(media_kind(media), flags)
+    if reason is None and not find_wire(protocol).takes_medium(media, flags):
+        reason = "the endpoint does not accept this form"
+    return reason
+
+
+def _refusal(kind: MediaKind, flags: Flags) -> str | None:
+    """Return why the model does not get a medium of a kind; None where it does.
+
+    Images and sounds are sent where it is unknown whether the model reads them. A file is sent only where it is known.
+    """
+    reads, files = flags.input, flags.messages.files if flags.messages is not None else None
+    if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
+        return None
+    if reads is not None:
+        return None if kind in reads else "the model does not read it"
+    return "it is unknown whether the model reads it" if kind == "file" else None
+
+
 class _MediaFilter:
     """Decides for each medium of a request whether it is sent."""
 
@@ -66,25 +88,11 @@ class _MediaFilter:
         self._flags = flags
         self._wire = wire
         self._ledger = ledger
-        self._files = flags.messages.files if flags.messages is not None else None
-
-    def _refusal(self, kind: MediaKind) -> str | None:
-        """Return why the model does not get a medium of a kind; None where it does.
-
-        Images and sounds are sent where it is unknown whether the model reads them. A file is sent only where it is
-        known.
-        """
-        reads, files = self._flags.input, self._files
-        if kind == "file" and (files == "all" or (files == "vision" and (reads is None or "image" in reads))):
-            return None
-        if reads is not None:
-            return None if kind in reads else "the model does not read it"
-        return "it is unknown whether the model reads it" if kind == "file" else None
 
     def takes(self, media: Media, index: int) -> bool:
         """Whether a medium is sent: the model reads its kind, and the wire has a form for it."""
         kind = media_kind(media)
-        if (reason := self._refusal(kind)) is not None:
+        if (reason := _refusal(kind, self._flags)) is not None:
             return not self._may_drop(kind, index, reason)
         if not self._wire.takes_medium(media, self._flags):
             form = "by URL" if media.data is None else f"of type {media.type}"
@@ -100,7 +108,7 @@ class _MediaFilter:
         if media is not None:
             return media if self.takes(media, index) else Text(placeholder_text(media))
         kind = media_kind(Media(KIND_OF_PART[part.data["type"]]))
-        reason = self._refusal(kind)
+        reason = _refusal(kind, self._flags)
         if reason is None and part.data["type"] not in self._wire.file_parts:
             reason = "the endpoint does not accept this form"
         if reason is None or not self._may_drop(kind, index, reason):

@@ -12,6 +12,7 @@ import click
 
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors, stdio, terminal
+from cnllm.cli.own_registry import default_file, is_among
 
 if TYPE_CHECKING:
     from cnllm.registry import Registry
@@ -54,23 +55,13 @@ def add(file: str | None, **params: Any) -> None:
     from cnllm.registry.documents import overlay_paths
 
     in_use = [str(path) for path in overlay_paths()]
-    path = Path(file).expanduser() if file is not None else _default_file(in_use)
-    files = [*in_use, *([] if _is_among(path, in_use) else [str(path)])]
+    path = Path(file).expanduser() if file is not None else default_file(in_use)
+    files = [*in_use, *([] if is_among(path, in_use) else [str(path)])]
     documents = sources.load_documents([name for name in files if Path(name).exists()])
     registry = Registry(documents)
     addition = _read_addition(registry, params)
     _check_new(registry, documents, addition)
-    _write(path, next((d for d in documents if _is_among(path, [str(d.path)])), None), addition, in_use)
-
-
-def _default_file(files: list[str]) -> Path:
-    from cnllm.config import paths
-
-    return Path(files[-1]) if files else paths.config_dir() / "providers.toml"
-
-
-def _is_among(path: Path, files: list[str]) -> bool:
-    return any(Path(name).resolve() == path.resolve() for name in files)
+    _write(path, next((d for d in documents if is_among(path, [str(d.path)])), None), addition, in_use)
 
 
 # ── options and questions ────────────────────────────────────────────────────
@@ -250,7 +241,7 @@ def _advice(path: Path, document: Document | None, addition: Addition) -> list[s
     from cnllm.registry.routing import origin_of
     from cnllm.registry.trusted_files import is_trusted
 
-    if not _is_among(path, [str(name) for name in overlay_paths()]):
+    if not is_among(path, [str(name) for name in overlay_paths()]):
         return ["this file is not in use: CNLLM_PROVIDERS names the files in use"]
     model = Registry.load().resolve(addition.name)
     base_url, keys = model.flags.base_url or "", model.flags.keys or []

@@ -1,0 +1,191 @@
+"""Read attachments: pictures, sounds, videos and PDFs, recognised by their content."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from cnllm.cli.output.errors import UsageError
+from cnllm.types import Media, Message, Part, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Model
+
+__all__ = ["media_type_of", "read_attachment", "require_readable"]
+
+_SHOWN = 3  # models that an error names
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3\x02", "audio/mp3"),
+    (b"ID3\x03", "audio/mp3"),
+    (b"ID3\x04", "audio/mp3"),
+    (b"fLaC\x00", "audio/flac"),
+    (b"OggS\x00", "audio/ogg"),
+    (b"#!AMR\n", "audio/amr"),
+    (b"#!AMR-WB\n", "audio/amr"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
+_BRANDS = {
+    b"M4A ": "audio/m4a",
+    b"M4B ": "audio/m4a",
+    b"heic": "image/heic",
+    b"mif1": "image/heif",
+    b"avif": "image/avif",
+}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_NOUNS = {"image": "images", "audio": "audio", "video": "video", "file": "files"}
+
+
+def read_attachment(source: str, stdin: BinaryIO | None = None) -> Part:
+    """Read a file, stdin (`-`) or a URL as a part of a message. A text file becomes text.
+
+    A URL is passed on as it is, so its ending has to say what it is.
+    """
+    if not source.strip():
+        raise UsageError("-a names nothing", "name a file, a URL, or - for stdin")
+    if scheme := _SCHEME.match(source):
+        return _from_url(source, scheme[1])
+    if source == "-":
+        data, name = (stdin.read() if stdin is not None else b""), "stdin"
+    else:
+        name = Path(source).name
+        try:
+            data = Path(source).expanduser().read_bytes()
+        except OSError as error:
+            raise UsageError(f"-a {source}: {error.strerror}", "name a file that can be read, or a URL") from error
+    if not data:
+        raise UsageError(f"-a {source}: it is empty", "nothing was sent")
+    media_type = media_type_of(data)
+    if media_type is None:
+        return _as_text(source, name, data)
+    extra = {"filename": name} if media_type == "application/pdf" and source != "-" else None
+    return Media(media_type, base64.b64encode(data).decode(), None, None, extra)
+
+
+def _from_url(url: str, scheme: str) -> Media:
+    from cnllm.types.media import kind_of_url
+
+    if scheme.lower() not in ("http", "https"):
+        raise UsageError(f"-a {url}: endpoints read http and https addresses only", "attach a file by its path")
+    url = scheme.lower() + url[len(scheme) :]
+    kind = kind_of_url(url)
+    if kind is None:
+        raise UsageError(
+            f"-a {url}: its address does not say what it is",
+            "if it is a picture, use --image URL; otherwise download it and attach the file",
+        )
+    return Media(kind, url=url)
+
+
+def media_type_of(data: bytes) -> str | None:
+    """Return the MIME type of a content; None for text and unknown forms."""
+    for signature, media_type in _SIGNATURES:
+        if data.startswith(signature):
+            return media_type
+    if data[:4] == b"RIFF":
+        return _RIFF.get(data[8:12])
+    if data[4:8] == b"ftyp":
+        return _BRANDS.get(data[8:12], "video/mp4")
+    if data[:4] == b"FORM" and data[8:11] == b"AIF":
+        return "audio/aiff"
+    if data[:2] == b"BM" and len(data) > 14 and data[6:10] == bytes(4):
+        return "image/bmp"
+    if len(data) > 2 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0:  # a frame of MPEG audio
+        return "audio/aac" if data[1] & 0x06 == 0 else "audio/mp3"
+    return "application/pdf" if b"%PDF-" in data[:1024] and b"\0" not in data[:1024].partition(b"%PDF-")[0] else None
+
+
+def _as_text(source: str, name: str, data: bytes) -> Text:
+    from cnllm.cli.text_files import as_document
+
+    try:
+        if b"\0" in data:
+            raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "NUL")
+        return Text(as_document(name, data.decode("utf-8-sig")))
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"-a {source}: it is no picture, PDF, sound or video, and no text in UTF-8",
+            "convert it first, for example to PDF, PNG or MP3",
+        ) from None
+
+
+# ── what the model reads ─────────────────────────────────────────────────────
+def require_readable(registry: Registry, model: Model, messages: Sequence[Message], options: dict[str, Any]) -> None:
+    """Raise `UsageError` for a medium that the model does not read, and name models that read it.
+
+    `on_unsupported` says that the caller wants something else.
+    """
+    if "on_unsupported" in options:
+        return
+    media = [part for message in messages for part in message.parts if type(part) is Media]
+    if not media:
+        return
+    from cnllm.engine.history.media import media_problem
+    from cnllm.types.media import media_kind
+
+    for medium in media:
+        reason = media_problem(medium, model.flags, model.protocol)
+        if reason is None:
+            continue
+        noun = "PDFs" if medium.type == "application/pdf" else _NOUNS[media_kind(medium)]
+        if reason == "the model does not read it":
+            message = f"{model.name} does not read {noun}"
+        elif medium.url is not None:
+            message = f"{model.name} does not accept {noun} by URL"
+        else:
+            message = f"{noun} ({medium.type}) for {model.name}: {reason}"
+        names = list(_readers(registry, model, medium))
+        hint = f"these do: {', '.join(names)}" if names else "no described model does"
+        if reason.startswith("it is unknown"):
+            hint += "; to send it nevertheless: -p on_unsupported=send"
+        raise UsageError(message, hint)
+
+
+def _readers(registry: Registry, model: Model, medium: Media) -> Iterator[str]:
+    """Yield models that read a medium: of the same provider first, then of those whose key is set."""
+    from cnllm.config import keys
+    from cnllm.engine.history.media import media_problem
+    from cnllm.registry import summary
+    from cnllm.types.media import media_kind
+
+    listing, kind = summary.listing(), media_kind(medium)
+    short: dict[str, str] = {}
+    for alias in listing.aliases:  # as they are resolved, which `prefer` changes
+        short.setdefault(registry.resolve(alias).name, alias)
+    has_key: dict[str, bool] = {}
+    candidates = []
+    for name in listing.models:
+        row = listing.row(name)
+        if row["status"] in ("retired", "preview") or not {kind, "image"} & set(row["input"] or ()):
+            continue
+        provider = row["provider"]
+        if provider not in has_key:
+            names = registry.resolve(f"{provider}/any").flags.keys or []
+            has_key[provider] = not names or keys.find_key(names) is not None
+        rank = (provider != model.provider, not has_key[provider], name not in short, _newest_first(row["id"]))
+        candidates.append((rank, name))
+    shown = 0
+    for _, name in sorted(candidates):
+        other = registry.resolve(name)
+        if shown < _SHOWN and media_problem(medium, other.flags, other.protocol) is None:
+            shown += 1
+            yield short.get(name, name)
+
+
+def _newest_first(id: str) -> list[float]:
+    """Return the numbers of an id as a rank, a higher version first. A date in it is no version."""
+    numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", id)]
+    return [-number for number in numbers if number < 1000]

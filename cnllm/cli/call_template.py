@@ -1,0 +1,238 @@
+"""Apply a template to the parameters of a call or a chat, and save one from them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cnllm.cli.option_parsing import CALL_OPTIONS, EXTRA_PARAMETERS, call_options, parse_parameter
+from cnllm.cli.output import errors, stdio, terminal
+from cnllm.cli.output.errors import UsageError
+
+if TYPE_CHECKING:
+    from cnllm.config.templates import Template
+
+__all__ = ["Filled", "apply_template", "load_template", "save_template"]
+
+_OPTIONS = ("reasoning", "tool_choice")
+_NOT_SAVED = (
+    "images",
+    "attachments",
+    "files",
+    "tools",
+    "extra_body",
+    "base_url",
+    "key_env",
+    "protocol",
+    "conversation",
+    "continues",
+)
+
+
+class Filled:
+    """The texts of a template, with its variables filled in."""
+
+    def __init__(self, prompt: str | None = None, values: dict[str, str] | None = None) -> None:
+        self._prompt = prompt
+        self._values = values or {}
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether the user's text is needed."""
+        return self._prompt is None or self._takes_input
+
+    @property
+    def _takes_input(self) -> bool:
+        return any(mark in (self._prompt or "") for mark in ("$input", "${input}"))
+
+    def prompt(self, text: str) -> str:
+        """Return the prompt with the user's text in it, at `$input` or at its end."""
+        if self._prompt is None:
+            return text
+        from cnllm.config.templates import fill
+
+        filled = fill(self._prompt, {**self._values, "input": text})
+        return filled if self._takes_input or not text.strip() else f"{filled}\n\n{text}"
+
+
+def load_template(name: str) -> Template:
+    """Read a template. Raise `UsageError` with similar names if there is none."""
+    from cnllm.cli.suggestion import suggest
+    from cnllm.config import templates
+
+    try:
+        return templates.read_template(name)
+    except FileNotFoundError:
+        hint = suggest(name, templates.template_names(), "cnllm templates list shows them; --save NAME makes one")
+        raise UsageError(f"there is no template {name}", hint) from None
+
+
+def apply_template(params: dict[str, Any]) -> Filled:
+    """Add what `-t` names to the parameters, which win over it. Return the template's prompt."""
+    name = params.get("template")
+    if name is None:
+        return Filled()
+    from cnllm.cli import options
+
+    template = load_template(name)
+    _check(template)
+    values = _take_variables(params, template)
+    if params["model"] is None and not (params.get("continues") or params.get("conversation")):
+        params["model"] = template.model
+    if params["system"] is None and template.system is not None:
+        from cnllm.config.templates import fill
+
+        params["system"] = fill(template.system, values)
+    if params.get("schema") is None and template.schema is not None and "schema" in params:
+        params["schema"] = template.schema
+    if not params["tool"] and not params.get("tools"):
+        params["tool"] = _tools(template)
+    rest = dict(template.options)
+    for option in _OPTIONS:
+        value = rest.pop(option, None)
+        if value is not None and option in params and params[option] is None:
+            params[option] = options.level(str(value), f"{name}: ") if option == "reasoning" else str(value)
+    params["parameters"] = (*(f"{key}={json.dumps(value)}" for key, value in rest.items()), *params["parameters"])
+    return Filled(template.prompt, values)
+
+
+def _check(template: Template) -> None:
+    """Raise `UsageError` for a wrong option, a variable with a parameter's name, or a file as a schema."""
+    from cnllm.cli.schema_option import is_json, is_short_form
+
+    if bad := [name for name in template.variable_names if _is_parameter(name)]:
+        raise UsageError(f"the template {template.name} has a variable {bad[0]}", "a parameter has this name")
+    if template.schema is not None and not (is_short_form(template.schema) or is_json(template.schema)):
+        raise UsageError(f"the template {template.name} names a file as its schema", "write fields or JSON there")
+    for option, value in template.options.items():
+        if option not in _OPTIONS:
+            try:
+                call_options((f"{option}={_json(value)}",), None, None, None)
+            except (UsageError, TypeError, ValueError) as error:
+                what = str(error).partition(": ")[2] if isinstance(error, UsageError) else f"{value} is no JSON value"
+                raise UsageError(f"the template {template.name}: {option}: {what}", "correct [options]") from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _is_parameter(name: str) -> bool:
+    return name in CALL_OPTIONS or name in EXTRA_PARAMETERS
+
+
+def _tools(template: Template) -> tuple[str, ...]:
+    """Return the template's tools. A file from elsewhere may not name code that runs on this machine."""
+    code = [tool for tool in template.tools if ":" in tool]
+    if code and template.name.endswith(".toml"):
+        raise UsageError(
+            f"{template.name} names the tool {code[0]}, which is code", f"if you trust it: --tool {code[0]}"
+        )
+    return tuple(template.tools)
+
+
+def _take_variables(params: dict[str, Any], template: Template) -> dict[str, str]:
+    """Take the template's variables out of `-p`, and return the value of each. Raise `UsageError` for a missing one."""
+    names = template.variable_names
+    values = dict(template.variables)
+    parameters = []
+    for parameter in params["parameters"]:
+        name, equals, value = parameter.partition("=")
+        if equals and name in names:
+            values[name] = value
+        else:
+            parameters.append(parameter)
+    params["parameters"] = tuple(parameters)
+    if missing := [name for name in names if name not in values]:
+        listed = " ".join(f"-p {name}=…" for name in missing)
+        raise UsageError(f"the template {template.name} needs {', '.join(missing)}", f"give it: {listed}")
+    return values
+
+
+# ── saving ───────────────────────────────────────────────────────────────────
+def save_template(params: dict[str, Any]) -> int:
+    """Write the parameters of a call as a template, and send nothing."""
+    from cnllm.config import templates
+
+    name = params["save"]
+    if params.get("template") is not None:
+        raise UsageError("-t and --save name two templates", "give one of them")
+    for option in _NOT_SAVED:
+        if params.get(option):
+            raise UsageError(f"a template does not hold {_OPTION_NAMES.get(option, option)}", "leave it out")
+    prompt = params.get("text")
+    if prompt == "-":
+        raise UsageError("--save does not read stdin", "give the prompt as TEXT; $input in it stands for stdin")
+    texts = [params["system"], prompt]
+    variables = [variable for text in texts for variable in templates.variables_of(text)]
+    if bad := [v for v in variables if _is_parameter(v)]:
+        raise UsageError(f"${bad[0]} is the name of a parameter", "name the variable otherwise")
+    _require_model(params["model"])
+    options = {option: params[option] for option in _OPTIONS if params.get(option) is not None}
+    defaults: dict[str, str] = {}
+    for parameter in params["parameters"]:
+        key, value = parse_parameter(parameter)
+        if key in variables:
+            defaults[key] = parameter.partition("=")[2]
+        else:
+            _require_harmless(key, value)
+            options[key] = value
+    template = templates.Template(
+        name=name,
+        model=params["model"],
+        system=params["system"],
+        prompt=prompt,
+        schema=_schema(params.get("schema")),
+        tools=list(params["tool"]),
+        options=options,
+        variables=defaults,
+    )
+    if not any(getattr(template, field) for field in ("model", "system", "prompt", "schema", "tools", "options")):
+        raise UsageError("there is nothing to save", f"for example: cnllm call --save {name} -s 'Answer in French.'")
+    path, backup = templates.write_template(template)
+    stdio.print_line(terminal.escape(f"saved as {path}; use it with -t {name}"))
+    if backup is not None:
+        stdio.print_line(terminal.escape(f"  the one before is {backup}"))
+    return errors.WHOLE
+
+
+def _require_model(name: str | None) -> None:
+    """Raise `CnllmError` for a name that stands for no model."""
+    from cnllm.registry import Registry, tiers
+
+    if name is not None and not name.startswith(tiers.PREFIX):
+        Registry.load().resolve(name)
+
+
+def _require_harmless(name: str, value: Any) -> None:
+    """Raise `UsageError` for a key or an address, which no template holds."""
+    from cnllm.config.redact import is_secret_name, looks_secret
+
+    if isinstance(value, str) and is_secret_name(name.rpartition(".")[2]) and looks_secret(value):
+        raise UsageError(f"-p {name}: a template holds no key", "cnllm keys set NAME stores it")
+    if name in ("api_key", "base_url"):
+        raise UsageError(f"a template does not hold {name}", "leave it out")
+
+
+_OPTION_NAMES = {
+    "images": "--image",
+    "attachments": "-a",
+    "files": "-f",
+    "tools": "--tools, only --tool",
+    "extra_body": "--extra-body",
+    "base_url": "--base-url",
+    "key_env": "--key-env",
+    "protocol": "--protocol",
+    "conversation": "--conversation",
+    "continues": "-c",
+}
+
+
+def _schema(value: str | None) -> str | None:
+    """Return a schema as it stands in a template: the short form as it is, any other as JSON."""
+    if value is None:
+        return None
+    from cnllm.cli.schema_option import is_short_form, read_schema
+
+    schema = read_schema(value)
+    return value if is_short_form(value) else json.dumps(schema, ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""Define `cnllm aliases`: short names in the user's own registry file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio, terminal
+
+if TYPE_CHECKING:
+    from cnllm.cli.output.json_types import Alias
+    from cnllm.registry.documents import Document
+
+__all__ = ["aliases"]
+
+
+@click.group(cls=options.Group, epilog=options.examples("cnllm aliases set fast deepseek-flash"))
+def aliases() -> None:
+    """Short names for models, in your own registry file.
+
+    The rest of the file stays as it is, comments too.
+    """
+
+
+@aliases.command("set", epilog=options.examples("cnllm aliases set fast deepseek-flash", "cnllm call -m fast 'Say hi'"))
+@click.argument("name")
+@click.argument("model", shell_complete=completion.complete_models)
+def set_(name: str, model: str) -> None:
+    """Let NAME stand for MODEL. This also replaces an alias of yours, and wins over a built-in one."""
+    from cnllm.cli.own_registry import change_file
+    from cnllm.registry import Registry, tiers
+    from cnllm.registry.edit_values import set_alias
+
+    bad = not name or "/" in name or any(c.isspace() or not c.isprintable() for c in name)
+    if bad or name.startswith(("-", tiers.PREFIX)):
+        raise errors.UsageError(f"{name!r} is not a short name", "use one word without a slash")
+    registry = Registry.load()
+    target = registry.resolve(model).name
+    if target not in registry.names():
+        raise errors.UsageError(f"{target} is not described", f"describe it first: cnllm models add {_add(target)}")
+    path = change_file(lambda text, label: set_alias(text, name, target, label))
+    stdio.print_line(terminal.escape(f"{name} stands for {target} now, in {path}"))
+
+
+def _add(target: str) -> str:
+    provider, _, id = target.partition("/")
+    return f"--provider {provider} --id {id}"
+
+
+@aliases.command(epilog=options.examples("cnllm aliases remove fast"))
+@click.argument("name", shell_complete=completion.complete_aliases)
+def remove(name: str) -> None:
+    """Remove an alias from your own files. Built-in ones stay."""
+    from cnllm.cli.own_registry import change_file
+    from cnllm.cli.suggestion import suggest
+    from cnllm.registry import Registry
+    from cnllm.registry.edit_values import remove_alias
+
+    own = [document for document in _own_documents() if _holds(document, name)]
+    if not own:
+        if any(alias.casefold() == name.casefold() for alias in Registry.load().aliases):
+            raise errors.UsageError(
+                f"{name} comes with cnllm", f"to let it stand for another model: cnllm aliases set {name} MODEL"
+            )
+        names = [alias for document in _own_documents() for alias in document.data.get("aliases", {})]
+        hint = suggest(name, names, "cnllm aliases list shows yours")
+        raise errors.UsageError(f"no alias of yours is called {name}", hint)
+    for document in own:
+        change_file(lambda text, label: remove_alias(text, name, label), document.path)
+    rest = next((t for a, t in Registry.load().aliases.items() if a.casefold() == name.casefold()), None)
+    stdio.print_line(terminal.escape(f"{name} is removed" + (f"; it stands for {rest} again" if rest else "")))
+
+
+@aliases.command("list", epilog=options.examples("cnllm aliases list", "cnllm aliases list --all --json"))
+@click.option("--all", "everything", is_flag=True, help="List the built-in ones, too.")
+@options.as_json("an array")
+def list_(everything: bool, as_json: bool) -> None:
+    """List your aliases, and the model of each."""
+    from cnllm.cli.output.table import table
+
+    rows = _rows(everything)
+    if as_json:
+        answer.print_json(rows)
+    elif rows:
+        heads = ("NAME", "MODEL", "FILE")
+        answer.print_line(table(heads, [(row["alias"], row["model"], row["file"] or "built in") for row in rows]))
+    else:
+        stdio.print_line("you have no aliases; cnllm aliases set NAME MODEL makes one, --all lists the built-in ones")
+
+
+def _rows(everything: bool) -> list[Alias]:
+    from cnllm.registry import Registry
+
+    files = {alias: str(doc.path) for doc in _own_documents() for alias in doc.data.get("aliases", {})}
+    return [
+        {"alias": alias, "model": model, "file": files.get(alias)}
+        for alias, model in sorted(Registry.load().aliases.items(), key=lambda pair: pair[0].casefold())
+        if everything or alias in files
+    ]
+
+
+def _own_documents() -> list[Document]:
+    from cnllm.registry.documents import overlay_paths, read
+
+    return [read(path) for path in overlay_paths()]
+
+
+def _holds(document: Document, name: str) -> bool:
+    return any(alias.casefold() == name.casefold() for alias in document.data.get("aliases", {}))

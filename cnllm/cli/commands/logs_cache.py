@@ -1,0 +1,81 @@
+"""Define `cnllm logs cache`: where the requests of a conversation broke the endpoint's prefix cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, stdio
+
+if TYPE_CHECKING:
+    from cnllm.cli.cache_report import CacheReport, RequestReport
+
+__all__ = ["cache"]
+
+_LONG_GAP = 300.0  # seconds; the shortest-lived caches forget after five minutes
+
+
+@click.command(
+    cls=options.Command, epilog=options.examples("cnllm logs cache", "cnllm logs cache 3f2a --json | jq .requests")
+)
+@click.argument("ident", metavar="[ID]", default="last", shell_complete=completion.complete_conversations)
+@options.as_json("the comparison of each request")
+def cache(ident: str, as_json: bool) -> None:
+    """Name the first message that differed between two requests of a conversation, and why.
+
+    An endpoint reads from its cache only what begins byte for byte as an earlier request did, and tokens from the cache
+    often cost a tenth. Each request is compared with the last one before it to the same model.
+    """
+    from cnllm.cli.cache_report import cache_report
+    from cnllm.store import Store
+
+    with Store.open() as store:
+        (record,) = store.records([store.conversation(ident).id], exchanges=True)
+    report = cache_report(record)
+    if as_json:
+        import msgspec
+
+        answer.print_json(msgspec.to_builtins(report))
+    elif not report.requests:
+        stdio.print_line(f"no request of conversation {report.conversation} is stored; cnllm logs on stores them")
+    else:
+        answer.print_line("\n".join(_lines(report)))
+        if report.unstored:
+            stdio.print_line(f"turns whose requests are not stored: {report.unstored}")
+
+
+def _lines(report: CacheReport) -> Iterator[str]:
+    for request in report.requests:
+        head = f"request {request.request} (turn {request.turn}, {request.model})"
+        if request.compared_with is None:
+            yield f"{head}: the first to this model{_read(request)}"
+        elif request.broken is None:
+            yield f"{head}: begins as request {request.compared_with}{_read(request)}"
+        else:
+            yield f"{head}: differs from request {request.compared_with} at {request.broken.where}{_read(request)}"
+            yield f"  {request.broken.cause}"
+            if request.broken.before is not None:
+                yield f"  before: {_one_line(request.broken.before)}"
+            if request.broken.after is not None:
+                yield f"  after:  {_one_line(request.broken.after)}"
+        if request.parameters:
+            yield f"  other parameters, which may matter to the cache: {', '.join(request.parameters)}"
+        if request.kept and not request.cached and request.gap is not None and request.gap > _LONG_GAP:
+            yield f"  {request.gap / 60:.0f} minutes lie between them; a cache may forget after five"
+    broken = sum(request.broken is not None for request in report.requests)
+    compared = sum(request.compared_with is not None for request in report.requests)
+    yield f"conversation {report.conversation}: {broken} of {compared} later requests broke the prefix"
+
+
+def _read(request: RequestReport) -> str:
+    if request.input is None:
+        return ""
+    cached = "unknown" if request.cached is None else f"{request.cached:,}"
+    return f"; {cached} of {request.input:,} input tokens of the turn came from the cache"
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "⏎")

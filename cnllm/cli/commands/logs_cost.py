@@ -1,0 +1,76 @@
+"""Define `cnllm logs cost`: what the logged calls used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, stdio
+from cnllm.cli.since import utc_time
+
+if TYPE_CHECKING:
+    from cnllm.store.costs import CostRow, Grouping
+
+__all__ = ["cost"]
+
+_HEADS = {"model": "MODEL", "day": "DAY", "conversation": "CONVERSATION"}
+
+
+@click.command(
+    cls=options.Command,
+    epilog=options.examples(
+        "cnllm logs cost", "cnllm logs cost --by day --since 30", "cnllm logs cost --by conversation --json"
+    ),
+)
+@click.argument("ident", metavar="[ID]", required=False, shell_complete=completion.complete_conversations)
+@click.option(
+    "--by", type=click.Choice(list(_HEADS)), default="model", show_default=True, help="What a line stands for."
+)
+@click.option("--since", metavar="DATE|DAYS", help="Only turns since 2026-01-31, or of the last DAYS days.")
+@options.as_json("the lines and their sum")
+def cost(ident: str | None, by: str, since: str | None, as_json: bool) -> None:
+    """Sum the tokens and the cost of logged calls, all or those of one conversation.
+
+    Where the cost of a turn is unknown, the sum is a lower bound: it has a ≥, and the turns without a cost are counted.
+    Calls that were not logged or were taken back are in no sum. Simulated calls cost nothing.
+    """
+    from cnllm.cli.output.table import table
+    from cnllm.store import Store
+
+    begin = None if since is None else utc_time(since, "--since")
+    with Store.open() as store:
+        id_ = None if ident is None else store.conversation(ident).id
+        report = store.costs(cast("Grouping", by), since=begin, conversation=id_)
+    if as_json:
+        import msgspec
+
+        answer.print_json(msgspec.to_builtins(report))
+        return
+    if not report.total.turns:
+        stdio.print_line("no call of an endpoint is logged" + (" in that time" if since else ""))
+    else:
+        heads = (_HEADS[by], "TURNS", "IN", "CACHED", "OUT", "COST")
+        rows = [_cells(row, row.label) for row in report.rows]
+        if len(rows) > 1:
+            rows.append(_cells(report.total, "all"))
+        answer.print_line(table(heads, rows, right=frozenset([1, 2, 3, 4])))
+    if report.free:
+        stdio.print_line(f"simulated and replayed turns, which cost nothing: {report.free}")
+
+
+def _cells(row: CostRow, label: str) -> tuple[str, ...]:
+    mark = "≥" if row.uncounted else ""
+    cached = f"{'≥' if row.uncounted_cached else ''}{row.cached:,}"
+    if row.uncounted_cached == row.turns:
+        cached = "unknown"
+    return label, f"{row.turns:,}", f"{mark}{row.input:,}", cached, f"{mark}{row.output:,}", _cost(row)
+
+
+def _cost(row: CostRow) -> str:
+    amounts = " + ".join(f"{cost.amount.normalize():f} {cost.currency}" for cost in row.cost)
+    if row.exact:
+        return amounts or "0"
+    turns = f"{row.unknown:,} turn{'' if row.unknown == 1 else 's'}"
+    return f"≥ {amounts} (unknown for {turns})" if amounts else f"unknown for {turns}"

@@ -1,0 +1,80 @@
+"""Define `cnllm prefer`: the providers that short names prefer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio, terminal
+
+if TYPE_CHECKING:
+    from cnllm.registry import Registry
+
+__all__ = ["prefer"]
+
+_SHOWN = 4  # changed names that are printed
+
+EXAMPLES = options.examples("cnllm prefer zhipuai moonshotai-cn", "cnllm prefer", "cnllm prefer --remove zhipuai")
+
+
+@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.argument("providers", nargs=-1, metavar="[PROVIDER]...", shell_complete=completion.complete_providers)
+@click.option("--remove", is_flag=True, help="Stop preferring these providers.")
+@options.as_json("an array, the preferred providers,")
+def prefer(providers: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Let short names mean the models of a provider.
+
+    A built-in short name then means the same model at the first PROVIDER that serves it. Providers that you preferred
+    before come after the new ones. Without PROVIDER, list the preferred ones.
+    """
+    from cnllm.registry import Registry
+
+    registry = Registry.load()
+    old = registry.preferred_providers
+    if providers:
+        names = list(dict.fromkeys(_provider(name, registry) for name in providers))
+        new = [name for name in old if name not in names]
+        if remove and (missing := [name for name in names if name not in old]):
+            raise errors.UsageError(f"{missing[0]} is not preferred", "cnllm prefer lists the preferred providers")
+        new = new if remove else [*names, *new]
+        _store(registry, old, new)
+    elif remove:
+        raise errors.UsageError("--remove needs a provider", "for example: cnllm prefer --remove PROVIDER")
+    if as_json:
+        answer.print_json(new if providers else old)
+    elif not providers and old:
+        answer.print_line("\n".join(map(terminal.escape, old)))
+    elif not providers:
+        stdio.print_line("no provider is preferred; cnllm prefer PROVIDER prefers one")
+
+
+def _provider(name: str, registry: Registry) -> str:
+    from cnllm.cli.suggestion import suggest
+
+    found = next((p for p in registry.providers if p.casefold() == name.casefold()), None)
+    if found is None:
+        raise errors.UsageError(
+            f"no provider is called {name}", suggest(name, registry.providers, "cnllm models list shows all of them")
+        )
+    return found
+
+
+def _store(registry: Registry, old: list[str], new: list[str]) -> None:
+    from cnllm.cli.own_registry import change_file
+    from cnllm.registry import Registry
+    from cnllm.registry.edit_values import set_preference
+
+    before = {} if old == new else {alias: registry.resolve(alias).name for alias in registry.aliases}
+    if old == new:
+        stdio.print_line(f"preferred already: {', '.join(new)}")
+        return
+    path = change_file(lambda text, label: set_preference(text, new, label))
+    stdio.print_line(terminal.escape(f"preferred: {', '.join(new) or 'none'}, in {path}"))
+    now = Registry.load()
+    changed = [(alias, now.resolve(alias).name) for alias, name in before.items() if now.resolve(alias).name != name]
+    lines = [f"  {alias} means {name} now" for alias, name in changed[:_SHOWN]]
+    if len(changed) > _SHOWN:
+        lines.append(f"  and {len(changed) - _SHOWN} more: cnllm models list shows them")
+    stdio.print_line(terminal.escape("\n".join(lines or ["  no short name changes: they serve none of these models"])))

@@ -1,0 +1,78 @@
+"""Define `cnllm templates`: saved options and prompts."""
+
+from __future__ import annotations
+
+import click
+
+from cnllm.cli import completion, options
+from cnllm.cli.output import answer, errors, stdio, terminal
+
+__all__ = ["templates"]
+
+
+@click.group(cls=options.Group, epilog=options.examples("cnllm call -s 'Answer in French.' --save french"))
+def templates() -> None:
+    """Saved options and prompts, to use with -t NAME.
+
+    A template is a TOML file with a model, a system message, a prompt and options. cnllm call --save NAME writes one;
+    you may edit it.
+    """
+
+
+@templates.command("list", epilog=options.examples("cnllm templates list"))
+@options.as_json("an array")
+def list_(as_json: bool) -> None:
+    """List the templates, with the beginning of each."""
+    from cnllm.cli.call_template import load_template
+    from cnllm.cli.output.columns import fit_columns
+    from cnllm.config.templates import template_names
+    from cnllm.errors import CnllmError
+
+    names = template_names()
+    if as_json:
+        answer.print_json(names)
+    elif names:
+        rows = []
+        for name in names:
+            try:
+                template = load_template(name)
+                text = template.system or template.prompt or ""
+                rows.append((name, template.model or "", " ".join(text.split())))
+            except CnllmError as error:  # the others are shown nevertheless
+                rows.append((name, "", f"unreadable: {error.message}"))
+        answer.print_line(fit_columns(("NAME", "MODEL", "TEXT"), rows, give={1: 10, 2: 16}))
+    else:
+        stdio.print_line("there are no templates; cnllm call --save NAME makes one")
+
+
+@templates.command(epilog=options.examples("cnllm templates show translate"))
+@click.argument("name", shell_complete=completion.complete_templates)
+def show(name: str) -> None:
+    """Print a template as it stands in its file."""
+    from cnllm.cli.call_template import load_template
+    from cnllm.config.templates import template_path
+
+    load_template(name)
+    answer.print_line(template_path(name).read_bytes().decode().rstrip("\n"))
+
+
+@templates.command(epilog=options.examples("cnllm templates remove translate"))
+@click.argument("name", shell_complete=completion.complete_templates)
+def remove(name: str) -> None:
+    """Remove a template."""
+    from cnllm.cli.suggestion import suggest
+    from cnllm.config.templates import remove_template, template_names
+
+    if not remove_template(name):
+        hint = suggest(name, template_names(), "cnllm templates list shows them")
+        raise errors.UsageError(f"there is no template {name}", hint)
+    stdio.print_line(terminal.escape(f"the template {name} is removed"))
+
+
+@templates.command(epilog=options.examples("$EDITOR $(cnllm templates path translate)"))
+@click.argument("name", required=False, shell_complete=completion.complete_templates)
+def path(name: str | None) -> None:
+    """Print the folder of the templates, or the file of one, whether or not it exists."""
+    from cnllm.config.templates import template_path, templates_dir
+
+    answer.print_line(str(templates_dir() if name is None else template_path(name)))

@@ -1,0 +1,49 @@
+"""Find and change the user's own registry file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cnllm.cli.output import errors
+
+__all__ = ["change_file", "default_file", "is_among"]
+
+
+def default_file(files: Sequence[str]) -> Path:
+    """Return the file to write to: the last one in use, else providers.toml in the config folder."""
+    from cnllm.config import paths
+
+    return Path(files[-1]) if files else paths.config_dir() / "providers.toml"
+
+
+def is_among(path: Path, files: Sequence[str]) -> bool:
+    """Whether a path is one of these files."""
+    return any(Path(name).resolve() == path.resolve() for name in files)
+
+
+def change_file(change: Callable[[str, str], str], path: Path | None = None) -> Path:
+    """Change the text of a registry file, the user's own by default, and return its path.
+
+    `change` takes the text and the file's name. The file is replaced in one step, and only if it has no new fault.
+    """
+    from cnllm.registry.documents import overlay_paths
+    from cnllm.registry.edit import replace_file
+    from cnllm.registry.trusted_files import is_trusted_content
+
+    in_use = [str(name) for name in overlay_paths()]
+    path = path or default_file(in_use)
+    try:
+        old = path.read_bytes() if path.exists() else b""
+        text = change(old.decode(), str(path))
+        if text != old.decode():
+            was_trusted = path.exists() and is_trusted_content(path, old)
+            replace_file(path, text, in_use)
+            if was_trusted:
+                advice = f"trust it again: cnllm registry trust {path}"
+                errors.print_error(f"{path} has changed since you trusted it", advice)
+    except OSError as error:
+        raise errors.UsageError(f"{path} cannot be written: {error.strerror}", "nothing was written") from error
+    except UnicodeDecodeError:
+        raise errors.UsageError(f"{path} is not UTF-8", "save it as UTF-8; nothing was written") from None
+    return path

@@ -1,0 +1,167 @@
+"""Sum the tokens and the cost of logged turns. A sum with an unknown part is a lower bound, and is marked as such."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from cnllm.store.records import Failure
+from cnllm.store.text import as_text, from_json
+from cnllm.types import Cost, Note, Usage
+
+if TYPE_CHECKING:
+    from cnllm.store.file import DatabaseFile
+
+__all__ = ["CostReport", "CostRow", "Grouping", "sum_costs"]
+
+Grouping = Literal["model", "day", "conversation"]
+
+_REFUSED = {"BadKey", "BadRequest", "ContextTooLong", "QuotaExceeded", "RateLimited", "ReplayMissing"}
+"""Errors of requests that the endpoint refused before it did any work. They cost nothing."""
+
+
+_REPEATED = ("again-whole", "step-again")
+"""Codes of notes on a request that was cut and made again. Nobody counted the tokens of the first one."""
+
+_HAS_REPLY = "EXISTS (SELECT 1 FROM messages WHERE turn = turns.id AND role = 'assistant')"
+
+
+class CostRow(Struct, frozen=True, kw_only=True):
+    """The turns of one model, day or conversation. `label` names it; it is "" for all turns.
+
+    `unknown` counts turns whose cost is unknown or not complete, `uncounted` those with unknown tokens,
+    `uncounted_cached` those with unknown tokens from the cache. Where one is not 0, the sums are lower bounds. `exact`
+    is false where a cost is unknown.
+    """
+
+    label: str
+    turns: int
+    input: int
+    cached: int
+    output: int
+    uncounted: int
+    uncounted_cached: int
+    cost: list[Cost]
+    unknown: int
+    exact: bool
+
+
+class CostReport(Struct, frozen=True, kw_only=True):
+    """The rows, and their sum. `free` counts simulated and replayed turns, which are in no row."""
+
+    by: Grouping
+    rows: list[CostRow]
+    total: CostRow
+    free: int
+
+
+class _Turn(Struct, frozen=True):
+    label: str
+    usage: Usage | None
+    cost: Cost | None
+    complete: bool
+    repeated: bool = False
+
+
+def sum_costs(
+    file: DatabaseFile, by: Grouping, since: str | None = None, conversation: str | None = None
+) -> CostReport:
+    """Sum the turns that were sent to endpoints: since a time (ISO 8601, UTC), of one conversation, or all."""
+    groups: dict[str, list[_Turn]] = {}
+    free = 0
+    for turn in _turns(file, by, since, conversation):
+        if turn is None:
+            free += 1
+        else:
+            groups.setdefault(turn.label, []).append(turn)
+    rows = [_row(label, turns) for label, turns in groups.items()]
+    total = _row("", [turn for turns in groups.values() for turn in turns])
+    if by == "model":
+        rows.sort(key=lambda row: (-max((cost.amount for cost in row.cost), default=Decimal(0)), -row.turns, row.label))
+    return CostReport(by=by, rows=rows, total=total, free=free)
+
+
+def _turns(file: DatabaseFile, by: Grouping, since: str | None, conversation: str | None) -> Iterator[_Turn | None]:
+    """Yield the turns in order; None for one that cost nothing, because no endpoint was asked."""
+    conditions = [("began >= ?", since), ("conversation = ?", conversation)]
+    values = [value for _, value in conditions if value is not None]
+    where = " AND ".join(condition for condition, value in conditions if value is not None) or "1"
+    columns = f"conversation, began, model, origin, usage, cost, currency, error, notes, {_HAS_REPLY}"
+    query = f"SELECT {columns} FROM turns WHERE {where} ORDER BY id"
+    for id_, began, model, origin, usage, amount, currency, error, notes, has_reply in file.rows(query, *values):
+        if origin in ("simulated", "replayed"):
+            yield None
+            continue
+        label = {"model": as_text(model), "conversation": as_text(id_)}.get(by) or _local_day(as_text(began))
+        failure = _decode(error, Failure)
+        if failure is not None and failure.type in _REFUSED and not (amount or usage or has_reply):
+            yield _Turn(label, Usage(input=0, output=0, cached=0), None, True)
+            continue
+        cost = _cost(amount, currency)
+        # the cost of a turn that failed is that of the steps before
+        codes = _note_codes(notes)
+        if "price-peak" in codes:  # the most that it may have cost is no lower bound
+            cost = None
+        repeated = not codes.isdisjoint(_REPEATED)
+        yield _Turn(label, _decode(usage, Usage), cost, cost is not None and not error and not repeated, repeated)
+
+
+def _row(label: str, turns: list[_Turn]) -> CostRow:
+    sums: dict[str, Decimal] = {}
+    counts = dict.fromkeys(("input", "cached", "output"), 0)
+    uncounted = uncounted_cached = 0
+    for turn in turns:
+        usage = turn.usage or Usage()
+        uncounted += usage.input is None or usage.output is None or turn.repeated
+        uncounted_cached += usage.cached is None or turn.repeated
+        for name in counts:
+            counts[name] += getattr(usage, name) or 0
+        if turn.cost is not None:
+            sums[turn.cost.currency] = sums.get(turn.cost.currency, Decimal(0)) + turn.cost.amount
+    unknown = sum(not turn.complete for turn in turns)
+    return CostRow(
+        label=label,
+        turns=len(turns),
+        **counts,
+        uncounted=uncounted,
+        uncounted_cached=uncounted_cached,
+        cost=[Cost(amount, currency) for currency, amount in sorted(sums.items())],
+        unknown=unknown,
+        exact=unknown == 0,
+    )
+
+
+def _note_codes(notes: object) -> set[str]:
+    """Return the codes of a turn's notes that matter here."""
+    if not isinstance(notes, str) or not any(code in notes for code in (*_REPEATED, "price-peak")):
+        return set()
+    return {note.code for note in _decode(notes, list[Note]) or ()}
+
+
+def _decode(data: object, kind: type[Any]) -> Any:
+    """Return a stored value; None where it is absent or damaged."""
+    if not isinstance(data, str | bytes) or not data:
+        return None
+    try:
+        return from_json(data, kind)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _cost(amount: object, currency: object) -> Cost | None:
+    try:
+        decimal = Decimal(as_text(amount)) if amount is not None and currency is not None else None
+    except InvalidOperation:
+        return None
+    return Cost(decimal, as_text(currency)) if decimal is not None and decimal.is_finite() else None
+
+
+def _local_day(time: str) -> str:
+    try:
+        return datetime.datetime.fromisoformat(time).astimezone().date().isoformat()
+    except (ValueError, OverflowError):
+        return "unknown"

@@ -1,0 +1,131 @@
+"""`cnllm keys remove` and `keys test`, and what a wrong name gets."""
+
+from __future__ import annotations
+
+import json
+
+from .support import KEY, Machine, Server, http, whole
+
+OVERLAY = """[providers.home]
+title = "home"
+protocol = "openai-chat"
+base_url = "{url}"
+keys = ["HOME_TEST_KEY", "HOME_OTHER_KEY"]
+[models."home/dear"]
+price = {{ currency = "USD", input = 9.0, output = 9.0 }}
+[models."home/cheap"]
+price = {{ currency = "USD", input = 0.1, output = 0.2 }}
+reasoning = {{ mode = "toggle", off = {{ set = {{ thinking = "off" }} }} }}
+[models."home/old"]
+price = {{ currency = "USD", input = 0.0, output = 0.0 }}
+status = {{ is = "retired" }}
+"""
+
+
+def prepare(machine: Machine, url: str) -> None:
+    machine.config.mkdir(exist_ok=True)
+    (machine.config / "providers.toml").write_text(OVERLAY.format(url=url))
+
+
+def test_remove(machine: Machine) -> None:
+    machine.run("keys", "set", "zai", KEY)
+    machine.run("keys", "set", "OPENAI_API_KEY", KEY)
+    machine.run("keys", "remove", "ZAI_API_KEYS").fails(2, "no key of ZAI_API_KEYS", "did you mean ZAI_API_KEY")
+    done = machine.run("keys", "remove", "ZAI")
+    assert (done.status, done.out) == (0, "")
+    assert "ZAI_API_KEY is removed" in done.err
+    assert [row["name"] for row in machine.run("keys", "list", "--json").json()] == ["OPENAI_API_KEY"]
+    assert KEY in (machine.config / "keys.json").read_text()
+    env = {"OPENAI_API_KEY": "sk-other-0123456789"}
+    assert "still holds a key" in machine.run("keys", "remove", "OPENAI_API_KEY", env=env).err
+    assert KEY not in (machine.config / "keys.json").read_text()
+    assert (machine.config / "keys.json").stat().st_mode & 0o777 == 0o600
+    machine.run("keys", "remove", "OPENAI_API_KEY").fails(2, "no key of OPENAI_API_KEY is stored")
+
+
+def test_a_wrong_name_gets_a_suggestion_and_no_list(machine: Machine) -> None:
+    for name, words in (
+        ("openia", ["did you mean openai?"]),
+        ("glm-4.7", ["a model of zai", "use zai"]),
+        ("qqqqqq", ["cnllm models list"]),
+    ):
+        for command in (("set", name, KEY), ("test", name)):
+            done = machine.run("keys", *command)
+            done.fails(2, f"{name} is neither", *words)
+            assert len(done.err) < 200
+    secret = "sk-proj-0123456789abcdefghijklmnop"
+    assert secret not in machine.run("keys", "set", secret).err
+
+
+def test_one_cheap_request(machine: Machine) -> None:
+    with Server([http(200, whole(content="OK"))]) as peer:
+        prepare(machine, peer.url)
+        machine.env["HOME_TEST_KEY"] = KEY
+        done = machine.run("keys", "test", "home")
+        assert done.status == 0, done.err
+        assert "HOME_TEST_KEY works: home/cheap answered" in done.out
+        assert "12 in" in done.out
+        row = machine.run("keys", "test", "HOME_TEST_KEY", "--json").json()
+        assert (row["works"], row["status"], row["model"], row["name"]) == (True, 200, "cheap", "HOME_TEST_KEY")
+        assert machine.run("keys", "test", "home", "-m", "home/dear", "--json").json()["model"] == "dear"
+        machine.run("keys", "test", "home", "-m", "glm-4.7").fails(2, "home is not the key of zai/glm-4.7")
+    assert [len(peer.received), peer.received[2].json()["model"]] == [3, "dear"]
+    body = peer.received[0].json()
+    assert body["model"] == "cheap"
+    assert body["max_tokens"] <= 16
+    assert body["thinking"] == "off"
+    assert f"Bearer {KEY}" in peer.received[0].head
+
+
+def test_what_the_endpoint_said(machine: Machine) -> None:
+    for status, works, words in (
+        (
+            401,
+            False,
+            ["HOME_TEST_KEY does not work", "home said: HTTP 401: no such key", "cnllm keys set HOME_TEST_KEY"],
+        ),
+        (402, False, ["does not work", "no such key"]),
+        (429, None, ["nothing is known about HOME_TEST_KEY", "HTTP 429"]),
+        (500, None, ["nothing is known", "no such key"]),
+    ):
+        body = json.dumps({"error": {"message": f"no such key {KEY}", "code": str(status)}}).encode()
+        with Server([http(status, body)]) as peer:
+            prepare(machine, peer.url)
+            machine.env["HOME_TEST_KEY"] = KEY
+            done = machine.run("keys", "test", "home")
+            done.fails(1, *words)
+            assert KEY not in done.err
+            done = machine.run("keys", "test", "home", "--json")
+            assert (done.status, done.json()["works"], done.json()["status"]) == (1, works, status)
+            assert KEY not in done.out
+        assert len(peer.received) == 2  # one request each, no retry
+    prepare(machine, "http://127.0.0.1:9/v1")
+    machine.run("keys", "test", "home").fails(1, "nothing is known about HOME_TEST_KEY")
+
+
+def test_no_key_and_no_model(machine: Machine) -> None:
+    prepare(machine, "https://example.invalid/v1")
+    machine.run("keys", "test", "home").fails(2, "HOME_TEST_KEY")
+    machine.run("keys", "test", "UNHEARD_KEY").fails(2, "no provider takes UNHEARD_KEY", "-m")
+
+
+def test_a_key_in_the_place_of_a_name_is_not_printed(machine: Machine) -> None:
+    for secret in ("AKIA0123456789ABCDEF", "sk-0123456789abcdef0123", "0123456789abcdef.AbCdEfGh1234"):
+        for args in (("test", secret), ("remove", secret), ("set", secret, "x"), ("set", secret)):
+            done = machine.run("keys", *args, stdin="")
+            done.fails(2, "that")
+            assert secret not in done.out + done.err
+    assert machine.run("keys", "set", "MY_2ND_GATEWAY_KEY", "0123456789").status == 0
+    for command in ("test", "remove"):
+        machine.run("keys", command, "").fails(2, "''")
+
+
+def test_the_named_variable_is_tested_and_only_where_it_may_go(machine: Machine) -> None:
+    with Server([http(200, whole(content="OK"))]) as peer:
+        prepare(machine, peer.url)
+        machine.env |= {"HOME_TEST_KEY": KEY, "HOME_OTHER_KEY": "sk-second-0123456789"}
+        machine.run("keys", "test", "HOME_OTHER_KEY").fails(2, "must not go to http://127.0.0.1")
+        del machine.env["HOME_TEST_KEY"]
+        assert machine.run("keys", "test", "HOME_OTHER_KEY", "--json").json()["works"] is True
+    assert len(peer.received) == 1
+    assert "sk-second" in peer.received[0].head

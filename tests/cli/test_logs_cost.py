@@ -1,0 +1,143 @@
+"""`cnllm logs cost` and `logs delete`: sums that never claim more than is known, and bytes that are gone."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from .support import ANSWER, DONE, HEAD, Machine, Server, chunk, http, texts, whole
+
+PRICE = 'price = { currency = "USD", input = 1.0, output = 10.0 }'
+EACH = Decimal("0.000352")  # 12 in, 34 out
+CALL = ("call", "--model", "home/m")
+UNUSED = [HEAD, texts("Hello"), chunk("stop"), b"data: [DONE]\n\n"]
+
+
+def report(machine: Machine, *args: str) -> dict[str, object]:
+    done = machine.run("logs", "cost", *args, "--json")
+    assert done.status == 0, done.err
+    result: dict[str, object] = done.json()
+    return result
+
+
+def test_sums_by_model_day_and_conversation(machine: Machine) -> None:
+    assert "no call of an endpoint is logged" in machine.run("logs", "cost").err
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "one")
+        machine.run(*CALL, "two")
+        machine.run("call", "-c", "three")
+        machine.run(*CALL, "--simulate", "free")
+    for by, turns in (("model", [3]), ("day", [3]), ("conversation", [1, 2])):
+        found = report(machine, "--by", by)
+        rows = found["rows"]
+        assert isinstance(rows, list)
+        assert [row["turns"] for row in rows] == turns
+        assert found["free"] == 1
+        for row in [*rows, found["total"]]:
+            assert row["exact"] is True
+            assert Decimal(row["cost"][0]["amount"]) == EACH * row["turns"]
+            assert (row["input"], row["output"]) == (12 * row["turns"], 34 * row["turns"])
+    text = machine.run("logs", "cost")
+    assert text.out.splitlines()[1].split() == ["home/m", "3", "36", "unknown", "102", "0.001056", "USD"]
+    assert "simulated and replayed turns, which cost nothing: 1" in text.err
+    (id_,) = [row["label"] for row in report(machine, "--by", "conversation")["rows"] if row["turns"] == 1]  # type: ignore[attr-defined]
+    assert report(machine, id_[:6])["total"]["turns"] == 1  # type: ignore[index]
+    assert report(machine, "--since", "2")["total"]["turns"] == 3  # type: ignore[index]
+    assert report(machine, "--since", "2999-01-01")["total"]["turns"] == 0  # type: ignore[index]
+    machine.run("logs", "cost", "--since", "tomorrow").fails(2, "--since tomorrow", "2026-01-31")
+
+
+def test_an_unknown_part_is_never_left_out_silently(machine: Machine) -> None:
+    refused = [http(400, json.dumps({"error": {"message": "no"}}).encode())]
+    broken = [http(500, b"{}")]
+    cut = [HEAD, texts("Hel")]
+    for script, exact, words in (
+        (refused, True, " 0.000352 USD"),  # nothing was done, so nothing is paid
+        (broken, False, "≥ 0.000352 USD (unknown for 1 turn)"),
+        (cut, False, "≥ 0.000352 USD (unknown for 1 turn)"),
+        (UNUSED, False, "≥ 0.000352 USD (unknown for 1 turn)"),
+    ):
+        machine.env["CNLLM_DATA_DIR"] = str(machine.home / f"data{len(words)}{script is cut}{script is UNUSED}")
+        machine.env["CNLLM_ATTEMPTS"] = "1"
+        with Server(ANSWER, script) as peer:
+            machine.overlay(peer.url, PRICE)
+            machine.run(*CALL, "one")
+            machine.run(*CALL, "two")
+        total = report(machine)["total"]
+        assert isinstance(total, dict)
+        assert (total["turns"], total["exact"], total["unknown"]) == (2, exact, 0 if exact else 1), script
+        out = machine.run("logs", "cost").out
+        assert words in out
+        assert ("≥12" in out) is (script in (broken, cut, UNUSED))
+
+
+def test_without_a_price_nothing_is_claimed(machine: Machine) -> None:
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "one")
+    assert machine.run("logs", "cost").out.splitlines()[1].endswith("unknown for 1 turn")
+    assert report(machine)["total"]["cost"] == []  # type: ignore[index]
+
+
+def test_a_request_that_was_made_again_is_no_exact_cost(machine: Machine) -> None:
+    with Server([HEAD, texts("Hel")], [http(200, whole(content="Hello"))]) as peer:
+        machine.overlay(peer.url, PRICE)
+        assert machine.run(*CALL, "one", "-p", "if_cut=again-whole").status == 0
+    assert len(peer.received) == 2
+    total = report(machine)["total"]
+    assert isinstance(total, dict)
+    assert (total["exact"], total["unknown"], total["uncounted"], total["uncounted_cached"]) == (False, 1, 1, 1)
+    assert "≥ 0.000352 USD (unknown for 1 turn)" in machine.run("logs", "cost").out
+
+
+def test_a_refused_step_does_not_hide_the_step_before_it(machine: Machine) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "calc", "arguments": '{"expression": "1+1"}'}}
+    step = (HEAD, chunk(role="assistant", tool_calls=[call]), chunk("tool_calls"), DONE)
+    with Server(step, [http(400, b'{"error": {"message": "no"}}')]) as peer:
+        machine.overlay(peer.url)  # without a price
+        assert machine.run(*CALL, "--tool", "calc", "1+1?").status == 1
+    assert len(peer.received) == 2
+    assert report(machine)["total"]["exact"] is False  # type: ignore[index]
+
+
+def test_unknown_tokens_of_the_cache_are_not_zero(machine: Machine) -> None:
+    cached = whole(content="Hello").replace(b'"usage": {', b'"usage": {"prompt_tokens_details": {"cached_tokens": 5}, ')
+    with Server(ANSWER, [http(200, cached)]) as peer:
+        machine.overlay(peer.url, PRICE)
+        machine.run(*CALL, "one")
+        assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "unknown"
+        machine.run(*CALL, "two", "--no-stream")
+    assert machine.run("logs", "cost").out.splitlines()[1].split()[3] == "≥5"
+
+
+# ── deleting ─────────────────────────────────────────────────────────────────
+def test_deleted_conversations_leave_no_byte(machine: Machine) -> None:
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url)
+        for text in ("aardvark", "badger", "civet"):
+            machine.run(*CALL, text)
+    machine.run("logs", "search", "badger")  # makes an index
+    ids = {row["prompt"]: row["id"] for row in machine.run("logs", "list", "--json").json()}
+    done = machine.run("logs", "delete", ids["badger"][:6], ids["aardvark"])
+    assert (done.status, done.out, done.err) == (0, "", "deleted: 2 conversations, 2 turns\n")
+    assert [row["prompt"] for row in machine.run("logs", "list", "--json").json()] == ["civet"]
+    folder = machine.home / "data"
+    content = b"".join(file.read_bytes() for file in folder.iterdir())
+    assert b"civet" in content
+    assert b"badger" not in content
+    assert b"aardvark" not in content
+    assert "civet" in machine.run("logs", "search", "civet").out
+
+
+def test_many_are_deleted_only_on_purpose(machine: Machine) -> None:
+    with Server(ANSWER) as peer:
+        machine.overlay(peer.url)
+        machine.run(*CALL, "one")
+    machine.run("logs", "delete").fails(2, "--before or --all")
+    machine.run("logs", "delete", "last", "--all").fails(2, "--before or --all")
+    machine.run("logs", "delete", "--all").fails(2, "1 conversation would be deleted", "--yes")
+    machine.run("logs", "delete", "zzz").fails(2, "zzz", "cnllm logs list")
+    assert "there is no such conversation" in machine.run("logs", "delete", "--before", "1", "--yes").err
+    assert "deleted: 1 conversation" in machine.run("logs", "delete", "--before", "2999-01-01", "--yes").err
+    assert "there is no such conversation" in machine.run("logs", "delete", "--all", "--yes").err
