@@ -10,6 +10,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.merge import Layer
+from cnllm.registry.provenance import Trace
 
 __all__ = ["Layers"]
 
@@ -27,6 +28,7 @@ class Layers:
         self._sections: dict[str, dict[str, None]] = {}
         self._families: dict[str, str | None] = {}
         self._shared_layers: dict[tuple[str, str | None, str | None, bool], list[Layer]] = {}
+        self._traces: dict[tuple[str, str | None, str | None, bool], dict[int, Trace]] = {}
         self._merged_tables: dict[tuple[str, str | None, str, bool], dict[str, Any]] = {}
 
     def names(self, section: str) -> dict[str, None]:
@@ -70,6 +72,14 @@ class Layers:
                 layers += self.table_layers(("providers", name, "families", family), protocol, foreign)
         self._shared_layers[key] = layers
         return layers
+
+    def traces(self, provider: str, family: str | None, protocol: str | None, foreign: bool) -> dict[int, Trace]:
+        """Return the traces of the layers that all models of a family at a provider share, by the `id` of the layer."""
+        key = (provider, family, protocol, foreign)
+        if key not in self._traces:
+            shared = self.provider_layers(provider, family, protocol, foreign)
+            self._traces[key] = {id(layer): Trace(layer, shared) for layer in shared}
+        return self._traces[key]
 
     def merged_table(self, provider: str, family: str | None, protocol: str, foreign: bool) -> dict[str, Any]:
         """Return the shared layers merged, once for all models of a family at a provider."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from cnllm.config.process import cached_property
 from cnllm.registry import merge
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
-__all__ = ["facts", "setting_layer", "setting_line"]
+__all__ = ["Trace", "facts", "setting_layer", "setting_line"]
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
@@ -34,39 +34,74 @@ def setting_layer(layers: list[Layer], keys: list[str]) -> str:
     return next((layer.name for layer in reversed(layers) if merge.find_path(layer.table, keys) is not None), "")
 
 
-def facts(layers: list[Layer], table: dict[str, Any], when: dict[str, Any]) -> Iterator[Fact]:
-    """Yield every value of a merged table with its line and its source."""
-    traced = [_Traced(layer, layers) for layer in reversed(layers)]
+def facts(
+    layers: list[Layer], table: dict[str, Any], when: dict[str, Any], traces: Mapping[int, Trace]
+) -> Iterator[Fact]:
+    """Yield every value of a merged table with its line and its source.
+
+    `traces` are those of layers that other models have too, by the `id` of the layer.
+    """
+    traced = [traces.get(id(layer)) or Trace(layer, layers) for layer in reversed(layers)]
     for keys, value in [*merge.flatten(table), *merge.flatten({"when": when} if when else {})]:
-        path = list(keys)
         where: str | None = None
+        head = keys[0]
         for one in traced:
-            spelled = merge.find_path(one.layer.table, path)
-            if where is None and (spelled is not None or one.unsets(path)):
-                where = _line(one.layer, ["unset"] if spelled is None else spelled)
-            if spelled is not None:
+            if head not in one.heads or (origin := one.origin(keys)) is None:
+                continue
+            if where is None:
+                where = origin.where
+            if not origin.is_unset:
                 break
         else:
-            raise AssertionError(f"no layer sets {'.'.join(path)}")
-        source = one.source(".".join(path))
+            raise AssertionError(f"no layer sets {'.'.join(keys)}")
         yield Fact(
-            ".".join(path),
-            _redacted(path, value),
-            one.layer.name,
-            where or "",
-            source.get("url"),
-            str(source["seen"]) if "seen" in source else None,
-            source.get("how"),
+            origin.flag, _redacted(keys, value), one.layer.name, where or "", origin.source, origin.seen, origin.how
         )
 
 
-class _Traced:
-    """A layer with what it unsets and the sources of its table, read once for all values."""
+class _Origin(NamedTuple):
+    """Where a layer sets or unsets a flag, and the source that its table has for it."""
+
+    flag: str
+    where: str
+    is_unset: bool
+    source: str | None = None
+    seen: str | None = None
+    how: str | None = None
+
+
+class Trace:
+    """What a layer says of each flag: computed once, because most layers are those of hundreds of models.
+
+    `layers` are all that may hold the same table.
+    """
 
     def __init__(self, layer: Layer, layers: list[Layer]) -> None:
         self.layer = layer
         self._unset = [merge.unset_path(path) for path in layer.table.get("unset", ())]
+        self.heads = {*layer.table, *(path[0] for path in self._unset)}  # the first keys of all its flags
         self._layers = layers
+        self._origins: dict[tuple[str, ...], _Origin | None] = {}
+
+    def origin(self, keys: tuple[str, ...]) -> _Origin | None:
+        """Return where this layer sets or unsets a flag; None where it says nothing of it."""
+        try:
+            return self._origins[keys]
+        except KeyError:
+            origin = self._origins[keys] = self._find(keys)
+            return origin
+
+    def _find(self, keys: tuple[str, ...]) -> _Origin | None:
+        path = list(keys)
+        flag = ".".join(path)
+        spelled = merge.find_path(self.layer.table, path)
+        if spelled is not None:
+            source = self._source(flag)
+            seen = str(source["seen"]) if "seen" in source else None
+            return _Origin(flag, _line(self.layer, spelled), False, source.get("url"), seen, source.get("how"))
+        if any(_starts_with(path, unset) for unset in self._unset):
+            return _Origin(flag, _line(self.layer, ["unset"]), True)
+        return None
 
     @cached_property
     def _backed(self) -> list[tuple[str, dict[str, Any]]]:
@@ -79,10 +114,7 @@ class _Traced:
             for flag in source.get("backs", ())
         ]
 
-    def unsets(self, keys: list[str]) -> bool:
-        return any(_starts_with(keys, path) for path in self._unset)
-
-    def source(self, flag: str) -> dict[str, Any]:
+    def _source(self, flag: str) -> dict[str, Any]:
         """Return the source that backs a flag most precisely."""
         best: tuple[int, dict[str, Any]] = (0, {})
         for prefix, source in self._backed:
@@ -91,7 +123,7 @@ class _Traced:
         return best[1]
 
 
-def _redacted(path: list[str], value: object) -> object:
+def _redacted(path: tuple[str, ...], value: object) -> object:
     """Return a flag's value for display: a URL or a header may hold a password."""
     if not {"base_url", "headers", "auth"} & set(path):
         return value
@@ -101,9 +133,9 @@ def _redacted(path: list[str], value: object) -> object:
         return redact.redact_url(value)
     if path[-1] == "headers" and isinstance(value, dict):
         return redact.redact_request_headers(value)
-    if path[-2:-1] == ["headers"] and isinstance(value, str):
+    if path[-2:-1] == ("headers",) and isinstance(value, str):
         return redact.redact_request_headers({path[-1]: value})[path[-1]]
-    if path[-2:] == ["auth", "value"] and isinstance(value, str) and "{key}" not in value:
+    if path[-2:] == ("auth", "value") and isinstance(value, str) and "{key}" not in value:
         return redact.MARK
     return value
 

@@ -224,7 +224,9 @@ class Registry:
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
             layer=lambda flag, mode: provenance.setting_layer(layers, path(flag, mode)),
-            explain=lambda: list(provenance.facts(layers, table, when)),
+            explain=lambda: list(
+                provenance.facts(layers, table, when, self._layers.traces(provider, family, wire, foreign))
+            ),
             family=lambda other: self._layers.family(other),  # by the files in use, also after a reload
             # where the caller chose the wire, there is no other
             over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
