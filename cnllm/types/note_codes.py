@@ -6,6 +6,7 @@ NOTE_CODES: dict[str, dict[str, str]] = {
     "The model and the endpoint": {
         "unknown-model": "the registry describes the provider, but not this model: whether it reasons is unknown",
         "retired": "the endpoint no longer serves this model; the note names its successor where there is one",
+        "family-alias": "the name of a family was given: which model of it is asked",
         "tier": "which model of a tier was chosen, and why not the ones before it",
         "simulated": "the built-in simulator made the answer up; nothing was sent",
         "wire-routed": "the request went over another wire of the endpoint, which takes this combination",
