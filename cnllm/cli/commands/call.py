@@ -11,6 +11,7 @@ from cnllm.cli import completion, options
 __all__ = ["call"]
 
 EXAMPLES = options.examples(
+    'cnllm "Why is the sky blue?"',
     'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
     "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
@@ -76,8 +77,9 @@ EXAMPLES = options.examples(
 def call(**params: Any) -> int:
     """Ask a model and print its answer.
 
-    The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-). If you
-    give TEXT and pipe text in, the piped text is appended.
+    Without --model, the default model is asked: see cnllm models default. The answer goes to stdout; reasoning,
+    notes and usage go to stderr. TEXT may come from stdin (-). If you give TEXT and pipe text in, the piped text
+    is appended.
     """
     from cnllm.cli.call_runner import CallRunner  # imports what a call needs; help and completion do not need it
 

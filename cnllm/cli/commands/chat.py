@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["chat"]
 
 EXAMPLES = options.examples(
+    "cnllm chat",
     "cnllm chat --model glm-4.7 --simulate",
     "cnllm chat -c",
     "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
@@ -68,13 +69,15 @@ def chat(**params: Any) -> int:
         raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
     conversation = "last" if params["continues"] else params["conversation"]
     if conversation is None and params["model"] is None:
-        raise errors.UsageError("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
+        from cnllm.cli import default_model
+
+        default_model.require_model(params["base_url"], "cnllm chat")
     with closing(turn_log.TurnLog(conversation, writes=not params["no_log"])) as log:
         return _chat(params, log)
 
 
 def _chat(params: dict[str, Any], log: TurnLog) -> int:
-    from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
+    from cnllm.cli import chat_commands, chat_input, client_factory, default_model, option_parsing, tools
     from cnllm.cli.chat_session import ChatEndpoint, ChatSession
     from cnllm.cli.input import decode_argument
     from cnllm.registry import Registry
@@ -86,11 +89,13 @@ def _chat(params: dict[str, Any], log: TurnLog) -> int:
     box = tools.Toolbox(params["tool"], params["approve"], turns.answer)
     call_options = option_parsing.call_options(params["parameters"], None, None, None, reasoning=params["reasoning"])
     protocol = None
-    if params["model"] is None:
+    registry = Registry.load()
+    if params["model"] is None and not (params["continues"] or params["conversation"] is not None):
+        params["model"] = default_model.use_default(registry, offline=params["simulate"], key_env=params["key_env"])
+    elif params["model"] is None:
         last = log.last_choice(protocol=None, base_url=params["base_url"])
         params |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
-    registry = Registry.load()
     model = client_factory.resolve_model(
         registry,
         params["model"],
