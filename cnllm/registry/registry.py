@@ -13,7 +13,7 @@ import msgspec
 from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.registry import key_trust, merge, provenance
-from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
 from cnllm.registry.flags import Flags
 from cnllm.registry.layers import Layers
 from cnllm.registry.merge import Layer
@@ -124,6 +124,17 @@ class Registry:
         self._refresh()
         lists = (d.data["default_models"] for d in reversed(self._documents) if "default_models" in d.data)
         return list(next(lists, ()))
+
+    def parameters(self) -> set[str]:
+        """Return the names of the parameters that the files have rules for, whatever the layer."""
+        self._refresh()
+        names: set[str] = set()
+        for document in self._documents:
+            for _, table in layer_tables(document.data):
+                names.update(table.get("params", ()))
+                for flags in table.get("when", {}).values():
+                    names.update(flags.get("params", ()))
+        return names
 
     def own_models(self) -> list[str]:
         """List the models that the user's own files describe, as "provider/id", in the order of the files."""

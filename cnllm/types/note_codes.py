@@ -23,6 +23,7 @@ NOTE_CODES: dict[str, dict[str, str]] = {
         "param-fixed": "a parameter was left out: the endpoint takes one value only, and uses it anyway",
         "param-range": "a value is out of range, and nothing near it would mean the same",
         "param-default": "the endpoint requires a parameter that was not given: the registry's value was sent",
+        "param-unknown": "neither the registry nor the protocol knows a parameter; it was sent as it is",
         "param-verbatim": "`extra_body` holds a parameter that the endpoint refuses or ignores; it was sent as it is",
         "key-foreign": "a key of a client's request means something on its own protocol only, and was left out",
         "prefill": "the beginning of the reply cannot be sent to this endpoint",

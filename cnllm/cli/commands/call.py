@@ -14,14 +14,14 @@ EXAMPLES = options.examples(
     'cnllm "Why is the sky blue?"',
     'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
-    "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
+    "cnllm call --model glm-4.7 --temperature 0.2 --json 'Say hi' | jq -r .text",
     "cnllm call -c 'And at sunset?'",
     "cnllm call --model glm-4.7 --tool calc --tool read 'Add up the numbers in sums.txt'",
     "cnllm call --model openai-compatible/my-model --base-url http://127.0.0.1:8000/v1 'Say hi'",
 )
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
 @click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
@@ -45,7 +45,9 @@ EXAMPLES = options.examples(
     show_default=True,
 )
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
-@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
 @click.option("--schema", metavar="FILE", type=click.Path(), help="JSON Schema of the answer.")
 @click.option("--image", "images", metavar="FILE", multiple=True, help="An image, or its URL. Repeatable.")

@@ -30,7 +30,7 @@ _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @options.model(required=False)
 @click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
 @click.option(
@@ -52,7 +52,9 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
     help="Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).",
     show_default=True,
 )
-@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
