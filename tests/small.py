@@ -20,6 +20,7 @@ __all__ = ["small_file", "use"]
 PROVIDERS = ("anthropic", "deepseek", "openai-compatible", "zai")
 _TABLE = re.compile(r"^\[(?=[a-z])", re.MULTILINE)
 _HEAD = re.compile(r"(models|providers)\.\"?([A-Za-z0-9_-]+)")
+_ITEM = re.compile(r"\"(?P<provider>[\w-]+)/[^\"\n]+\",")
 _ALIAS = re.compile(r"^(?P<name>\"?[\w./:-]+\"?)\s*=\s*\"(?P<provider>[\w-]+)/")
 
 
@@ -44,7 +45,9 @@ def _small_text() -> str:
 
 def _without_others(table: str) -> str:
     """Return a table, or nothing where it belongs to a provider that is left out."""
-    if table.startswith("[aliases]"):
+    if table.startswith("#:schema"):
+        return _ITEM.sub(lambda item: item[0] if item["provider"] in PROVIDERS else "", table)
+    if table.startswith(("[aliases]", "[family_aliases]")):
         return "".join(
             line
             for line in table.splitlines(keepends=True)

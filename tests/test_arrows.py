@@ -22,7 +22,7 @@ SPLIT = {
 # What each room may import, from the ground up: a room names only rooms that stand before it.
 VALUES = {"errors", "types", "jsonpath"}
 FLAGS = VALUES | {"registry"}
-ENGINE = {"engine/adjustments", "engine/options"}
+ENGINE = {"engine/adjustments", "engine/options", "engine/similar_names"}
 WIRES = {f"protocols/{folder}" for folder in _MODULES.values()}
 MAY: dict[str, set[str]] = {
     "errors": set(),
@@ -39,7 +39,8 @@ MAY: dict[str, set[str]] = {
     "store": {"config", "errors", "types"},
     "simulator": FLAGS | {"protocols", "schemas"},
     "engine/adjustments": FLAGS,
-    "engine/options": FLAGS | {"tools"},
+    "engine/similar_names": set(),
+    "engine/options": FLAGS | {"engine/similar_names", "tools"},
     "engine/history": FLAGS | ENGINE | {"protocols", "tools"},
     "engine/encode": FLAGS | ENGINE | {"config", "engine/history", "protocols", "schemas", "tools"},
     "engine/decode": FLAGS | ENGINE | {"engine/encode", "engine/history", "leaks", "protocols", "schemas", "tools"},
@@ -49,7 +50,7 @@ MAY: dict[str, set[str]] = {
     "cassette": VALUES | {"config"},
     "client": FLAGS
     | {"cassette", "config", "leaks", "sentences", "simulator", "tools", "transports"}
-    | {"engine/decode", "engine/encode", "engine/run"},
+    | {"engine/decode", "engine/encode", "engine/options", "engine/run"},
     "gateway/store": {"config", "errors", "store", "types"},
     "gateway/limits": FLAGS | {"config", "engine/decode", "engine/encode", "gateway/store", "store"},
     "gateway/monitoring": FLAGS | {"client", "config", "engine/encode"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -37,29 +38,39 @@ COMMANDS = {
 
 EXAMPLES = """\b
 Examples:
+  cnllm "Why is the sky blue?"
   cnllm call --model glm-4.7 --simulate "Why is the sky blue?"
   cnllm models list
   cnllm COMMAND --help
 """
 
 
+_DEFAULT = "call"
+_LISTING_WORDS = ("help", "commands", "version")  # words that a new user tries as commands
+
+
 class LazyGroup(click.Group):
-    """A group that imports a command only when the command is needed."""
+    """A group that imports a command only when the command is needed. `call` is the default command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the default command before arguments that begin with no command."""
+        flags = {name for param in self.get_params(ctx) for name in param.opts}
+        index = next((i for i, arg in enumerate(args) if arg not in flags), len(args))
+        rest = args[index:]
+        if rest and rest[0] not in COMMANDS and not ctx.resilient_parsing:
+            _require_text(rest)
+        if rest[0] not in COMMANDS if rest else not args and not ctx.resilient_parsing and stdio.has_piped_stdin():
+            args = [*args[:index], _DEFAULT, *rest]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command. Raise `UsageError` with a similar name if there is no such command."""
+        """Import a command; None if there is no such command."""
         if cmd_name not in COMMANDS:
-            if ctx.resilient_parsing:
-                return None
-            from difflib import get_close_matches
-
-            close = get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands"
-            raise errors.UsageError(f"there is no command {cmd_name}", hint)
+            return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
@@ -69,6 +80,23 @@ class LazyGroup(click.Group):
         """Write the listing of the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _require_text(rest: list[str]) -> None:
+    """Raise `UsageError` where the first argument looks like a mistyped command, or the text lacks quotes."""
+    word, words = rest[0], [arg for arg in rest if not arg.startswith("-")]
+    if word.startswith("-") or any(character.isspace() for character in word):
+        return
+    from difflib import get_close_matches
+
+    folded = word.casefold()
+    close = get_close_matches(folded, COMMANDS, n=1)
+    if close or folded in _LISTING_WORDS:
+        hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands."
+        raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {shlex.quote(word)}")
+    if len(words) == len(rest) > 1:
+        text = shlex.quote(" ".join(words))
+        raise errors.UsageError(f"there is no command {word}", f"to ask a model, put the text in quotes: cnllm {text}")
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -87,7 +115,10 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     "--debug", is_flag=True, expose_value=False, callback=errors.enable_debug, help="Show a traceback of what fails."
 )
 def root() -> None:
-    """One client for every model endpoint; how each behaves on the wire is data."""
+    """One client for every model endpoint; how each behaves on the wire is data.
+
+    cnllm TEXT is cnllm call TEXT.
+    """
 
 
 def run(args: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cnllm.cli import client_factory, option_parsing, turn_log
+from cnllm.cli import client_factory, default_model, option_parsing, turn_log
 from cnllm.cli.attachments import require_readable
 from cnllm.cli.call_template import apply_template
 from cnllm.cli.input import read_call
@@ -63,7 +63,7 @@ class CallRunner:
             raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
         conversation = "last" if params["continues"] else params["conversation"]
         if conversation is None and params["model"] is None:
-            raise errors.UsageError("missing option '-m' / '--model'", "cnllm call --help shows how it is used")
+            default_model.require_model(params["base_url"], "cnllm call")
         writes = not params["no_log"] and self.form not in ("plan", "curl")
         return turn_log.TurnLog(conversation, writes=writes)
 
@@ -78,10 +78,13 @@ class CallRunner:
         return tools.Toolbox(params["tool"], params["approve"])
 
     def _model(self) -> Model:
-        """Return the named model, the first usable one of a tier, or the conversation's last."""
+        """Return the named model, the first usable one of a tier, the conversation's last, or the default."""
         params = self.params
-        if params["model"] is None:
+        offline = params["simulate"] or params["replay"] is not None or self.form in ("plan", "curl")
+        if params["model"] is None and (params["continues"] or params["conversation"] is not None):
             params |= self.log.last_choice(protocol=params["protocol"], base_url=params["base_url"])
+        elif params["model"] is None:
+            params["model"] = default_model.use_default(self.registry, offline=offline, key_env=params["key_env"])
         return client_factory.resolve_model(
             self.registry,
             params["model"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import select
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -24,7 +23,7 @@ __all__ = ["decode_argument", "read_call", "read_extras", "read_image", "read_me
 PATIENCE = 3.0
 """Seconds of silence after which a line tells the user that the program waits for stdin."""
 
-_HINT = 'give it in quotes: cnllm call --model M "Why?", or pipe it in'
+_HINT = 'give it in quotes: cnllm "Why?", or pipe it in'
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -105,7 +104,7 @@ def _stdin(stream: object, *, wait: bool) -> str:
     raw: BinaryIO | None = getattr(stream, "buffer", None)
     if raw is None:
         return ""
-    if not wait and not _is_piped(raw):
+    if not wait and not stdio.is_piped(raw):
         return ""
     _report_wait(raw)
     data = raw.read()
@@ -119,14 +118,9 @@ def _stdin(stream: object, *, wait: bool) -> str:
         ) from None
 
 
-def _is_piped(raw: BinaryIO) -> bool:
-    mode = os.fstat(raw.fileno()).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-
-
 def _report_wait(raw: BinaryIO) -> None:
     """Print that the program waits for stdin, after a few seconds of silence."""
-    if os.name == "nt" or not _is_piped(raw):
+    if os.name == "nt" or not stdio.is_piped(raw):
         return
     ready, _, _ = select.select([raw], [], [], PATIENCE)
     if not ready:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from cnllm.cli.output.errors import UsageError
+from cnllm.jsonpath import remove
 
 __all__ = ["call_options", "parse_json", "parse_json_option", "parse_parameter", "read_json_file", "read_tools"]
 
@@ -23,9 +25,9 @@ CALL_OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "on_unsupported": ((str,), "adjust, error or send"),
     "recover_text_calls": ((str,), "recover, strip or keep"),
 }
-"""Options that `-p` passes to the call by name, with their types. Any other name goes into the body as it is."""
+"""Options that `-p` passes to the call by name, with their types. Any other name is a parameter of the model."""
 
-EXTRA_PARAMETERS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
+EXTRA_PARAMETERS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs", "top_logprobs")
 """Further options that `-p` passes on, of any type. An endpoint may not accept them."""
 
 _CHOICES = {
@@ -47,15 +49,21 @@ def call_options(
     extra = (
         _require_object(parse_json_option(extra_body, "--extra-body"), "--extra-body") if extra_body is not None else {}
     )
+    params: dict[str, Any] = {}
+    everything = deepcopy(extra)  # a path through a value that is no object is an error
     for parameter in parameters:
         name, value = parse_parameter(parameter)
         if name in CALL_OPTIONS:
             options[name] = _check_value(name, value)
         elif name in EXTRA_PARAMETERS:
             options[name] = value
-            extra.pop(name, None)  # -p wins over --extra-body, as for every other name
+            extra.pop(name, None)  # -p wins over --extra-body
         else:
-            _set_path(extra, name, value)
+            _set_path(everything, name, value)
+            _set_path(params, name, value)
+            remove(extra, name)
+    if params:
+        options["params"] = params
     if extra:
         options["extra_body"] = extra
     if tools_file is not None:
@@ -140,7 +148,7 @@ def _check_value(name: str, value: Any) -> Any:
     invalid = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
     invalid = invalid or (isinstance(value, list) and not all(isinstance(item, str) for item in value))
     if invalid or (name in _CHOICES and value not in _CHOICES[name]):
-        raise UsageError(f"-p {name}={value if isinstance(value, str) else json.dumps(value)}: {name} is {expected}")
+        raise UsageError(f"{name}={value if isinstance(value, str) else json.dumps(value)}: {name} is {expected}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ else:  # the class of older versions of click is not generic
 
 __all__ = [
     "LEVEL_WORDS",
+    "PARAMETERS",
     "Command",
     "Group",
+    "ModelCommand",
     "ReasoningLevel",
     "as_json",
     "attachments",
@@ -59,6 +62,96 @@ class Command(click.Command):
                     error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
                 ) from None
             raise
+
+
+PARAMETERS: dict[str, str] = {
+    "temperature": "How freely the model samples.",
+    "top_p": "The share of probability it samples from.",
+    "top_k": "The number of tokens it samples from.",
+    "max_tokens": "The most tokens of the answer.",
+    "stop": "A text that ends the answer. Repeatable.",
+    "seed": "Make sampling repeatable, where the endpoint can.",
+    "presence_penalty": "Make tokens that have occurred less likely.",
+    "frequency_penalty": "Make tokens less likely each time they occur.",
+    "logit_bias": "JSON: the bias of each token.",
+    "logprobs": "The log probabilities of the answer's tokens: true or false.",
+    "top_logprobs": "The number of likeliest tokens in them.",
+    "parallel_tool_calls": "Whether several calls may come at once: true or false.",
+}
+"""The parameters that the registry knows, each an option of a call. A test compares them with the registry."""
+
+
+class ModelCommand(Command):
+    """A command that asks a model: each parameter of the registry is an option. `parameters` gets all, as for `-p`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(
+                [f"--{name.replace('_', '-')}", f"param_{name}"], metavar="V", multiple=name == "stop", help=text
+            )
+            for name, text in PARAMETERS.items()
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown option may be a parameter that one of the user's files declares."""
+        original = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            replaced = None if ctx.resilient_parsing else _with_declared(original, error.option_name)
+            if replaced is None:
+                raise
+            ctx.params.clear()
+            return self.parse_args(ctx, replaced)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command with all parameters in `parameters`; the options of parameters go after `-p`."""
+        given = list(ctx.params["parameters"])
+        for name in PARAMETERS:
+            value = ctx.params.pop(f"param_{name}")
+            if name == "stop":
+                if value:
+                    given.append(f"stop={json.dumps(value[0] if len(value) == 1 else list(value))}")
+            elif value is not None:
+                given.append(f"{name}={value}")
+        ctx.params["parameters"] = tuple(given)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then those of the model's parameters in a section of their own."""
+        sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None:
+                sections[(param.name or "").startswith("param_")].append(record)
+        for is_parameter, records in sections.items():
+            with formatter.section("Parameters of the model" if is_parameter else "Options"):
+                formatter.write_dl(records)
+
+
+def _with_declared(args: list[str], option: str) -> list[str] | None:
+    """Return the arguments with `-p NAME=VALUE` for an option that is a declared parameter; None where it is none."""
+    name = option.removeprefix("--").replace("-", "_")
+    if not option.startswith("--") or name not in _declared_parameters():
+        return None
+    for index, arg in enumerate(args):
+        flag, equals, value = arg.partition("=")
+        if flag == option and equals:
+            return [*args[:index], "-p", f"{name}={value}", *args[index + 1 :]]
+        if flag == option and index + 1 < len(args):
+            return [*args[:index], "-p", f"{name}={args[index + 1]}", *args[index + 2 :]]
+    return None
+
+
+def _declared_parameters() -> set[str]:
+    """Return the names of all parameters in the loaded registry files; empty where one cannot be read."""
+    from cnllm.errors import CnllmError
+    from cnllm.registry import Registry
+
+    try:
+        return Registry.load().parameters()
+    except CnllmError:
+        return set()
 
 
 class Group(click.Group):

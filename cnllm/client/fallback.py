@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cnllm.client.cooldowns import Cooldowns
+from cnllm.engine.options import PARAMS
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.route_rules import draw_order, target_obstacle
 from cnllm.engine.run.routed_call import RoutedCall, RouteTarget
@@ -49,7 +50,7 @@ def start_routed_call(
 
     def open_call(target: RouteTarget, route_notes: Sequence[Note]) -> Call:
         own = _same_endpoint(models[0], target.model)
-        sent, left_out = (options, []) if own else _own_options(options)
+        sent, left_out = (options, []) if own else _own_options(options, target.model)
         call, key = start(target.model, history, stream, sent, given if own else None)
         keys[target.number] = key
         more = [*notes, *route_notes, *left_out]
@@ -84,14 +85,14 @@ def _same_endpoint(first: Model, other: Model) -> bool:
     return first.provider == other.provider and first.flags.base_url == other.flags.base_url
 
 
-def _own_options(options: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
+def _own_options(options: dict[str, Any], model: Model) -> tuple[dict[str, Any], list[Note]]:
     """Return the options without those that are for the first model's endpoint alone, and a note on each."""
     foreign = [name for name in _FOREIGN if options.get(name) is not None]
-    if not foreign:
+    params = options.get("params") or {}
+    known = {name: value for name, value in params.items() if name in PARAMS or name in (model.flags.params or {})}
+    if not foreign and len(known) == len(params):
         return options, []
-    notes = [
-        Note("option-foreign", "route", name, "not sent: it is for the endpoint of the first model")
-        for name in foreign
-        if name != "api_key"
-    ]
-    return {name: value for name, value in options.items() if name not in foreign}, notes
+    names = [*(name for name in foreign if name != "api_key"), *(f"params.{n}" for n in params if n not in known)]
+    did = "not sent: it is for the endpoint of the first model"
+    kept = {name: value for name, value in options.items() if name not in foreign}
+    return {**kept, "params": known or None}, [Note("option-foreign", "route", name, did) for name in names]

@@ -9,21 +9,33 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from cnllm.jsonpath import merge_patch
+from cnllm.engine.similar_names import similar_name
+from cnllm.jsonpath import leaves, merge_patch, remove
 from cnllm.registry.flags import LEVELS
 from cnllm.tools.values import as_tool
 from cnllm.types import checks
 from cnllm.types.client_data import ClientData
 from cnllm.types.policy import Recovery
 
-__all__ = ["EXTRA_PARAMS", "Function", "OnUnsupported", "RequestOptions", "option_fault", "read_options"]
+__all__ = [
+    "EXTRA_PARAMS",
+    "OPTION_NAMES",
+    "PARAMS",
+    "Function",
+    "OnUnsupported",
+    "RequestOptions",
+    "option_fault",
+    "read_options",
+]
 
 OnUnsupported = Literal["adjust", "error", "send"]
 TextCalls = Literal["recover", "strip", "keep"]
 IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
-EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs")
+EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs", "top_logprobs")
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
+PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls", "reasoning_effort"))
+"""The parameters that are options of a call, whatever the model's registry says. `reasoning_effort` is `reasoning`."""
 _CLIENT_OPTIONS = ("api_key", "limits", "timeout")  # for the client; accepted so that one set of options serves both
 
 
@@ -49,7 +61,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     """The options of one call. `choice` is auto, none, required or named, with `tool_name` the named tool.
 
     `schema_kind` is the model class that the caller gave as the schema. `defaults` are the names of the options that
-    come from the model's own defaults.
+    come from the model's own defaults. `other_params` are parameters that no rule of the registry is about.
     """
 
     reasoning: str | int | None = None
@@ -58,6 +70,7 @@ class RequestOptions(Struct, frozen=True, kw_only=True):
     tool_name: str | None = None
     parallel_tool_calls: bool | None = None
     params: dict[str, Any] = {}
+    other_params: dict[str, Any] = {}
     schema: dict[str, Any] | None = None
     schema_name: str = "answer"
     schema_kind: Any = None
@@ -82,7 +95,12 @@ def read_options(
     """
     values = {name: value for name, value in options.items() if value is not None}
     fields: dict[str, Any] = {}
+    if "params" in values:
+        fields["other_params"] = _split_params(values, declared)
+    if "reasoning_effort" in values and "reasoning_effort" not in declared:
+        values.setdefault("reasoning", values.pop("reasoning_effort"))
     if call:
+        call = _without(call, fields.get("other_params"))
         defaults = _defaults(call, values)
         for name in ("extra_body", "extra_headers"):
             if name in call and name in values:
@@ -103,10 +121,35 @@ def read_options(
         elif name == "schema":
             fields["schema"], fields["schema_name"], fields["schema_kind"] = _schema(value)
         elif name not in _KNOWN and name not in extra_params:
+            similar, _ = similar_name(name, {*OPTION_NAMES, *declared})
+            question = f". Did you mean {similar!r}?" if similar else ""
             raise TypeError(
-                f"unknown option {name!r}{_did_you_mean(name)}; what only the endpoint knows is for extra_body"
+                f"unknown option {name!r}{question}; what only the endpoint knows is for params or extra_body"
             )
     return RequestOptions(**fields)
+
+
+def _split_params(values: dict[str, Any], declared: Collection[str]) -> dict[str, Any]:
+    """Move `params` to the options of the same names, and return those without one. An option by name wins."""
+    params = _mapping(values.pop("params"), "params")
+    checks.check_json_value("params", params)
+    rest: dict[str, Any] = {}
+    for name, value in params.items():
+        if name not in PARAMS and name not in declared:
+            rest[name] = value
+        elif value is not None:
+            values.setdefault(name, value)
+    return rest
+
+
+def _without(call: Mapping[str, Any], params: dict[str, Any] | None) -> Mapping[str, Any]:
+    """Return the model's defaults without those keys of the body that the caller gives as parameters."""
+    if not params or "extra_body" not in call:
+        return call
+    body = _merge(call["extra_body"], {})
+    for path in leaves(params):
+        remove(body, path)
+    return {**call, "extra_body": body}
 
 
 def _defaults(call: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,6 +355,8 @@ def _bool_reader(name: str) -> Callable[[Any], Any]:
 def option_fault(options: Mapping[str, Any]) -> Exception | None:
     """Return the error for an option that holds a value JSON cannot hold; None where there is none."""
     for name, value in options.items():
+        if value is None:  # not given
+            continue
         try:
             if name == "tools":
                 for tool in _tools(value):
@@ -356,11 +401,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 """The readers of options that are one field of `RequestOptions` each, with the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *_CLIENT_OPTIONS, "tool_choice", "schema"}
-
-
-def _did_you_mean(word: str) -> str:
-    """Return a hint that names the closest option; empty where none is close."""
-    import difflib
-
-    close = difflib.get_close_matches(word, _KNOWN, n=1)
-    return f". Did you mean {close[0]!r}?" if close else ""
+OPTION_NAMES = frozenset({*_KNOWN, *PARAMS, "fallback", "params", "stream", "system"})
+"""The names of all options of a call, without those that only a registry declares."""

@@ -157,6 +157,8 @@ class Wire(Struct, frozen=True):
     at all, `file_parts` are the wire's own types of content parts that may name a file stored at the endpoint.
     `reports_length`: the finish reason of a whole reply shows that no limit was reached. `separate_system`: values
     of the flag for system messages with which the system message stands beside the messages, and is none of them.
+    `body_keys`: the keys of a request that the protocol's documentation names, so that none is taken for a typing
+    error.
     """
 
     encode_body: Callable[[EncodeInput, Flags], dict[str, Any]]
@@ -170,6 +172,7 @@ class Wire(Struct, frozen=True):
     takes_medium: Callable[[Media, Flags], bool] = lambda media, flags: True
     file_parts: frozenset[str] = frozenset()
     reports_length: bool = True
+    body_keys: frozenset[str] = frozenset()
 
 
 @cache

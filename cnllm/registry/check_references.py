@@ -96,11 +96,17 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         reasoning = model.flags.reasoning
         if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
             yield problem(path, f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it')
-    for alias, target in document.data.get("aliases", {}).items():
+    for section in ("aliases", "family_aliases"):
+        for alias, target in document.data.get(section, {}).items():
+            if target not in models:
+                yield problem(
+                    [section, alias],
+                    f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
+                )
+    for target in document.data.get("default_models", ()):
         if target not in models:
             yield problem(
-                ["aliases", alias],
-                f"alias '{alias}' names no model: '{target}'{did_you_mean(target, models)}",
+                ["default_models"], f"default_models: no model is called '{target}'{did_you_mean(target, models)}"
             )
     gateway = document.data.get("gateway", {})
     for name, route in gateway.get("routes", {}).items():

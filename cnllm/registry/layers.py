@@ -145,6 +145,14 @@ class Layers:
                 raise self.error(path, f'{section}."{chain[-1]}" extends {parent}, which is not there')
             chain.append(parent)
 
+    def place(self, path: list[str]) -> str:
+        """Return the "file:line" of the last file that has a path; "" where none has."""
+        for document in reversed(self.documents):
+            if merge.find_path(document.data, path) is not None:
+                line = document.line(path)
+                return f"{document.label}:{line}" if line else document.label
+        return ""
+
     def error(self, path: list[str], message: str) -> RegistryError:
         """Return the error for a path, with the file and line that hold it."""
         for document in reversed(self.documents):

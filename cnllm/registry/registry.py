@@ -13,7 +13,7 @@ import msgspec
 from cnllm.config.process import cached_property, fork_safe
 from cnllm.errors import RegistryError, UnknownModel
 from cnllm.registry import key_trust, merge, provenance
-from cnllm.registry.documents import Document, builtin_path, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
 from cnllm.registry.flags import Flags
 from cnllm.registry.layers import Layers
 from cnllm.registry.merge import Layer
@@ -112,6 +112,36 @@ class Registry:
         self._refresh()
         return self._layers.section("aliases")
 
+    @property
+    def family_aliases(self) -> dict[str, str]:
+        """Return the names of families with the "provider/id" of the model that each stands for."""
+        self._refresh()
+        return self._layers.section("family_aliases")
+
+    @property
+    def default_models(self) -> list[str]:
+        """List the models for calls that name none: the first one that has a key is asked."""
+        self._refresh()
+        lists = (d.data["default_models"] for d in reversed(self._documents) if "default_models" in d.data)
+        return list(next(lists, ()))
+
+    def parameters(self) -> set[str]:
+        """Return the names of the parameters that the files have rules for, whatever the layer."""
+        self._refresh()
+        names: set[str] = set()
+        for document in self._documents:
+            for _, table in layer_tables(document.data):
+                names.update(table.get("params", ()))
+                for flags in table.get("when", {}).values():
+                    names.update(flags.get("params", ()))
+        return names
+
+    def own_models(self) -> list[str]:
+        """List the models that the user's own files describe, as "provider/id", in the order of the files."""
+        self._refresh()
+        own = (name for d in self._documents if not d.builtin for name in d.data.get("models", {}))
+        return list(dict.fromkeys(own))
+
     def names(self) -> list[str]:
         """List all described models as "provider/id", sorted."""
         self._refresh()
@@ -142,9 +172,14 @@ class Registry:
         return routes
 
     def complete(self, prefix: str) -> list[str]:
-        """List the names and aliases that begin with `prefix`."""
+        """List the names, aliases and family aliases that begin with `prefix`."""
         checks.require_text("prefix", prefix)
-        return sorted(n for n in [*self.aliases, *self.names()] if n.startswith(prefix))
+        names = {**self.aliases, **self.family_aliases, **dict.fromkeys(self.names())}
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def family(self, id: str) -> str | None:
+        """Return the family of the model with an id on the wire; None where it belongs to none."""
+        return self._layers.family(id)
 
     # ── resolution ───────────────────────────────────────────────────────────
 
@@ -166,7 +201,7 @@ class Registry:
 
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         """Build the model with a name."""
-        provider, id = self._provider_and_id(name)
+        provider, id, alias = self._locate(name)
         family = self._layers.family(id)
         lineage = self._layers.extends_chain("models", f"{provider}/{id}")
         model_layers = self._layers.model_layers(lineage, None)
@@ -219,7 +254,7 @@ class Registry:
             provider=provider,
             protocol=wire,
             flags=flags,
-            notes=lambda: self._resolution_notes(provider, id, is_listed, flags, layers),
+            notes=lambda: self._resolution_notes(alias, provider, id, is_listed, flags, layers),
             distrusts=lambda env, origin: trust.distrusted_place(origin, self._origins_of(env)),
             flags_for=flags_for,
             where=lambda flag, mode: provenance.setting_line(layers, path(flag, mode)),
@@ -232,47 +267,59 @@ class Registry:
             over=None if protocol else lambda other: self.resolve(name, protocol=other, base_url=base_url),
         )
 
-    def _provider_and_id(self, name: str) -> tuple[str, str]:
-        """Return (provider, id on the wire) for a name."""
+    def _locate(self, name: str) -> tuple[str, str, str | None]:
+        """Return (provider, id on the wire, family alias) for a name; the last is None for any other name."""
         models = self._layers.names("models")
         providers = self._layers.names("providers")
-        for document, spellings in zip(reversed(self._documents), self._spellings, strict=True):
-            aliases = document.data.get("aliases", {})
-            alias = name if name in aliases else spellings.get(name.casefold())
-            if alias is not None:
-                target = aliases[alias]
-                if _split(target)[0] not in providers:
-                    raise self._layers.error(["aliases", alias], f"alias '{alias}' names no model: '{target}'")
-                return self._apply_preference(target, models) if document.builtin else _split(target)
+        if (found := self._alias_target("aliases", name)) is not None:
+            return (*found[:2], None)
         provider, slash, id = name.partition("/")
         provider = _registry_spelling(providers, provider) or provider
         if slash and id and provider in providers:
-            return _split(_registry_spelling(models, name) or f"{provider}/{id}")
+            if (listed := _registry_spelling(models, f"{provider}/{id}")) is not None:
+                return (*_split(listed), None)
+            family = self._alias_target("family_aliases", id)
+            return family if family is not None and family[0] == provider else (provider, id, None)
         serving = [m for m in models if _split(m)[1].casefold() == name.casefold()]
         if len(serving) == 1:
-            return _split(serving[0])
-        if len(serving) > 1:
-            for preferred in self.preferred_providers:
-                if match := [m for m in serving if _split(m)[0] == preferred]:
-                    return _split(match[0])
-            raise UnknownModel(
-                f"{name} is served by several providers: {', '.join(sorted(serving))}",
-                close=sorted(serving),
-                hint="use one of these names",
-            )
-        close = self._near_names(name, [*self._layers.section("aliases"), *models])
-        hint = f"did you mean {', '.join(close[:3])}?" if close else "`cnllm models list` lists all"
-        if slash and provider not in providers:
-            hint += (
-                f" No provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL."
-            )
-        raise UnknownModel(f"no model is called {name}", close=close, hint=hint)
+            return (*_split(serving[0]), None)
+        for preferred in self.preferred_providers if serving else ():
+            if match := [m for m in serving if _split(m)[0] == preferred]:
+                return (*_split(match[0]), None)
+        if (family := self._alias_target("family_aliases", name)) is not None:
+            return family
+        from cnllm.registry import suggestions
+
+        if serving and len(current := suggestions.current_models(self, serving)) == 1:
+            return (*_split(current[0]), None)
+        raise suggestions.unknown_model(self, name, serving)
+
+    def _alias_target(self, section: str, name: str) -> tuple[str, str, str] | None:
+        """Return (provider, id, alias) for an alias, of the last file that has it; None where none has."""
+        folded = name.casefold()
+        for document, spellings in zip(reversed(self._documents), self._spellings[section], strict=True):
+            aliases = document.data.get(section, {})
+            alias = name if name in aliases else spellings.get(folded)
+            if alias is None:
+                continue
+            provider, id = _split(aliases[alias])
+            if provider not in self._layers.names("providers"):
+                raise self._layers.error([section, alias], f"alias '{alias}' names no model: '{provider}/{id}'")
+            if document.builtin:
+                provider, id = self._apply_preference(aliases[alias], self._layers.names("models"))
+            return provider, id, alias
+        return None
 
     @cached_property
-    def _spellings(self) -> list[dict[str, str]]:
-        """Return the aliases of each file by their form in lower case, the last file first."""
-        tables = [document.data.get("aliases", {}) for document in reversed(self._documents)]
-        return [{alias.casefold(): alias for alias in reversed(table)} for table in tables]
+    def _spellings(self) -> dict[str, list[dict[str, str]]]:
+        """Return, by section, the aliases of each file by their form in lower case, the last file first."""
+        return {
+            section: [
+                {alias.casefold(): alias for alias in reversed(document.data.get(section, {}))}
+                for document in reversed(self._documents)
+            ]
+            for section in ("aliases", "family_aliases")
+        }
 
     def _apply_preference(self, target: str, models: dict[str, None]) -> tuple[str, str]:
         """Return the target, or the same id at a provider that the user prefers."""
@@ -290,19 +337,6 @@ class Registry:
                 names: list[str] = document.data["prefer"]
                 return names
         return []
-
-    def _near_names(self, name: str, names: list[str]) -> list[str]:
-        """List names and aliases similar to a name, at most 5."""
-        import difflib
-
-        folded = {n.casefold(): n for n in names}
-        short = {n.partition("/")[2]: n for n in folded if "/" in n}
-        out: list[str] = []
-        for candidate in difflib.get_close_matches(name.casefold(), [*folded, *short], n=6, cutoff=0.6):
-            full = folded.get(candidate) or folded[short[candidate]]
-            if full not in out:
-                out.append(full)
-        return out[:5]
 
     # ── layers ───────────────────────────────────────────────────────────────
 
@@ -354,9 +388,12 @@ class Registry:
     # ── notes ────────────────────────────────────────────────────────────────
 
     def _resolution_notes(
-        self, provider: str, id: str, is_listed: bool, flags: Flags, layers: list[Layer]
+        self, alias: str | None, provider: str, id: str, is_listed: bool, flags: Flags, layers: list[Layer]
     ) -> Iterator[Note]:
         """Yield notes on assumptions about a model."""
+        if alias is not None:
+            place = self._layers.place(["family_aliases", alias])
+            yield Note("family-alias", f"family_aliases.{alias}", alias, f"{provider}/{id}", place)
         if not is_listed:
             yield Note(
                 "unknown-model",

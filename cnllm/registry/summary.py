@@ -22,22 +22,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-1"
+_FORMAT = "cnllm-summary-2"
 _CODE = ("registry", "registry/flags", "types/__init__.py")  # the modules that a listing is computed by, or folders
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
 
 class Names:
-    """The providers and models, sorted, and the aliases with the "provider/id" of each."""
+    """The providers and models, sorted, and the aliases and family aliases with the "provider/id" of each."""
 
-    def __init__(self, providers: list[str], aliases: dict[str, str], models: list[str]) -> None:
+    def __init__(
+        self, providers: list[str], aliases: dict[str, str], models: list[str], families: dict[str, str] | None = None
+    ) -> None:
         self.providers = providers
         self.aliases = aliases
         self.models = models
+        self.family_aliases = families or {}
 
     def complete(self, prefix: str) -> list[str]:
-        """List the names and aliases that begin with `prefix`."""
-        return sorted(name for name in [*self.aliases, *self.models] if name.startswith(prefix))
+        """List the names, aliases and family aliases that begin with `prefix`."""
+        names = {**self.aliases, **self.family_aliases, **dict.fromkeys(self.models)}
+        return sorted(name for name in names if name.startswith(prefix))
 
 
 class Listing(Names):
@@ -57,8 +61,8 @@ def names() -> Names:
     if entry is not None:
         return Names(*json.loads(bytes(entry)))
     registry = _load_registry()
-    listed = Names(registry.providers, registry.aliases, registry.names())
-    _write_cache("names", registry, [listed.providers, listed.aliases, listed.models])
+    listed = Names(registry.providers, registry.aliases, registry.names(), registry.family_aliases)
+    _write_cache("names", registry, [listed.providers, listed.aliases, listed.models, listed.family_aliases])
     return listed
 
 
@@ -84,8 +88,9 @@ class _CachedListing(Listing):
         models: list[str],
         kinds: list[str],
         rows: dict[str, list[Any]],
+        families: dict[str, str],
     ) -> None:
-        super().__init__(providers, aliases, models)
+        super().__init__(providers, aliases, models, families)
         self.kinds = kinds
         self._packed_rows = rows
         self._short = short_names(aliases)
@@ -121,7 +126,7 @@ class _RegistryListing(Listing):
     """A listing from the registry, model by model on demand."""
 
     def __init__(self, registry: Registry) -> None:
-        super().__init__(registry.providers, registry.aliases, registry.names())
+        super().__init__(registry.providers, registry.aliases, registry.names(), registry.family_aliases)
         from cnllm.registry.capabilities import KINDS
 
         self.kinds = list(KINDS)
@@ -188,7 +193,7 @@ def _cache_listing(registry: Registry, live: _RegistryListing) -> None:
         rows = dict(live.packed_rows())
     except CnllmError:  # one model has a fault: it is reported when that model is used
         return
-    _write_cache("models", registry, [live.providers, live.aliases, live.models, live.kinds, rows])
+    _write_cache("models", registry, [live.providers, live.aliases, live.models, live.kinds, rows, live.family_aliases])
 
 
 def _load_registry() -> Registry:

@@ -23,6 +23,9 @@ def _d(text: str) -> Meta:
 class CallOptions(TypedDict, total=False):
     """The options of `call`, `stream`, `plan`, `run`, `fit` and `engine.build_request`."""
 
+    system: Annotated[
+        str | Sequence[Any] | None, _d("a system message that goes before the messages, which are not changed")
+    ]
     reasoning: Annotated[
         Literal["off", "on", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None,
         _d(
@@ -50,6 +53,19 @@ class CallOptions(TypedDict, total=False):
     max_tokens: Annotated[int | None, _d("the most tokens of the reply, under the name that the endpoint uses")]
     stop: Annotated[str | Sequence[str] | None, _d("a text that ends the reply, or a list of them")]
     seed: Annotated[int | None, _d("makes sampling repeatable, where the endpoint can")]
+    top_k: Annotated[int | None, _d("the number of tokens it samples from")]
+    presence_penalty: Annotated[float | None, _d("makes tokens that have occurred less likely")]
+    frequency_penalty: Annotated[float | None, _d("makes tokens less likely each time they occur")]
+    logit_bias: Annotated[Mapping[str, float] | None, _d("the bias of each token")]
+    logprobs: Annotated[bool | None, _d("whether the endpoint reports log probabilities; they are in `reply.raw`")]
+    top_logprobs: Annotated[int | None, _d("the number of likeliest tokens in them")]
+    params: Annotated[
+        Mapping[str, Any] | None,
+        _d(
+            "parameters by name, the endpoint's own too: they follow the registry's rules, a typing error is refused, "
+            "and one that nothing is known of is sent with a note"
+        ),
+    ]
     schema: Annotated[
         Mapping[str, Any] | type[Any] | None,
         _d("a JSON Schema or a pydantic model that the answer follows: `reply.parsed`"),
@@ -80,7 +96,10 @@ class CallOptions(TypedDict, total=False):
         ),
     ]
     prefill: Annotated[bool | None, _d("the last message is the beginning of the reply, for the model to go on from")]
-    extra_body: Annotated[Mapping[str, Any] | None, _d("merged into the body last, verbatim")]
+    extra_body: Annotated[
+        Mapping[str, Any] | None,
+        _d("merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses"),
+    ]
     extra_headers: Annotated[Mapping[str, str] | None, _d("further headers, verbatim")]
     timeout: Annotated[
         float | Timeouts | None, _d("seconds, or `Timeouts(connect=, first_byte=, idle=, progress=)` in seconds each")

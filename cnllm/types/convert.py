@@ -15,7 +15,7 @@ from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
-__all__ = ["as_messages", "from_dict", "result_text", "to_dict"]
+__all__ = ["as_messages", "from_dict", "result_text", "system_message", "to_dict"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
@@ -60,6 +60,21 @@ def as_messages(messages: str | Message | Mapping[str, Any] | Iterable[Any]) -> 
         else:
             raise checks.wrong_type(f"messages[{index}]", item, "a string, a cnllm.Message or a dict")
     return out
+
+
+def system_message(content: Any) -> Message:
+    """Return the system message of a text, a part, or a list of them. Raises `TypeError` or `ValueError`."""
+    if not isinstance(content, str | Text | Media | Opaque | Mapping | list | tuple):
+        raise checks.wrong_type("system", content, "a string, a part, or a list of parts")
+    parts: list[Part] = []
+    for item in content if isinstance(content, list | tuple) else [content]:
+        try:
+            part = item if isinstance(item, Text | Media | Opaque) else from_dict({"role": "system", "content": [item]})
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"system: {error}") from error
+        parts += part.parts if isinstance(part, Message) else [part]
+    return Message("system", parts)
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:

@@ -6,6 +6,7 @@ NOTE_CODES: dict[str, dict[str, str]] = {
     "The model and the endpoint": {
         "unknown-model": "the registry describes the provider, but not this model: whether it reasons is unknown",
         "retired": "the endpoint no longer serves this model; the note names its successor where there is one",
+        "family-alias": "the name of a family was given: which model of it is asked",
         "tier": "which model of a tier was chosen, and why not the ones before it",
         "simulated": "the built-in simulator made the answer up; nothing was sent",
         "wire-routed": "the request went over another wire of the endpoint, which takes this combination",
@@ -22,6 +23,7 @@ NOTE_CODES: dict[str, dict[str, str]] = {
         "param-fixed": "a parameter was left out: the endpoint takes one value only, and uses it anyway",
         "param-range": "a value is out of range, and nothing near it would mean the same",
         "param-default": "the endpoint requires a parameter that was not given: the registry's value was sent",
+        "param-unknown": "neither the registry nor the protocol knows a parameter; it was sent as it is",
         "param-verbatim": "`extra_body` holds a parameter that the endpoint refuses or ignores; it was sent as it is",
         "key-foreign": "a key of a client's request means something on its own protocol only, and was left out",
         "prefill": "the beginning of the reply cannot be sent to this endpoint",

@@ -284,7 +284,7 @@ def test_the_exit_status_is_the_worst_of_the_turns_that_stand(machine: Machine) 
 
 def test_what_is_wrong_from_the_start_is_said_before_a_turn(machine: Machine) -> None:
     chat(machine, "hi", args=("chat", "--model", "glm-4.7")).fails(2, "ZAI_API_KEY")
-    chat(machine, "hi", args=("chat",)).fails(2, "--model")
+    chat(machine, "hi", args=("chat",)).fails(2, "no key", "--simulate")
     chat(machine, "hi", args=("chat", "-c")).fails(2, "no conversation")
     chat(machine, "hi", args=(*SIMULATED, "--tool", "rm")).fails(2, "no such tool")
     chat(machine, "hi", args=(*SIMULATED, "--reasoning", "lots")).fails(2, "not a reasoning level")

@@ -168,6 +168,24 @@ def test_keys_and_raw_options_stay_with_their_provider(tmp_path: Path) -> None:
         assert codes(got.notes).count("option-foreign") == 2
 
 
+def test_parameters_go_where_the_endpoint_may_know_them(tmp_path: Path) -> None:
+    with (
+        two(tmp_path, [[refused(503, "busy")]], [[reply()]], other='params = { near = "near_to" }') as (
+            reg,
+            one,
+            other,
+        ),
+        client_of(reg) as client,
+    ):
+        got = client.call("one/m", "hi", params={"temperature": 0.5, "own": 1, "near": 2}, system="Be brief.")
+        first, second = one.received[0].json(), other.received[0].json()
+        assert (first["temperature"], first["own"], first["near"]) == (0.5, 1, 2)
+        assert (second["temperature"], second["near_to"], "own" in second) == (0.5, 2, False)
+        assert codes(got.notes).count("option-foreign") == 1
+        assert first["messages"] == second["messages"]
+        assert second["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
 def test_no_key_of_any_target_is_shown(tmp_path: Path) -> None:
     echo = "sk-one-0123456789 and sk-two-9876543210"
     with two(tmp_path, [[refused(503, echo)]], [[reply(echo)]]) as (registry, _, _), client_of(registry) as client:

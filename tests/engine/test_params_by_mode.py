@@ -46,7 +46,7 @@ def test_the_words_of_the_command_line_come_to_the_same() -> None:
     options = option_parsing.call_options(words, None, None, None)
     assert options == GIVEN
     assert option_parsing.call_options(("logit_bias.5=1", "x.y=2", "top_k=3"), None, None, None) == {
-        "extra_body": {"logit_bias": {"5": 1}, "x": {"y": 2}},
+        "params": {"logit_bias": {"5": 1}, "x": {"y": 2}},
         "top_k": 3,
     }
 

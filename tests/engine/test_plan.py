@@ -400,7 +400,7 @@ def test_an_unknown_option_is_a_type_error_that_says_what_was_meant(plain: cnllm
         build(plain, **{wrong: 1})
 
 
-@each("internal", ["choice", "tool_name", "params", "schema_name", "stop_sequences", "n"])
+@each("internal", ["choice", "tool_name", "other_params", "schema_name", "stop_sequences", "n"])
 def test_what_is_no_option_is_none(plain: cnllm.Model, internal: str) -> None:
     with pytest.raises(TypeError, match="extra_body"):
         build(plain, **{internal: 1})

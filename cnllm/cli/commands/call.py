@@ -11,9 +11,10 @@ from cnllm.cli import completion, options
 __all__ = ["call"]
 
 EXAMPLES = options.examples(
+    'cnllm "Why is the sky blue?"',
     'cnllm call --model glm-4.7 --simulate "Why is the sky blue?"',
     "git diff | cnllm call --model glm-4.7 -s 'Review this.' --reasoning high -",
-    "cnllm call --model glm-4.7 -p temperature=0.2 --json 'Say hi' | jq -r .text",
+    "cnllm call --model glm-4.7 --temperature 0.2 --json 'Say hi' | jq -r .text",
     "cnllm call -c 'And at sunset?'",
     "cnllm call --model gemini-2.5-flash -a chart.png -f 'notes/*.md' 'What is new in the chart?'",
     "cnllm call -m glm-4.7 -s 'Translate into $lang.' --save tr; cnllm call -t tr -p lang=French 'Good morning'",
@@ -22,7 +23,7 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @click.argument("text", required=False, metavar="[TEXT|-]")
 @options.model(required=False)
 @click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
@@ -46,7 +47,9 @@ EXAMPLES = options.examples(
     show_default=True,
 )
 @click.option("--tool-choice", metavar="C", help="auto, none, required, or a tool's name.")
-@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
 @click.option("--extra-body", metavar="JSON", help="JSON for the request body, sent as it is. @FILE reads a file.")
 @click.option("--schema", metavar="FILE|FIELDS", help="The answer's JSON Schema, or 'name, age int, tags [str]'.")
 @options.attachments
@@ -80,8 +83,9 @@ EXAMPLES = options.examples(
 def call(**params: Any) -> int:
     """Ask a model and print its answer.
 
-    The answer goes to stdout; reasoning, notes and usage go to stderr. TEXT may come from stdin (-). If you
-    give TEXT and pipe text in, the piped text is appended.
+    Without --model, the default model is asked: see cnllm models default. The answer goes to stdout; reasoning,
+    notes and usage go to stderr. TEXT may come from stdin (-). If you give TEXT and pipe text in, the piped text
+    is appended.
     """
     if params["save"] is not None:
         from cnllm.cli.call_template import save_template

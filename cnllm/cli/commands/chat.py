@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["chat"]
 
 EXAMPLES = options.examples(
+    "cnllm chat",
     "cnllm chat --model glm-4.7 --simulate",
     "cnllm chat -c",
     "cnllm chat --model glm-4.7 --tool calc --tool ./weather.py:forecast",
@@ -31,7 +32,7 @@ _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 
 
-@click.command(cls=options.Command, epilog=EXAMPLES)
+@click.command(cls=options.ModelCommand, epilog=EXAMPLES)
 @options.model(required=False)
 @click.option("-c", "--continue", "continues", is_flag=True, help="Continue the last conversation, with its model.")
 @click.option(
@@ -53,7 +54,9 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
     help="Before a call of a tool that is not built in: ask, or run it (all), or refuse it (none).",
     show_default=True,
 )
-@click.option("-p", "parameters", metavar="NAME=VALUE", multiple=True, help="A parameter; dots go deeper. Repeatable.")
+@click.option(
+    "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Any parameter; dots go deeper. Repeatable."
+)
 @options.attachments
 @options.templates
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
@@ -75,13 +78,15 @@ def chat(**params: Any) -> int:
         raise errors.UsageError("-c and --conversation ask for two conversations", "give one of them")
     conversation = "last" if params["continues"] else params["conversation"]
     if conversation is None and params["model"] is None:
-        raise errors.UsageError("missing option '-m' / '--model'", "cnllm chat --help shows how it is used")
+        from cnllm.cli import default_model
+
+        default_model.require_model(params["base_url"], "cnllm chat")
     with closing(turn_log.TurnLog(conversation, writes=not params["no_log"])) as log:
         return _chat(params, log, template)
 
 
 def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
-    from cnllm.cli import chat_commands, chat_input, client_factory, option_parsing, tools
+    from cnllm.cli import chat_commands, chat_input, client_factory, default_model, option_parsing, tools
     from cnllm.cli.attachments import require_readable
     from cnllm.cli.chat_session import ChatEndpoint, ChatSession
     from cnllm.cli.input import decode_argument, read_extras
@@ -95,11 +100,13 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
     box = tools.Toolbox(params["tool"], params["approve"], turns.answer)
     call_options = option_parsing.call_options(params["parameters"], None, None, None, reasoning=params["reasoning"])
     protocol = None
-    if params["model"] is None:
+    registry = Registry.load()
+    if params["model"] is None and not (params["continues"] or params["conversation"] is not None):
+        params["model"] = default_model.use_default(registry, offline=params["simulate"], key_env=params["key_env"])
+    elif params["model"] is None:
         last = log.last_choice(protocol=None, base_url=params["base_url"])
         params |= {"model": last["model"], "base_url": last["base_url"]}
         protocol = last["protocol"]
-    registry = Registry.load()
     model = client_factory.resolve_model(
         registry,
         params["model"],

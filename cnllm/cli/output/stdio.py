@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from cnllm.cli.output import terminal
 
-__all__ = ["flush_streams", "prepare_streams", "print_line", "write_text"]
+__all__ = ["flush_streams", "has_piped_stdin", "is_piped", "prepare_streams", "print_line", "write_text"]
 
 
 def prepare_streams() -> bool:
@@ -42,6 +43,18 @@ def write_text(text: str) -> None:
         if _same_file(sys.stdout, sys.stderr):
             raise
         _redirect_to_null(sys.stderr)
+
+
+def has_piped_stdin() -> bool:
+    """Whether stdin is a pipe or a file, so that text may come from it."""
+    raw: BinaryIO | None = getattr(sys.stdin, "buffer", None)
+    return raw is not None and is_piped(raw)
+
+
+def is_piped(raw: BinaryIO) -> bool:
+    """Whether a stream is a pipe, a file or a socket; other kinds of stdin are not for this program."""
+    mode = os.fstat(raw.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def flush_streams() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cnllm.engine.adjustments import Ledger
+from cnllm.engine.encode.other_params import note_typing_errors
 from cnllm.engine.encode.params import note_extra_body
 from cnllm.engine.encode.reasoning import ReasoningPlan
 from cnllm.engine.options import RequestOptions
@@ -50,6 +51,8 @@ def add_extra_body(body: dict[str, Any], options: RequestOptions, flags: Flags, 
     """Merge the caller's `extra_body` into the body as it is; note what the endpoint refuses or ignores of it."""
     if options.extra_body:
         note_extra_body(options.extra_body, flags, ledger.for_option("extra_body"))
+        if type(options.extra_body) is dict:  # not a client's body, which its own protocol checks
+            note_typing_errors(options.extra_body, flags, ledger.for_option("extra_body"))
         merge_patch(body, options.extra_body)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode import body as bodies
-from cnllm.engine.encode import params, prefill, structured, url_headers
+from cnllm.engine.encode import other_params, params, prefill, structured, url_headers
 from cnllm.engine.encode.call_rules import CallRules, call_rules
 from cnllm.engine.encode.client_data import ask_for_object, fit_client_data, resolve_client_data
 from cnllm.engine.encode.mode import Draft, draft, settle
@@ -40,7 +40,7 @@ from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
 from cnllm.types.client_data import ClientData
-from cnllm.types.convert import as_messages
+from cnllm.types.convert import as_messages, system_message
 from cnllm.types.faults import message_fault
 from cnllm.types.policy import Limits, Recovery
 
@@ -57,6 +57,7 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if type(model) is not Model:
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
+    system = options.pop("system", None)
     given = options
     options, client_notes = resolve_client_data(options, model)
     wish = read_options(options, call, model.flags.params or ())
@@ -68,6 +69,8 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     turns = as_messages(messages)
     if not turns:
         raise ValueError("messages is empty; there is nothing to send")
+    if system is not None:
+        turns = [system_message(system), *turns]
     try:
         plan = _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), options, given)
         return replace(plan, notes=[*client_notes, *plan.notes]) if client_notes and plan.model is model else plan
@@ -98,6 +101,9 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
     offered = request.options.tools
     forced = request.options.choice in ("required", "named") and bool(request.tools)
     request, output = _structured_output(request, prompted, ledger)
+    if request.options.other_params:
+        request = replace(request, options=other_params.take_declared(request.options, request.flags))
+        ledger.defaults = request.options.defaults
     options, flags, tools = request.options, request.flags, request.tools
     short_names = shorten_names(tools, flags, ledger.for_option("tools"))
     reasoning = plan_reasoning(options.reasoning, flags.reasoning, ledger.for_option("reasoning"))
@@ -132,6 +138,8 @@ def _build(request: Draft, arguments: dict[str, Any], given: dict[str, Any]) -> 
         flags = prefill.apply_prefill(body[spec.turns], flags, ledger)
     params.apply_params(body, values, flags, ledger)
     bodies.add_patches(body, reasoning, flags, history, ledger)
+    if options.other_params:
+        other_params.add_other_params(body, options.other_params, flags, ledger.for_option("params"))
     bodies.add_extra_body(body, options, flags, ledger)
     body, content = bodies.encode(body, ledger)
 
@@ -234,6 +242,7 @@ def _with_mode_defaults(request: Draft, arguments: dict[str, Any], ledger: Ledge
     options = replace(
         request.options,
         params=late.params,
+        other_params=late.other_params,
         parallel_tool_calls=late.parallel_tool_calls,
         extra_body=late.extra_body,
         extra_headers=late.extra_headers,

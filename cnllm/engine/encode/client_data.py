@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.mode import Draft
+from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.options import EXTRA_PARAMS
 from cnllm.errors import CannotSend
-from cnllm.jsonpath import contains, get, leaves, merge_patch, remove
+from cnllm.jsonpath import get, merge_patch, remove
 from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 from cnllm.registry.model import Model
@@ -101,25 +102,7 @@ def fit_client_data(
             if (value := get(rest, place)) is not None and rule is not True:
                 remove(rest, place)
                 found.setdefault(name, value)
-    reasoning = flags.reasoning
-    paths: dict[str, str] = {}
-    if flags.body is not None:
-        # A key that `body.set` adds is dropped where the mode does not need it: that refuses no key of the client's,
-        # unless the model has no other mode.
-        own = {} if reasoning is not None and reasoning.mode == "never" else flags.body.set or {}
-        paths |= {path: "body.drop" for path in flags.body.drop or () if get(own, path) is None}
-    if reasoning is not None:
-        patch = {"never": reasoning.on, "always": reasoning.off}.get(str(reasoning.mode))
-        if patch is not None and contains(rest, patch.set or {}):
-            paths |= dict.fromkeys(leaves(patch.set or {}), "reasoning.mode")
-        if reasoning.mode == "never":
-            places = (place.at for place in (reasoning.effort, reasoning.budget) if place is not None)
-            paths |= {path: "reasoning.mode" for path in places if path}
-    for path, flag in paths.items():
-        if (value := get(rest, path)) is not None and ledger.may_change(
-            "param-dropped", flag, f"{path}={value}", "left out: the endpoint does not take it"
-        ):
-            remove(rest, path)
+    drop_refused_keys(rest, flags, ledger)
     return rest, found
 
 

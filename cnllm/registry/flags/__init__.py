@@ -345,6 +345,13 @@ class File(Base, frozen=True):
     providers: Annotated[dict[str, Table] | None, flag("The endpoints.")] = None
     models: Annotated[dict[str, Table] | None, flag('The models, by "provider/id-on-the-wire".')] = None
     aliases: Annotated[dict[str, str] | None, flag("Short names, each of one model.")] = None
+    family_aliases: Annotated[
+        dict[str, str] | None,
+        flag("Names of families, each of the newest model of the family at its vendor's own endpoint."),
+    ] = None
+    default_models: Annotated[
+        list[str] | None, flag("Models for calls that name none: the first one that has a key is asked.")
+    ] = None
     tiers: Annotated[dict[str, list[str]] | None, flag("Models for a purpose, best first.")] = None
     gateway: Annotated[Gateway | None, flag("Settings of a gateway.")] = None
     prefer: Annotated[list[str] | None, flag("Providers that a short name prefers, if they serve the model.")] = None

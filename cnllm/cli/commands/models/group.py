@@ -12,6 +12,7 @@ __all__ = ["models"]
 
 COMMANDS = {
     "add": "cnllm.cli.commands.models.add:add",
+    "default": "cnllm.cli.commands.models.default:default",
     "diff": "cnllm.cli.commands.models.diff:diff",
     "list": "cnllm.cli.commands.models.list:list_",
     "matrix": "cnllm.cli.commands.models.matrix:matrix",

@@ -1,0 +1,97 @@
+"""Choose the model of a call that names none: the user's default, else the first one that has a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cnllm.cli.output import errors, stdio
+from cnllm.config import default_model, keys
+from cnllm.errors import CnllmError, KeyMissing, UnknownModel
+from cnllm.registry import tiers
+
+if TYPE_CHECKING:
+    from cnllm.registry import Registry
+    from cnllm.registry.model import Model
+
+__all__ = ["Choice", "choose", "require_model", "use_default"]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A model by its name, and why it is the one. `place` is what sets it; None for the first that has a key."""
+
+    name: str
+    reason: str
+    place: str | None = None
+
+
+def require_model(base_url: str | None, command: str) -> None:
+    """Raise `UsageError` where an address is given without a model: a default belongs to another address."""
+    if base_url is not None:
+        raise errors.UsageError(
+            "missing option '-m' / '--model': --base-url needs the model that this address serves",
+            f"for example: {command} --model openai-compatible/ID --base-url {base_url}",
+        )
+
+
+def use_default(registry: Registry, *, offline: bool, key_env: str | None = None) -> str:
+    """Return the name of the default model. If nothing sets one, print which model is asked, and why."""
+    choice = choose(registry, offline=offline, key_env=key_env)
+    if choice.place is None:
+        stdio.print_line(f"cnllm: asking {choice.name}: {choice.reason}; cnllm models default M sets another")
+    return choice.name
+
+
+def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> Choice:
+    """Return the default model of the user, or the first that has a key. Raise `KeyMissing` where none has one.
+
+    The order is that of `default_models`, then that of the models in the user's own files. With `offline` no key is
+    needed. `key_env` is the only key that counts, where the user names one.
+    """
+    stored = default_model.default_model()
+    if stored is not None:
+        return _stored_choice(registry, *stored)
+    first: Model | None = None
+    for name in _candidates(registry):
+        try:
+            model = registry.resolve(name)
+        except CnllmError:  # `cnllm registry check` reports it
+            continue
+        first = first or model
+        names = [key for key in model.flags.keys or () if key_env in (None, key)]
+        for key in names:
+            if (source := keys.key_source(key)) is not None:
+                where = "is set" if source == "environment" else "is in the keys file"
+                return Choice(model.name, f"{key} {where}")
+        if names and key_env is not None and offline:
+            return Choice(model.name, f"{key_env} is its key")
+    if first is None:
+        raise errors.UsageError("missing option '-m' / '--model'", "the registry names no default models")
+    if offline:
+        return Choice(first.name, "it is the first of the default models")
+    if key_env is not None:
+        raise errors.UsageError(f"missing option '-m' / '--model': no model is known for {key_env}", "name one")
+    variable = next(iter(first.flags.keys or ()), "NAME")
+    raise KeyMissing(
+        "there is no key, so no model can be asked",
+        env=[variable],
+        hint=f'set a key, for example: cnllm keys set {variable}; to try without one: cnllm --simulate "hi"',
+    )
+
+
+def _candidates(registry: Registry) -> Iterator[str]:
+    """Yield the default models, then the models in the user's own files."""
+    yield from registry.default_models
+    yield from registry.own_models()
+
+
+def _stored_choice(registry: Registry, name: str, place: str) -> Choice:
+    if not name.startswith(tiers.PREFIX):
+        try:
+            registry.resolve(name)
+        except UnknownModel as error:
+            hint = error.hint or "cnllm models list shows all"
+            raise UnknownModel(f"{place}: {error.message}", close=error.close, hint=hint) from error
+    return Choice(name, f"{place} names it", place)

@@ -1,0 +1,46 @@
+"""The user's default model: set by the environment (`CNLLM_MODEL`), else by a file in the config folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from cnllm.config import paths, private_files
+from cnllm.errors import CnllmError
+
+__all__ = ["VARIABLE", "default_model", "set_default_model"]
+
+VARIABLE = "CNLLM_MODEL"
+
+
+def default_model() -> tuple[str, str] | None:
+    """Return the name of the default model, and the place that sets it; None where nothing does."""
+    if name := os.environ.get(VARIABLE, "").strip():
+        return name, VARIABLE
+    file = _file()
+    try:
+        stored = file.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CnllmError(f"{file} cannot be read: {error}", hint="cnllm models default M writes it anew") from error
+    return (stored, str(file)) if stored else None
+
+
+def set_default_model(name: str | None) -> None:
+    """Store the name of the default model; None removes it. The environment goes before it."""
+    file = _file()
+    try:
+        if name is None:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                file.unlink()
+            return
+        private_files.make_private_folder(file.parent)
+        file.write_text(f"{name}\n", encoding="utf-8")
+    except OSError as error:
+        raise CnllmError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _file() -> Path:
+    return paths.config_dir() / "default-model"

@@ -1,0 +1,144 @@
+"""Suggest names for a model that is not known: the vendor's own endpoint first, and no retired model.
+
+This is used for errors only, so it may resolve models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from cnllm.errors import CnllmError, UnknownModel
+
+if TYPE_CHECKING:
+    from cnllm.registry.registry import Registry
+
+__all__ = ["current_models", "similar_names", "unknown_model"]
+
+_MAX_NAMES = 5
+_IN_HINT = 3
+_MIN_PART = 3  # letters of a family's name that another name may contain by chance
+_CUTOFF = 0.62
+_SEPARATORS = re.compile(r"[-_. :@]+")
+
+
+def unknown_model(registry: Registry, name: str, serving: list[str]) -> UnknownModel:
+    """Return the error for a name that no model has, or that the models in `serving` share."""
+    names = _Names(registry)
+    if serving:
+        current = current_models(registry, serving)
+        return UnknownModel(
+            f"{name} is served by several providers: {', '.join(current)}",
+            close=current,
+            hint=f"use one of these names, for example {current[0]}",
+        )
+    close = names.similar(name)
+    provider, slash, _ = name.partition("/")
+    if close:
+        hint = f"did you mean {', '.join(close[:_IN_HINT])}?"
+    elif slash and provider not in registry.providers:
+        hint = f"no provider is called {provider}; for any other endpoint use openai-compatible/ID and a base URL"
+    else:
+        hint = "`cnllm models list` lists all"
+    return UnknownModel(f"no model is called {name}", close=close, hint=hint)
+
+
+def current_models(registry: Registry, serving: list[str]) -> list[str]:
+    """List the models that are not retired, the vendor's own first; all of them where none is left."""
+    names = _Names(registry)
+    ranked = sorted(serving, key=names.rank)
+    return list(names.current(ranked)) or ranked
+
+
+def similar_names(registry: Registry, name: str) -> list[str]:
+    """List names that a wrong name may mean, at most 5, the best first."""
+    return _Names(registry).similar(name)
+
+
+class _Names:
+    """The names of a registry, in the order in which they are suggested."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._targets: dict[str, str] = {name: name for name in registry.names()}
+        self._targets |= registry.aliases
+        for family, target in registry.family_aliases.items():
+            self._targets.setdefault(family, target)
+        self._aliased = set(registry.aliases.values())
+        self._vendors: dict[str, set[str]] = {}
+        for target in registry.family_aliases.values():
+            provider, _, id = target.partition("/")
+            if (family_name := registry.family(id)) is not None:
+                self._vendors.setdefault(family_name, set()).add(provider)
+
+    def rank(self, name: str) -> tuple[Any, ...]:
+        """Return the sort key of a name: the vendor's own endpoint first, then short names."""
+        target = self._targets.get(name, name)
+        provider, _, id = target.partition("/")
+        vendors = self._vendors.get(self._registry.family(id) or "")
+        is_own = provider in vendors if vendors else target in self._aliased
+        return (not is_own, "/" in name, len(name), name)
+
+    def current(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the names whose models are not retired, each model once."""
+        seen: set[str] = set()
+        for name in names:
+            target = self._targets.get(name, name)
+            if target in seen:
+                continue
+            seen.add(target)
+            try:
+                status = self._registry.resolve(target).flags.status
+            except CnllmError:  # `cnllm registry check` reports it
+                continue
+            if status is None or status.is_ != "retired":
+                yield name
+
+    def similar(self, name: str) -> list[str]:
+        """List the names that contain a name, then those spelt alike, then the families that a name contains."""
+        out: dict[str, str] = {}  # by id: of one that many endpoints serve, the first is enough
+        for candidate in self.current(self._candidates(name)):
+            target = self._targets[candidate]
+            out.setdefault(_key(target.partition("/")[2]), target if "/" in name else candidate)
+            if len(out) == _MAX_NAMES:
+                break
+        return list(out.values())
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        _, slash, id = name.partition("/")
+        queries = [name, id] if slash and id else [name]
+        keys = {candidate: _key(candidate) for candidate in self._targets}
+        for query in queries:
+            if len(part := _key(query)) > 1:
+                found = [candidate for candidate, key in keys.items() if part in key]
+                # the vendor's own ones, and among them the closest in length
+                yield from sorted(found, key=lambda c: (self.rank(c)[0], abs(len(keys[c]) - len(part)), self.rank(c)))
+        for query in queries:
+            yield from self._spelt_alike(query, keys)
+        for query in queries:
+            word = _key(query)
+            families = [f for f in self._registry.family_aliases if len(_key(f)) >= _MIN_PART and _key(f) in word]
+            yield from sorted(families, key=len, reverse=True)
+
+    def _spelt_alike(self, query: str, keys: dict[str, str]) -> list[str]:
+        """List the names whose spelling is close to a name's, nearest first."""
+        import difflib
+
+        word = _key(query)
+        ids = {candidate: _key(candidate.partition("/")[2] or candidate) for candidate in keys}
+        matcher = difflib.SequenceMatcher(b=word)
+        scores: dict[str, float] = {}
+        for candidate in keys:
+            for form in {keys[candidate], ids[candidate]}:
+                matcher.set_seq1(form)
+                if matcher.real_quick_ratio() >= _CUTOFF and matcher.quick_ratio() >= _CUTOFF:
+                    score = matcher.ratio()
+                    if score >= _CUTOFF:
+                        scores[candidate] = max(scores.get(candidate, 0), score)
+        return sorted(scores, key=lambda c: (-round(scores[c], 2), self.rank(c)))
+
+
+def _key(name: str) -> str:
+    """Return a name without case and separators, as it is compared."""
+    return _SEPARATORS.sub("", name.casefold())
