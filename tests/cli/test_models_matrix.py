@@ -99,7 +99,7 @@ def cells(page: Page, id: str) -> dict[str, tuple[dict[str, str], str]]:
 
 
 def test_every_model_is_a_row_and_every_capability_a_column(machine: Machine, page: str) -> None:
-    rows = machine.run("models", "list", "--json").json()
+    rows = machine.run("models", "list", "--all", "--json").json()
     parsed = Page(page)
     assert len(parsed.rows) == len(rows)
     assert {len(row) for row in parsed.rows} == {1 + len(rows[0]["capabilities"]) + 4}

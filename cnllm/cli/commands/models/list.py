@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -76,17 +78,20 @@ def _providers(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.option("--currency", metavar="CODE", help="Price in CODE: USD, CNY, …")
 @click.option("--context", metavar="N", type=click.IntRange(min=0), help="A window of at least N tokens.")
 @click.option("--maybe", is_flag=True, help="Include models where it is unknown.")
+@click.option("--all", "with_retired", is_flag=True, help="Include retired models.")
 @options.as_json("an array")
-def list_(part: str | None, as_json: bool, **filters: Any) -> None:
+def list_(part: str | None, as_json: bool, with_retired: bool, **filters: Any) -> None:
     """List the models that the registry describes, or those whose name contains PART.
 
-    A filter lists the models that are known to fit. If a value is unknown, only --maybe lists the model.
+    A filter lists the models that are known to fit. If a value is unknown, only --maybe lists the model. On a terminal
+    the list is grouped by provider; in a pipe each line is a model with its full name. Prices are for a million tokens,
+    each in its own currency.
     """
     with _without_gc():
-        _list(part, as_json, filters)
+        _list(part, as_json, with_retired, filters)
 
 
-def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
+def _list(part: str | None, as_json: bool, with_retired: bool, filters: dict[str, Any]) -> None:
     from cnllm.registry import summary
 
     listing = summary.listing()
@@ -94,21 +99,43 @@ def _list(part: str | None, as_json: bool, filters: dict[str, Any]) -> None:
     matcher = _Filters(listing, **filters)
     text = (part or "").casefold()
     names = [n for n in listing.models if any(text in x.casefold() for x in (n, *short.get(n, ())))]
-    results = [(row, matcher.fits(row)) for row in map(listing.row, names) if matcher.has_provider(row)]
+    rows = [row for row in map(listing.row, names) if matcher.has_provider(row)]
+    current = [row for row in rows if with_retired or row["status"] != "retired"]
+    results = [(row, matcher.fits(row)) for row in current]
     matches = [row for row, state in results if state or (state is None and matcher.maybe)]
     unknown = 0 if matcher.maybe else sum(state is None for _, state in results)
     if as_json:
         stdout.print_json(matches)
+    elif matches and sys.stdout.isatty():
+        _page(matches, matcher)
     elif matches:
         from cnllm.cli.output.table import table
 
         heads = (*HEADS, *(word.upper() for word in matcher.capabilities))
         stdout.print_line(table(heads, [_cells(row, matcher.capabilities) for row in matches], frozenset({2, 3})))
-    elif not matcher.filters:
-        stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
+    retired = len(rows) - len(current)
+    left_out = f"; {retired} more are retired: --all" if retired else ""
     if matcher.filters:
         suffix = f"; {unknown} more are unknown: --maybe" if unknown else ""
-        stdio.print_line(f"{len(matches)} of {len(names)} models{suffix}")
+        stdio.print_line(f"{len(matches)} of {len(current)} models{suffix}{left_out}")
+    elif not rows:
+        stdio.print_line(f"no model name contains {terminal.escape(part or '')}")
+    elif retired and not as_json:
+        stdio.print_line(f"{len(current)} models{left_out}")
+
+
+def _page(rows: list[dict[str, Any]], matcher: _Filters) -> None:
+    """Print a listing on a terminal, page by page where it is longer than the screen."""
+    from cnllm.cli.output.columns import line_width
+    from cnllm.cli.output.model_list import model_lines
+
+    capabilities = matcher.capabilities if matcher.maybe else ()  # without --maybe each is a yes
+    lines = list(model_lines(rows, capabilities, line_width()))
+    if len(lines) < shutil.get_terminal_size().lines:
+        for line in lines:
+            stdout.print_line(line)
+    else:
+        click.echo_via_pager("\n".join(lines) + "\n")
 
 
 @contextmanager

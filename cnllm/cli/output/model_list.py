@@ -1,0 +1,77 @@
+"""Format models for a terminal: grouped by provider, one line each, no wider than the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from cnllm.cli.output import terminal
+from cnllm.cli.output.format import UNKNOWN, format_price, state_word
+
+__all__ = ["model_lines"]
+
+_GAP = "  "
+_LEAST_ID = 22  # columns; a longer id than the column has a line of its own, because an id that is cut helps nobody
+
+
+def model_lines(rows: Sequence[dict[str, Any]], capabilities: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the lines of a listing: a head, and for each provider its name and its models."""
+    heads = ("CONTEXT", "READS", "REASONS", *(word.upper() for word in capabilities), "PRICE/M IN/OUT")
+    cells = [_cells(row, capabilities) for row in rows]
+    widths = [max(map(terminal.display_width, column)) for column in zip(heads, *cells, strict=True)]
+    longest = max(terminal.display_width(_id(row)) for row in rows)
+    room = width - sum(widths) - len(_GAP) * (len(widths) + 1)
+    id_width = min(longest, max(_LEAST_ID, room))
+    yield _line("MODEL", heads, id_width, widths, indent="")
+    for provider, group in groupby(zip(rows, cells, strict=True), key=lambda pair: str(pair[0]["provider"])):
+        yield ""
+        yield provider
+        for row, values in group:
+            id = terminal.escape(_id(row))
+            if terminal.display_width(id) > id_width:
+                yield f"{_GAP}{id}"
+                id = ""
+            yield _line(id, values, id_width, widths)
+
+
+def _line(id: str, cells: Sequence[str], id_width: int, widths: Sequence[int], indent: str = _GAP) -> str:
+    padded = [
+        terminal.escape(cell) + " " * (size - terminal.display_width(cell))
+        for cell, size in zip(cells, widths, strict=True)
+    ]
+    first = id + " " * (len(_GAP) + id_width - len(indent) - terminal.display_width(id))
+    return _GAP.join([indent + first, *padded]).rstrip()
+
+
+def _id(row: dict[str, Any]) -> str:
+    return f"{row['id']}{' (retired)' if row['status'] == 'retired' else ''}"
+
+
+def _cells(row: dict[str, Any], capabilities: Sequence[str]) -> tuple[str, ...]:
+    kinds = row["input"]
+    return (
+        _short_count(row["context"]),
+        UNKNOWN if kinds is None else " ".join(kind for kind in kinds if kind != "text") or "text",
+        UNKNOWN if row["reasoning"] in (None, "unknown") else row["reasoning"],
+        *(state_word(row["capabilities"][word]) for word in capabilities),
+        _short_price(row["price"]),
+    )
+
+
+def _short_price(price: dict[str, Any] | None) -> str:
+    """Return the price of a million input and output tokens; "free" where both cost nothing."""
+    if price and price.get("input") == price.get("output") == 0:
+        return "free"
+    return format_price(price).replace(" / ", "/")
+
+
+def _short_count(tokens: int | None) -> str:
+    """Return a number of tokens in thousands or millions, as vendors print it: 200K, 1M."""
+    if tokens is None:
+        return UNKNOWN
+    if tokens < 1000:
+        return str(tokens)
+    if tokens < 995_000:
+        return f"{tokens / 1000:.0f}K"
+    return f"{tokens / 1_000_000:.1f}".removesuffix(".0") + "M"
