@@ -11,12 +11,14 @@ import sys
 import venv
 from pathlib import Path
 
+from cnllm.config.distribution import NAME
+
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".bench-venv"
 PINS = Path(__file__).with_name("pins")
 WANTED = {
     "base": [
-        "cnllm",
+        NAME,
         "orjson",
         "httpx",
         "httpx2",
@@ -37,7 +39,7 @@ WANTED = {
     "any-llm": ["any-llm-sdk[openai]"],
     "litellm": ["litellm[proxy]"],  # litellm alone cannot send tools
 }
-"""What each environment is for; cnllm is this checkout, editable."""
+"""What each environment is for; cnllm-client is this checkout, editable."""
 
 
 NODE = {"portkey": "@portkey-ai/gateway"}
@@ -58,9 +60,9 @@ def setup(latest: bool) -> int:
         print(f"{env} …", file=sys.stderr, flush=True)
         if not binary(env=env).exists():
             venv.create(HOME / env, with_pip=True, symlinks=True)
-        pins, own = PINS / f"{env}.txt", ["-e", str(ROOT)] if "cnllm" in wanted else []
+        pins, own = PINS / f"{env}.txt", ["-e", str(ROOT)] if NAME in wanted else []
         if latest or not pins.exists():
-            _pip(env, "install", "--quiet", "--upgrade", *(name for name in wanted if name != "cnllm"), *own)
+            _pip(env, "install", "--quiet", "--upgrade", *(name for name in wanted if name != NAME), *own)
             frozen = _pip(env, "freeze", "--exclude-editable")
             pins.write_text("".join(f"{line}\n" for line in frozen.splitlines() if "==" in line))
         else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version as installed
+import cnllm
 
 project = "cnllm"
 author = "the cnllm authors"
 copyright = author
-version = release = installed("cnllm")
+version = release = cnllm.__version__
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}

@@ -32,3 +32,16 @@ def main(args: Sequence[str] | None = None) -> int:
         return app.run(args)
     except KeyboardInterrupt:
         return 130
+    except ImportError as error:  # `app` reports those of its own run
+        return _import_error(error)
+
+
+def _import_error(error: ImportError) -> int:
+    """Print what cannot be imported and what to do, and return the exit status."""
+    import sys
+
+    from cnllm.config import distribution
+
+    for line in distribution.import_failure(error) or ():
+        sys.stderr.write(f"cnllm: {line}\n")
+    return 2

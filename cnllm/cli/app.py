@@ -101,9 +101,11 @@ def _require_text(rest: list[str]) -> None:
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from cnllm.config import distribution
 
-        click.echo(f"cnllm {version('cnllm')}")
+        click.echo(f"cnllm {distribution.installed_version()}")
+        if (other := distribution.warning()) is not None:
+            errors.print_error(*other)
         ctx.exit()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import UsageError
+from cnllm.config.distribution import install_command
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -60,7 +61,8 @@ def turn_input(completions: Callable[[str], Iterable[str]], history: Callable[[]
         import prompt_toolkit  # noqa: F401
     except ImportError:
         raise UsageError(
-            "a chat at a terminal needs prompt_toolkit", "pip install 'cnllm[chat]'; or pipe the turns in, one per line"
+            "a chat at a terminal needs prompt_toolkit",
+            f"{install_command('chat')}; or pipe the turns in, one per line",
         ) from None
     return TerminalInput(completions, history())
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of calls, by its semantic conventions for generative AI: `pip install 'cnllm[otel]'`.
+"""OpenTelemetry spans of calls, by its semantic conventions for generative AI: `pip install 'cnllm-client[otel]'`.
 
     client = Client(on_event=cnllm.client.otel.Spans())
 

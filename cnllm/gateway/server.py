@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.asgi import Gateway
 from cnllm.gateway.configuration import Configuration, on_hangup
@@ -272,9 +273,7 @@ def _import_uvicorn() -> Any:
     try:
         import uvicorn
     except ImportError as error:
-        raise CnllmError(
-            "the gateway needs uvicorn, which is not installed", hint="pip install 'cnllm[serve]'"
-        ) from error
+        raise CnllmError("the gateway needs uvicorn, which is not installed", hint=install_command("serve")) from error
     return uvicorn
 
 

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.key_file import KEY_BYTES, VARIABLE, key_file_path, keys_in_file, keys_in_variable
 
@@ -113,7 +114,7 @@ def _require_package() -> None:
 
 
 def _package_missing() -> CnllmError:
-    return CnllmError("sealed tokens need the package cryptography", hint="pip install 'cnllm[serve]'")
+    return CnllmError("sealed tokens need the package cryptography", hint=install_command("serve"))
 
 
 def _ciphers(keys: Sequence[bytes]) -> Callable[[bytes], ChaCha20Poly1305 | None]:

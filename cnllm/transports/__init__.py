@@ -8,8 +8,8 @@ that time, as if the body had ended. If it has `drain()`, the client calls it be
 it reads the last bytes, so that the connection can serve again, and ignores errors.
 
 There are two adapters: httpx (`Httpx`, `AsyncHttpx`), and one over httptools that takes a fraction of its time
-(`cnllm.transports.fast`). The extra `cnllm[fast]` installs it, and it is used where it is installed. CNLLM_TRANSPORT
-selects one: `httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`.
+(`cnllm.transports.fast`). The extra `cnllm-client[fast]` installs it, and it is used where it is installed.
+CNLLM_TRANSPORT selects one: `httpx`, `httpx2` (httpx's successor, if it is installed) or `fast`.
 
 In a forked child both open their own connections. A connection with unread bytes after its response is not used again.
 A caller's httpx transport is not checked for unread bytes, and a child refuses one that its parent created the client
@@ -23,6 +23,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Protocol
 
+from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import CnllmError
 from cnllm.transports.httpx_adapter import Httpx
@@ -73,7 +74,7 @@ def _use_fast() -> bool:
     if name == "fast" and not _has_httptools():
         raise CnllmError(
             f"{_VARIABLE}=fast: httptools, which it needs, is not installed",
-            hint="pip install 'cnllm[fast]', or CNLLM_TRANSPORT=httpx",
+            hint=f"{install_command('fast')}, or CNLLM_TRANSPORT=httpx",
         )
     return name not in ("httpx", "httpx2") and _has_httptools()
 

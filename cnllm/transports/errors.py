@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from cnllm.config.distribution import install_command
 from cnllm.engine.encode.plan import Plan
 from cnllm.errors import IdleTimeout, Timeout, TransportError
 
@@ -58,7 +59,7 @@ def invalid_proxy(proxy: str | None, *, missing: bool) -> TransportError:
     """Return the error of a proxy in the environment that cannot be used."""
     message = f"the proxy {redact_proxy(proxy)} that the environment names cannot be used"
     if missing:
-        return TransportError(f"{message}: socksio is not installed", hint="pip install 'cnllm[socks]'")
+        return TransportError(f"{message}: socksio is not installed", hint=install_command("socks"))
     return TransportError(message, hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY: http://, https:// or socks5://")
 
 

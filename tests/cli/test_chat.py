@@ -370,5 +370,5 @@ def test_the_terminal_needs_prompt_toolkit_and_a_pipe_does_not(machine: Machine)
     os.close(slave)
     os.close(master)
     assert done.returncode == 2
-    assert b"pip install 'cnllm[chat]'" in done.stderr
+    assert b"pip install 'cnllm-client[chat]'" in done.stderr
     assert len(done.stderr.splitlines()) == 2

@@ -155,7 +155,7 @@ def test_a_gateway_that_does_not_start_says_why(machine: Machine) -> None:
     done = machine.run(*command, env=env, cwd=machine.home, process=True)
     assert (done.status, done.out) == (2, "")
     assert "uvicorn" in done.err
-    assert "pip install 'cnllm[serve]'" in done.err
+    assert "pip install 'cnllm-client[serve]'" in done.err
     assert not (machine.home / "started").exists()
 
 

@@ -14,7 +14,7 @@ def adapter(request: pytest.FixtureRequest, _bare_machine: None, monkeypatch: py
     """What sends, where a test does not say: each test over sockets runs with both adapters."""
     chosen: str = getattr(request, "param", "httpx")
     if chosen == "fast":
-        pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+        pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
     monkeypatch.setenv("CNLLM_TRANSPORT", chosen)
     return chosen
 

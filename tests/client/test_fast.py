@@ -20,7 +20,7 @@ from cnllm.transports import AsyncHttpx, Httpx
 from .peer import JSON, SSE, Peer, Stay, chunked, head, piece, reply, said, stream, texts
 from .support import ONCE, SOON, at, registry
 
-pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
 
 from cnllm.transports import address, response_parser
 from cnllm.transports.fast import AsyncFast, Fast
@@ -51,7 +51,7 @@ def test_what_was_asked_for_and_is_not_there_is_an_error(kind: Any, monkeypatch:
     monkeypatch.setattr(transport, "_has_httptools", lambda: False)
     with pytest.raises(cnllm.CnllmError, match="httptools") as caught:
         kind(registry())
-    assert "cnllm[fast]" in str(caught.value.hint)
+    assert "cnllm-client[fast]" in str(caught.value.hint)
     monkeypatch.setenv("CNLLM_TRANSPORT", "quick")
     with pytest.raises(cnllm.CnllmError, match="CNLLM_TRANSPORT=quick"):
         kind(registry())

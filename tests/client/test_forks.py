@@ -14,7 +14,7 @@ import pytest
 from . import certificate
 from .peer import JSON, answer, chunked, said, whole
 
-pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 PROGRAM = Path(__file__).with_name("forks.py")

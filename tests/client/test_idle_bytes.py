@@ -18,7 +18,7 @@ from . import certificate
 from .peer import JSON, Peer, Step, Wait, answer, chunked, head, refused, reply, whole
 from .support import ONCE, QUICK, SOON, at, registry
 
-pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
 
 from cnllm.transports.fast import AsyncFast, Fast
 from cnllm.transports.response_parser import ResponseParser

@@ -137,4 +137,4 @@ def test_socks_without_its_extra(make: Make, monkeypatch: pytest.MonkeyPatch) ->
     with Peer([reply()]) as peer:
         error = _failure(make, at(peer))
     assert "socks5://127.0.0.1:1" in error.message
-    assert "cnllm[socks]" in str(error.hint)
+    assert "cnllm-client[socks]" in str(error.hint)

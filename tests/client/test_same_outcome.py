@@ -16,7 +16,7 @@ from cnllm.transports import AsyncHttpx, Httpx
 from .peer import Close, Peer, Reset, Script, Stay, whole
 from .support import at, registry
 
-pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
 
 from cnllm.transports.fast import AsyncFast, Fast
 

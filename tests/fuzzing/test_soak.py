@@ -12,7 +12,7 @@ from fuzz import soak
 
 
 def _fast() -> Any:
-    pytest.importorskip("httptools", reason="the extra cnllm[fast] is not installed")
+    pytest.importorskip("httptools", reason="the extra cnllm-client[fast] is not installed")
     from cnllm.transports.fast import AsyncFast
 
     return AsyncFast()

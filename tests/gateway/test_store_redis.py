@@ -380,7 +380,7 @@ def test_without_the_package_there_is_a_hint() -> None:
         "try: open_store('redis://127.0.0.1')\nexcept Exception as error: print(type(error).__name__, error.hint)"
     )
     out, error = program(code).communicate(timeout=60)
-    assert out.strip() == "CnllmError pip install 'cnllm[redis]'", error
+    assert out.strip() == "CnllmError pip install 'cnllm-client[redis]'", error
 
 
 @needs_server

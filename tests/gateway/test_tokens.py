@@ -301,5 +301,5 @@ def test_without_the_package_there_is_a_hint_and_no_file(tmp_path: Path) -> None
         "try: tokens.Keyring.load(sys.argv[1], {})\nexcept Exception as error: print(type(error).__name__, error.hint)"
     )
     out, error = script(code, str(tmp_path / "serve.keys")).communicate(timeout=60)
-    assert out.strip() == "CnllmError pip install 'cnllm[serve]'", error
+    assert out.strip() == "CnllmError pip install 'cnllm-client[serve]'", error
     assert list(tmp_path.iterdir()) == []

@@ -14,9 +14,9 @@ from .pages import ROOT
 
 
 def test_the_manual_builds_without_a_warning_and_without_a_network(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="the manual is built where cnllm[docs] is installed")
-    pytest.importorskip("myst_parser", reason="the manual is built where cnllm[docs] is installed")
-    pytest.importorskip("furo", reason="the manual is built where cnllm[docs] is installed")
+    pytest.importorskip("sphinx", reason="the manual is built where cnllm-client[docs] is installed")
+    pytest.importorskip("myst_parser", reason="the manual is built where cnllm-client[docs] is installed")
+    pytest.importorskip("furo", reason="the manual is built where cnllm-client[docs] is installed")
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "docs", str(tmp_path / "html")]
     done = subprocess.run(build, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True)

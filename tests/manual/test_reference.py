@@ -58,7 +58,7 @@ def test_a_page_says_the_same_each_time() -> None:
 
 
 def test_every_option_of_a_call_is_described() -> None:
-    known = options.OPTION_NAMES - {"fallback", "reasoning_effort", "stream"}
+    known = options.OPTION_NAMES - {"fallback", "stream"}
     assert {*CallOptions.__annotations__} == known
     taken = {name for name, one in inspect.signature(Client.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
     assert {*RunOptions.__annotations__} == taken - {"tools"}

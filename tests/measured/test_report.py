@@ -23,6 +23,7 @@ from benchmarks.results import Results, Row, Sample
 from benchmarks.suites import SUITES
 from benchmarks.venvs import PINS, WANTED
 from benchmarks.worker import check
+from cnllm.config.distribution import NAME
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ROOT / "benchmarks"
@@ -160,7 +161,7 @@ def test_every_suite_is_described_and_every_peer_can_be_installed_and_run() -> N
         assert peer.env in WANTED, name
     for env, wanted in WANTED.items():
         pinned = {canonicalize_name(line.partition("==")[0]) for line in (PINS / f"{env}.txt").read_text().splitlines()}
-        assert {name.partition("[")[0] for name in wanted} - {"cnllm"} <= pinned, env
+        assert {name.partition("[")[0] for name in wanted} - {NAME} <= pinned, env
 
 
 def test_who_drops_something_is_wrong_and_not_fast() -> None:

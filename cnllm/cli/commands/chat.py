@@ -67,7 +67,7 @@ def chat(**params: Any) -> int:
 
     Answers go to stdout, all other lines to stderr. If stdin is not a terminal, each line of it is a turn, and the
     exit status is the worst of all turns, as for cnllm call. A terminal needs prompt_toolkit:
-    pip install 'cnllm[chat]'.
+    pip install 'cnllm-client[chat]'.
     """
     from cnllm.cli import call_template, turn_log
 

@@ -13,6 +13,7 @@ import click
 from cnllm.cli import options
 from cnllm.cli.output import answer, errors
 from cnllm.cli.output.table import table
+from cnllm.config.distribution import install_command
 
 if TYPE_CHECKING:
     from cnllm.gateway.monitoring.table import Scrape
@@ -83,6 +84,6 @@ def _scrape(url: str, key: str) -> Scrape:
     try:
         return parse_scrape(response.text, time.monotonic())
     except ImportError as error:
-        raise CnllmError("the table needs prometheus-client", hint="pip install 'cnllm[serve]'") from error
+        raise CnllmError("the table needs prometheus-client", hint=install_command("serve")) from error
     except ValueError as error:
         raise CnllmError(f"{address} answered with something else than metrics", hint="name a gateway") from error

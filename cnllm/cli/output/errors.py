@@ -86,7 +86,7 @@ def exit_status(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, EndpointError | TransportError | StreamCut | LoopStopped):
         return PARTIAL if has_content(error.reply) else FAILED
-    if isinstance(error, CnllmError | click.ClickException):
+    if isinstance(error, CnllmError | click.ClickException | ImportError):
         return WRONG
     return FAILED
 
@@ -159,6 +159,10 @@ def error_text(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, OSError):
         source = f"{error.filename}: " if error.filename else "stdout: " if error.errno == ENOSPC else ""
         return f"{source}{error.strerror or error}", None
+    from cnllm.config import distribution
+
+    if (failure := distribution.import_failure(error)) is not None:
+        return failure
     return f"{type(error).__name__}: {error}", "this is a bug in cnllm: --debug shows the traceback"
 
 

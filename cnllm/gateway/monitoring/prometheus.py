@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.monitoring.entry import Entry
 from cnllm.gateway.monitoring.updates import METRICS, Update, updates
@@ -87,7 +88,7 @@ class Metrics:
         """Return the metrics of all processes and their media type, in the format that a scraper accepts."""
         self.start()
         if self._is_missing:
-            raise CnllmError("metrics need prometheus-client", hint="pip install 'cnllm[serve]'")
+            raise CnllmError("metrics need prometheus-client", hint=install_command("serve"))
         from prometheus_client import CollectorRegistry, multiprocess
         from prometheus_client.exposition import choose_encoder
 

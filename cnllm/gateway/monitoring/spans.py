@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of a gateway's requests: `pip install 'cnllm[otel]'`.
+"""OpenTelemetry spans of a gateway's requests: `pip install 'cnllm-client[otel]'`.
 
 Each request is one span of kind server, a child of the trace that the client's `traceparent` header names. The calls of
 endpoints are its children, with their retries (see `cnllm.client.otel`). No text of a client, no key and no address
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cnllm.client.otel import Spans
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.monitoring.entry import Entry
 
@@ -28,7 +29,7 @@ class ServerSpans:
             from opentelemetry import context, propagate, trace
         except ImportError as error:
             raise CnllmError(
-                "spans need OpenTelemetry, which is not installed", hint="pip install 'cnllm[otel]'"
+                "spans need OpenTelemetry, which is not installed", hint=install_command("otel")
             ) from error
         self._context, self._propagate, self._trace = context, propagate, trace
         self._tracer = tracer or trace.get_tracer("cnllm")

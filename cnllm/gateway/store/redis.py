@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from cnllm.config import process, redact
+from cnllm.config.distribution import install_command
 from cnllm.errors import CnllmError
 from cnllm.gateway.store.failure_log import FailureLog
 from cnllm.gateway.store.items import (
@@ -296,9 +297,7 @@ def connect(url: str, *, asynchronous: bool) -> Any:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError as error:
-        raise CnllmError(
-            "a store on a Redis server needs the package redis", hint="pip install 'cnllm[redis]'"
-        ) from error
+        raise CnllmError("a store on a Redis server needs the package redis", hint=install_command("redis")) from error
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_SECONDS,
         "socket_timeout": TIMEOUT_SECONDS,
