@@ -227,7 +227,13 @@ class CallRunner:
         if self.form == "events":
             return answer.EventLinesView()
         restarts = self.plan.if_cut == "again-whole"
-        return answer.TextView(reasoning=self.params["show_reasoning"], raw=self.params["raw"], hold=restarts)
+        return answer.TextView(
+            reasoning=self.params["show_reasoning"],
+            raw=self.params["raw"],
+            hold=restarts,
+            markdown=not (self.params["plain"] or self.params["schema"] or self.params["sentences"]),
+            hidden=("simulated",) if self.params["simulate"] else (),  # the first line says it
+        )
 
     def _stream_reply(self, client: Client, view: answer.View, turn: turn_log.LoggedTurn) -> Reply:
         with client.stream(self.model, self.messages, by=self._by(), **self.options) as stream:

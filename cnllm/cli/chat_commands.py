@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -17,11 +18,15 @@ __all__ = ["COMMANDS", "completions", "run"]
 
 COMMANDS = {
     "/help": "show this list",
-    "/model NAME": "ask another model from now on; without NAME: show the model",
+    "/model NAME": "ask another model from now on; without NAME: pick one",
     "/reasoning LEVEL": "set how much models reason, or default; without LEVEL: show it",
+    "/system TEXT": "replace the system message; /system - removes it; without TEXT: show it",
+    "/file FILE": "attach a text, picture or other file to the next question",
     "/tools": "list the tools that the model may call",
     "/retry": "ask the last turn again",
     "/undo": "take the last turn back, in the logs too",
+    "/clear": "begin a new conversation; the old one stays in the logs",
+    "/save FILE": "write the conversation: as JSON if FILE ends in .json, else as Markdown",
     "/cost": "show what this chat has used",
     "/thinking": "show the models' reasoning, or fold it into a line",
     "/quit": "leave, as Ctrl-D does",
@@ -45,7 +50,7 @@ def run(session: ChatSession, line: str) -> bool:
         return True
     try:
         command(session, argument.strip())
-    except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError) as error:
+    except (CnllmError, errors.UsageError, ValueError, TypeError, LookupError, OSError) as error:
         errors.print_error(*errors.error_text(error))
     return True
 
@@ -70,8 +75,11 @@ def _model(session: ChatSession, argument: str) -> None:
     if argument:
         session.switch(argument)
         stdio.print_line(f"now asking {session.model.name}")
-    else:
-        stdio.print_line(f"asking {session.model.name}; /model NAME asks another")
+        return
+    stdio.print_line(f"asking {session.model.name}; /model NAME asks another")
+    if (picked := session.pick_model()) is not None:
+        session.switch(picked)
+        stdio.print_line(f"now asking {session.model.name}")
 
 
 def _reasoning(session: ChatSession, argument: str) -> None:
@@ -79,6 +87,35 @@ def _reasoning(session: ChatSession, argument: str) -> None:
         session.reason(None if argument == _DEFAULT else options.level(argument))
     level = "the endpoint's default" if session.reasoning is None else session.reasoning
     stdio.print_line(f"reasoning: {level}{'' if argument else '; /reasoning LEVEL sets it'}")
+
+
+def _system(session: ChatSession, argument: str) -> None:
+    if argument:
+        session.system = None if argument == "-" else argument
+        stdio.print_line("the next question goes " + ("with this system message" if session.system else "without one"))
+    else:
+        stdio.print_line(_safe_text(session.system or "there is no system message; /system TEXT sets one"))
+
+
+def _file(session: ChatSession, argument: str) -> None:
+    if not argument:
+        raise errors.UsageError("/file needs a file", "/file notes.md")
+    session.attach(os.path.expanduser(argument))
+    stdio.print_line(_safe_text(f"{argument} goes with the next question"))
+
+
+def _clear(session: ChatSession, argument: str) -> None:
+    session.clear()
+    stdio.print_line("a new conversation begins")
+
+
+def _save(session: ChatSession, argument: str) -> None:
+    if not argument:
+        raise errors.UsageError("/save needs a file", "/save talk.md")
+    from cnllm.cli.conversation_file import write_conversation
+
+    count = write_conversation(os.path.expanduser(argument), session.messages)
+    stdio.print_line(_safe_text(f"{argument}: {count} message{'' if count == 1 else 's'}"))
 
 
 def _tools(session: ChatSession, argument: str) -> None:
@@ -104,7 +141,9 @@ def _undo(session: ChatSession, argument: str) -> None:
 
 
 def _cost(session: ChatSession, argument: str) -> None:
-    stdio.print_line(session.cost())
+    from cnllm.cli.chat_cost import cost_line
+
+    stdio.print_line(cost_line(session.answers))
 
 
 def _thinking(session: ChatSession, argument: str) -> None:
@@ -128,7 +167,11 @@ _HANDLERS: dict[str, Callable[[ChatSession, str], None]] = {
     "/help": _help,
     "/model": _model,
     "/reasoning": _reasoning,
+    "/system": _system,
+    "/file": _file,
     "/tools": _tools,
+    "/clear": _clear,
+    "/save": _save,
     "/retry": _retry,
     "/undo": _undo,
     "/cost": _cost,

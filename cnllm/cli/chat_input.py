@@ -37,6 +37,9 @@ class TurnInput(Protocol):
     def answer(self, call: ToolCall) -> Answer:
         """Ask the user whether this call may run."""
 
+    def pick(self, names: Sequence[str]) -> str | None:
+        """Let the user pick one of these names; None where nobody can, or nobody wants to."""
+
 
 def is_in_code_block(text: str) -> bool:
     """Whether a code block is open at the end of the text.
@@ -102,6 +105,10 @@ class LineInput:
             self._next_line = line
         return answer or "no"
 
+    def pick(self, names: Sequence[str]) -> str | None:
+        """Return None: nobody sits there."""
+        return None
+
     def _line(self) -> str:
         line, self._next_line = self._next_line, None
         if line is not None:
@@ -148,6 +155,18 @@ class TerminalInput:
                 return "no"
             if answer is not None:
                 return answer
+
+    def pick(self, names: Sequence[str]) -> str | None:
+        """Show the names with numbers, and read a number or a name. Enter alone, Ctrl-C and Ctrl-D pick none."""
+        width = len(str(len(names)))
+        stdio.print_line("\n".join(f"  {number:>{width}}  {name}" for number, name in enumerate(names, 1)))
+        try:
+            answer = self._question.prompt("number or name (Enter: no change): ").strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+        return answer or None
 
 
 def _key_bindings() -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cnllm.cli import chat_view, client_factory, turn_log
+from cnllm.cli.chat_turns import ChatEndpoint, CompletedTurn, FailedTurn
 from cnllm.cli.output import errors, stdio
 from cnllm.cli.turn import TurnResult, exit_status, report_ending, run_turn
 from cnllm.errors import CnllmError
@@ -18,34 +17,11 @@ if TYPE_CHECKING:
     from cnllm.client.sync_client import Client
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
+    from cnllm.types import Part
 
 __all__ = ["ChatEndpoint", "ChatSession"]
 
 AGAIN = "/retry asks again"
-
-
-class ChatEndpoint(msgspec.Struct, frozen=True):
-    """The protocol, address and key of the model, where the user gives them."""
-
-    protocol: str | None = None
-    base_url: str | None = None
-    key: str | None = None
-
-
-class CompletedTurn(msgspec.Struct, frozen=True):
-    """A successful turn: its number in the store, its messages, and the exit status that `call` would return."""
-
-    number: int | None
-    messages: list[Message]
-    status: int = errors.WHOLE
-
-
-class FailedTurn(msgspec.Struct, frozen=True):
-    """A turn without an answer."""
-
-    number: int | None
-    question: Message
-    status: int = errors.FAILED
 
 
 class ChatSession:
@@ -61,6 +37,8 @@ class ChatSession:
         endpoint: ChatEndpoint,
         system: str | None,
         options: dict[str, Any],
+        markdown: bool = False,
+        pick: Callable[[Sequence[str]], str | None] | None = None,
     ) -> None:
         self.model = model
         self.box = box
@@ -71,6 +49,10 @@ class ChatSession:
         self._endpoint = endpoint
         self._system = Message("system", [Text(system)]) if system else None
         self._options = options
+        self._markdown = markdown
+        self._pick = pick
+        self._files: list[Part] = []  # for the next question
+        self._replaces_system = False  # the system message of `/system` replaces those of the turns
         self._seen_notes: set[str] = set()
         self._turns = [CompletedTurn(number, messages) for number, messages in log.turns()]
         self._failed: FailedTurn | None = None  # the last turn, if it failed
@@ -102,7 +84,11 @@ class ChatSession:
     def _messages(self, *new: Message) -> list[Message]:
         from cnllm.store.conversation import order_messages
 
-        return order_messages([*(message for turn in self._turns for message in turn.messages), *new])
+        old = (message for turn in self._turns for message in turn.messages)
+        if self._replaces_system:
+            text = self._system.text if self._system is not None else None
+            old = (message for message in old if message.role != "system" or message.text == text)
+        return order_messages([*old, *new])
 
     def _new(self, question: Message) -> list[Message]:
         """Return the messages that a turn adds: the question, and the system message if it is new."""
@@ -115,7 +101,7 @@ class ChatSession:
     def ask(self, question: Message) -> None:
         """Run one turn and show its result. A failed turn is taken back."""
         new = self._new(question)
-        view = chat_view.ChatView(thinking=self.thinking, seen=self._seen_notes)
+        view = chat_view.ChatView(thinking=self.thinking, seen=self._seen_notes, markdown=self._markdown)
         origin = "simulated" if self._client.simulate else "endpoint"
         if self._failed is not None:
             self._worst_failure = errors.worst_status(self._worst_failure, self._failed.status)
@@ -209,7 +195,52 @@ class ChatSession:
         if number is not None:
             self._log.forget(number)
 
+    # ── the conversation ─────────────────────────────────────────────────────
+    @property
+    def messages(self) -> list[Message]:
+        """Return the messages of the chat so far."""
+        return self._messages()
+
+    @property
+    def system(self) -> str | None:
+        """Return the text of the system message; None where there is none."""
+        if self._system is not None or self._replaces_system:
+            return self._system.text if self._system is not None else None
+        return next((message.text for message in self._messages() if message.role == "system"), None)
+
+    @system.setter
+    def system(self, text: str | None) -> None:
+        """Set the system message from now on, in place of every earlier one; None sends none."""
+        self._system = Message("system", [Text(text)]) if text else None
+        self._replaces_system = True
+
+    def clear(self) -> None:
+        """Begin a new conversation. The old one stays in the logs."""
+        self._turns, self._failed, self._files = [], None, []
+        self._log.begin()
+
+    def attach(self, source: str) -> Part:
+        """Attach a file to the next question. Raise `UsageError` where it cannot be read, or the model does not."""
+        from cnllm.cli.attachments import read_attachment, require_readable
+
+        part = read_attachment(source)
+        require_readable(self.registry, self.model, [Message("user", [part])], self._options)
+        self._files.append(part)
+        return part
+
+    def take_files(self) -> list[Part]:
+        """Return the files of the next question, which it takes with it."""
+        files, self._files = self._files, []
+        return files
+
     # ── models ───────────────────────────────────────────────────────────────
+    def pick_model(self) -> str | None:
+        """Let the user pick one of the models that have a key. Return its name; None where nobody can pick."""
+        from cnllm.cli import default_model
+
+        names = default_model.usable_models(self.registry, offline=self._client.simulate)
+        return self._pick(names) if self._pick is not None and names else None
+
     def switch(self, name: str) -> None:
         """Ask another model from now on. Print what the request to it changes in the conversation."""
         model = client_factory.resolve_model(
@@ -241,31 +272,6 @@ class ChatSession:
         )
         probe.close()
         chat_view.print_notes(probe.plan.notes, self._seen_notes)
-
-    # ── money ────────────────────────────────────────────────────────────────
-    def cost(self) -> str:
-        """Return the usage since the chat began. It includes turns that were taken back, which cost money too."""
-        counts: dict[str, int] = {}
-        unknown = 0
-        amounts: dict[str, Any] = {}
-        for reply in self.answers:
-            usage = reply.usage
-            unknown += usage.input is None or usage.output is None
-            for name in ("input", "cached", "output", "reasoning"):
-                counts[name] = counts.get(name, 0) + (getattr(usage, name) or 0)
-            if reply.cost is not None:
-                amounts[reply.cost.currency] = amounts.get(reply.cost.currency, 0) + reply.cost.amount
-        parts = [f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"]
-        for name, label, detail in (("input", "in", "cached"), ("output", "out", "reasoning")):
-            extra = f" ({counts[detail]} {detail})" if counts.get(detail) else ""
-            parts.append(f"{counts.get(name, 0)} {label}{extra}")
-        parts += [f"{amount.normalize():f} {currency}" for currency, amount in amounts.items()]
-        unpriced = sum(reply.cost is None for reply in self.answers)
-        if unknown:
-            parts.append(f"usage of {unknown} unknown")
-        if unpriced:
-            parts.append(f"price of {unpriced} unknown")
-        return " · ".join(parts)
 
 
 def _call_options(options: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:

@@ -43,8 +43,8 @@ def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
 class ChatView:
     """The view of one turn. `seen` holds the notes that the user has seen; the view adds to it."""
 
-    def __init__(self, *, thinking: bool, seen: set[str]) -> None:
-        self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False)
+    def __init__(self, *, thinking: bool, seen: set[str], markdown: bool = False) -> None:
+        self._screen = answer.TextView(reasoning=thinking, raw=False, hold=False, markdown=markdown)
         self._thinking = thinking
         self._seen = seen
         self._count = 0
@@ -54,6 +54,7 @@ class ChatView:
         """Show the content of an event. Of reasoning, show only that it has begun."""
         kind = type(event)
         if kind is ReasoningDelta and not self._thinking:
+            self._screen.arrived(event)
             if self._live and not self._count:
                 stdio.write_text(
                     f"{answer.DIM}thinking…{answer.RESET}" if terminal.supports_dim(sys.stderr) else "thinking…"

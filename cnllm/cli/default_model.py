@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cnllm.registry import Registry
     from cnllm.registry.model import Model
 
-__all__ = ["Choice", "choose", "require_model", "use_default"]
+__all__ = ["Choice", "choose", "require_model", "usable_models", "use_default"]
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -79,6 +79,19 @@ def choose(registry: Registry, *, offline: bool, key_env: str | None = None) -> 
         env=[variable],
         hint=f'set a key, for example: cnllm keys set {variable}; to try without one: cnllm --simulate "hi"',
     )
+
+
+def usable_models(registry: Registry, *, offline: bool) -> list[str]:
+    """List the default models and the user's own that have a key; with `offline` all of them."""
+    names = []
+    for name in _candidates(registry):
+        try:
+            model = registry.resolve(name)
+        except CnllmError:  # `cnllm registry check` reports it
+            continue
+        if offline or not model.flags.keys or any(keys.key_source(key) is not None for key in model.flags.keys):
+            names.append(model.name)
+    return list(dict.fromkeys(names))
 
 
 def _candidates(registry: Registry) -> Iterator[str]:

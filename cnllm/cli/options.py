@@ -29,6 +29,7 @@ __all__ = [
     "examples",
     "level",
     "model",
+    "plain",
     "templates",
     "tool",
 ]
@@ -215,6 +216,12 @@ tool = click.option(
     help="A tool to run on this machine: MODULE:FUNCTION, FILE.py:FUNCTION, or built in: calc, read, time. Repeatable.",
 )
 """The option `--tool NAME`, which may be repeated."""
+
+
+plain = click.option(
+    "--plain", is_flag=True, help="Print the answer as it is; else Markdown is formatted on a terminal."
+)
+"""The option `--plain`."""
 
 
 def attachments(function: Any) -> Any:

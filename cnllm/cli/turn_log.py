@@ -39,6 +39,10 @@ class TurnLog:
                     "logs are off: this turn will not be part of the conversation", "turn them on: cnllm logs on"
                 )
 
+    def begin(self) -> None:
+        """Begin a new conversation with the next turn."""
+        self._conversation_id = self._conversation = None
+
     def turns(self) -> list[tuple[int, list[Message]]]:
         """Return the turns so far: the number of each, and its messages."""
         return self._conversation.turns() if self._conversation is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import termios
 import time
@@ -60,7 +61,7 @@ def test_reasoning_is_dim_and_escaped_on_a_terminal(machine: Machine) -> None:
         seen = read_terminal(master)
         process.wait()
     assert seen.startswith("\x1b[2mhm \\x1b[2J\x1b[0m\n\na\\x1b[31m")
-    assert "\x1b[2mhome/m · 12 in · 34 out\x1b[0m\n" in seen
+    assert re.search(r"\x1b\[2mhome/m · 12 in · 34 out · \d+\.\d s to the first token\x1b\[0m\n", seen)
 
 
 @pytest.mark.usefixtures("evil")

@@ -79,6 +79,7 @@ EXAMPLES = options.examples(
     help="Seconds to wait for the endpoint.",
 )
 @click.option("--no-log", is_flag=True, help="Do not log this call; see cnllm logs.")
+@options.plain
 @click.option("--raw", is_flag=True, help="Let control characters through to a terminal.")
 def call(**params: Any) -> int:
     """Ask a model and print its answer.

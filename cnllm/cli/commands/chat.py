@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ _MAX_HISTORY = 500  # earlier prompts that the arrow keys offer
 @options.templates
 @click.option("--base-url", metavar="URL", help="Another address that serves the model.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the key.")
+@options.plain
 @click.option("--no-log", is_flag=True, help="Do not log this chat; see cnllm logs.")
 def chat(**params: Any) -> int:
     """Talk with a model; /help lists the commands of a chat.
@@ -131,7 +133,17 @@ def _chat(params: dict[str, Any], log: TurnLog, template: Filled) -> int:
             stdio.print_line("cnllm: simulated: every answer is made up on this machine; no model is asked")
         try:
             sessions.append(
-                ChatSession(client, log, box, model, endpoint=endpoint, system=system, options=call_options)
+                ChatSession(
+                    client,
+                    log,
+                    box,
+                    model,
+                    endpoint=endpoint,
+                    system=system,
+                    options=call_options,
+                    markdown=not params["plain"],
+                    pick=turns.pick,
+                )
             )
         except (ValueError, TypeError) as error:
             raise errors.UsageError(str(error)) from error
@@ -153,11 +165,11 @@ class Question:
         self._template = template
         self._extras = extras
 
-    def message(self, text: str) -> Message:
-        """Return the question for a line."""
+    def message(self, text: str, files: Sequence[Part] = ()) -> Message:
+        """Return the question for a line, with the files that were attached since the last one."""
         from cnllm.cli.input import read_messages
 
-        extras, self._extras = self._extras, []
+        extras, self._extras = [*self._extras, *files], []
         return read_messages(self._template.prompt(text), None, (), extras)[0]
 
 
@@ -191,5 +203,5 @@ def _turn(session: ChatSession, line: str, question: Question) -> bool:
         return chat_commands.run(session, line)
     text = line.removeprefix("/") if line.startswith("//") else line
     if text.strip():
-        session.ask(question.message(text))
+        session.ask(question.message(text, session.take_files()))
     return True

@@ -109,6 +109,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
     exit status is 0 if the key works, else 1.
     """
     from cnllm.cli import key_test
+    from cnllm.cli.output.usage import usage_line
     from cnllm.registry import Registry
 
     registry = Registry.load()
@@ -117,7 +118,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         answer.print_json(result)
     elif result["works"]:
         words = f"{result['name']} works: {result['provider']}/{result['model']} answered in {seconds:.1f} s"
-        usage = answer.usage_line(reply).partition(" · ")[2] if reply is not None else ""
+        usage = usage_line(reply).partition(" · ")[2] if reply is not None else ""
         answer.print_line(terminal.escape(words) + (f" ({usage})" if usage else ""))
     else:
         errors.print_error(*key_test.describe(result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec import UNSET
 from cnllm.cli.output import stdio, terminal
 from cnllm.cli.output.errors import hide_secrets
 from cnllm.cli.output.stdout import print_json, print_line
+from cnllm.cli.output.usage import Pace, usage_line
 from cnllm.config.redact import redact
 from cnllm.types import (
     Event,
@@ -33,6 +34,7 @@ from cnllm.types import (
 )
 
 if TYPE_CHECKING:
+    from cnllm.cli.output.markdown import MarkdownBlocks
     from cnllm.engine.run.loop_effects import Step
 
 __all__ = [
@@ -44,7 +46,6 @@ __all__ = [
     "View",
     "print_json",
     "print_line",
-    "usage_line",
 ]
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"
@@ -83,13 +84,11 @@ class SilentView:
         """Print nothing: `end` prints the reply."""
 
     def end(self, reply: Reply | None) -> None:
-        """Print the reply as JSON; print nothing if there is none."""
+        """Print the reply, or the part of it that arrived, as JSON; print nothing if there is none."""
         if reply is not None:
             print_json(reply.to_dict())
 
-    def interrupted(self, reply: Reply | None) -> None:
-        """Print the part of the reply that arrived, as a cut reply."""
-        self.end(reply)
+    interrupted = end
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, tag="tool_result"):
@@ -139,18 +138,23 @@ class EventLinesView:
     def end(self, reply: Reply | None) -> None:
         """Print nothing: the events hold everything."""
 
-    def interrupted(self, reply: Reply | None) -> None:
-        """Print nothing: the events hold everything."""
+    interrupted = end
 
 
 class TextView:
     """A view as text: the answer on stdout, the rest on stderr. Control characters are escaped only on a terminal.
 
     `hold` withholds the answer from a pipe until it is final: a pipe cannot take text back when the reply restarts.
+    `markdown` formats the answer on a terminal, where rich is installed. `hidden` are codes of notes that the user has
+    read already.
     """
 
-    def __init__(self, *, reasoning: bool, raw: bool, hold: bool) -> None:
-        self._out, self._err = _Stream(sys.stdout, raw), _Stream(sys.stderr, raw)
+    def __init__(
+        self, *, reasoning: bool, raw: bool, hold: bool, markdown: bool = False, hidden: Collection[str] = ()
+    ) -> None:
+        self._hidden = hidden
+        self._pace = Pace()
+        self._out, self._err = _Stream(sys.stdout, raw, markdown=markdown), _Stream(sys.stderr, raw)
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)
         self._pending: list[str] | None = [] if hold and not self._out.terminal else None
@@ -158,6 +162,7 @@ class TextView:
     def event(self, event: Event) -> None:
         """Show the content of an event."""
         kind = type(event)
+        self._pace.event(event)
         if kind is TextDelta:
             self._text(event.text)  # type: ignore[union-attr]
         elif kind is ReasoningDelta:
@@ -175,6 +180,7 @@ class TextView:
         """Show the tool results of one step, one line each."""
         if not step.results:
             return
+        self._pace.pause()
         self._err.end_line()
         if self._pending is None:
             self._out.end_line()
@@ -202,14 +208,20 @@ class TextView:
             self._print(f"tool call, cut off: {call.name} {call.raw}")
         self.notes(reply.notes)
         if line := usage_line(reply):
+            line += self._pace.text(reply) if self._err.terminal else ""
             self._err.write(f"{DIM}{line}{RESET}\n" if self._dim else f"{line}\n", trusted=True)
+
+    def arrived(self, event: Event) -> None:
+        """Take in when an event arrived that is not shown."""
+        self._pace.event(event)
 
     def notes(self, notes: Iterable[Note]) -> None:
         """Print the notes, one line each."""
         self._err.end_line()
         self._out.end_line()
         for note in notes:
-            self._print(f"note: {note}")
+            if note.code not in self._hidden:
+                self._print(f"note: {note}")
 
     def interrupted(self, reply: Reply | None) -> None:
         """End the lines after an interruption, and say that the answer is partial."""
@@ -254,11 +266,16 @@ class TextView:
 class _Stream:
     """One output stream. It knows whether it is a terminal and whether a line is open."""
 
-    def __init__(self, stream: TextIO, raw: bool) -> None:
+    def __init__(self, stream: TextIO, raw: bool, *, markdown: bool = False) -> None:
         self._stream = stream
         self.terminal = stream.isatty()
         self._escapes = self.terminal and not raw
         self.at_start = True
+        self._blocks: MarkdownBlocks | None = None
+        if markdown and self._escapes and not terminal.is_dumb():
+            from cnllm.cli.output.markdown import MarkdownBlocks, is_available
+
+            self._blocks = MarkdownBlocks(self._put) if is_available() else None
 
     def write(self, text: str, style: tuple[str, str] = ("", ""), *, trusted: bool = False) -> None:
         text = redact(text, hide_secrets())
@@ -267,26 +284,19 @@ class _Stream:
         self.at_start = text.endswith("\n")
         if self._stream is sys.stderr:
             stdio.write_text(f"{style[0]}{text}{style[1]}")
+        elif self._blocks is not None:
+            self._blocks.write(text)
         else:
-            self._stream.write(text)
-            self._stream.flush()
+            self._put(text)
+
+    def _put(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
     def end_line(self) -> None:
-        if not self.at_start:
+        """End the line that is open, and with it the block of Markdown."""
+        if self._blocks is not None:
+            self._blocks.end()
+        elif not self.at_start:
             self.write("\n")
-
-
-def usage_line(reply: Reply) -> str:
-    """Return "zai/glm-4.7 · 12 in (3 cached) · 34 out (20 reasoning) · 0.0012 USD", without unknown values."""
-    usage = reply.usage
-    parts = [reply.message.by or reply.model or ""]
-    for count, label, detail, detail_label in (
-        (usage.input, "in", usage.cached, "cached"),
-        (usage.output, "out", usage.reasoning, "reasoning"),
-    ):
-        if count is not None:
-            parts.append(f"{count} {label}" + (f" ({detail} {detail_label})" if detail else ""))
-    if reply.cost is not None:
-        parts.append(f"{reply.cost.amount.normalize():f} {reply.cost.currency}")
-    line = terminal.escape(" · ".join(filter(None, parts)))
-    return line if len(parts) > 1 else ""
+        self.at_start = True
