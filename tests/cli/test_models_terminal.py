@@ -10,7 +10,8 @@ import pexpect
 import pytest
 
 from cnllm.cli.output.terminal import display_width
-from tests.cli.support import Machine
+
+from .support import Machine
 
 
 def screen(machine: Machine, *args: str, rows: int = 24, columns: int = 80, **env: str) -> str:
