@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cnllm.cli.option_parsing import CALL_OPTIONS, EXTRA_PARAMETERS, call_options, parse_parameter
+from cnllm.cli.option_parsing import CALL_OPTIONS, call_options, parse_parameter
 from cnllm.cli.output import errors, stdio, terminal
 from cnllm.cli.output.errors import UsageError
 
@@ -118,7 +118,7 @@ def _json(value: Any) -> str:
 
 
 def _is_parameter(name: str) -> bool:
-    return name in CALL_OPTIONS or name in EXTRA_PARAMETERS
+    return name in CALL_OPTIONS
 
 
 def _tools(template: Template) -> tuple[str, ...]:

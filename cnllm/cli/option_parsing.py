@@ -19,6 +19,12 @@ CALL_OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "max_tokens": ((int,), "a whole number"),
     "stop": ((str, list), "text, or a list of texts"),
     "seed": ((int,), "a whole number"),
+    "top_k": (_NUMBER, "a number"),
+    "presence_penalty": (_NUMBER, "a number"),
+    "frequency_penalty": (_NUMBER, "a number"),
+    "logit_bias": ((dict,), "a JSON object: the bias of each token"),
+    "logprobs": ((bool, int), "true or false"),
+    "top_logprobs": ((int,), "a whole number"),
     "parallel_tool_calls": ((bool,), "true or false"),
     "corrections": ((int,), "a whole number"),
     "if_cut": ((str,), "error, again-whole or keep"),
@@ -26,9 +32,6 @@ CALL_OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "recover_text_calls": ((str,), "recover, strip or keep"),
 }
 """Options that `-p` passes to the call by name, with their types. Any other name is a parameter of the model."""
-
-EXTRA_PARAMETERS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs", "top_logprobs")
-"""Further options that `-p` passes on, of any type. An endpoint may not accept them."""
 
 _CHOICES = {
     "if_cut": ("error", "again-whole", "keep"),
@@ -55,8 +58,6 @@ def call_options(
         name, value = parse_parameter(parameter)
         if name in CALL_OPTIONS:
             options[name] = _check_value(name, value)
-        elif name in EXTRA_PARAMETERS:
-            options[name] = value
             extra.pop(name, None)  # -p wins over --extra-body
         else:
             _set_path(everything, name, value)

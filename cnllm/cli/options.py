@@ -62,6 +62,9 @@ class Command(click.Command):
                 raise errors.UsageError(
                     error.message.rstrip("."), "one -f takes one file: quote a pattern, -f '*.md', or repeat -f"
                 ) from None
+            if "extra argument" in error.message and self.name == "call":
+                hint = 'put the text in quotes: cnllm "…"; cnllm call --help shows more'
+                raise errors.UsageError(error.message.rstrip("."), hint) from None
             raise
 
 

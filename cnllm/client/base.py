@@ -19,6 +19,7 @@ from cnllm.config import redact
 from cnllm.config.settings import read_settings
 from cnllm.engine.encode.build import build_request
 from cnllm.engine.encode.plan import Plan
+from cnllm.engine.options import OPTION_NAMES
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
 from cnllm.errors import CnllmError, StreamCut, TransportError
@@ -110,6 +111,8 @@ class BaseClient:
             resolved = self.registry.resolve(model) if isinstance(model, str) else model
         if self.simulate and not resolved.flags.base_url:  # nothing is sent, so that no address is needed
             resolved = self.registry.resolve(resolved.name, protocol=resolved.protocol, base_url=_NOWHERE)
+        if not OPTION_NAMES.issuperset(options):
+            options = self._registry_params(options)
         plan = build_request(resolved, messages, stream=stream, **options)
         timeout = options.get("timeout")
         plan = replace(
@@ -120,6 +123,15 @@ class BaseClient:
         if self.simulate:  # a simulated call costs nothing
             return replace(plan, notes=[*notes, *plan.notes, _SIMULATED], flags=replace(plan.flags, price=None))
         return replace(plan, notes=[*notes, *plan.notes]) if notes else plan
+
+    def _registry_params(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options with those in `params` that are parameters of any model in the registry."""
+        known = self.registry.parameters() - OPTION_NAMES
+        moved = {name: value for name, value in options.items() if name in known and value is not None}
+        if not moved:
+            return options
+        rest = {name: value for name, value in options.items() if name not in known}
+        return {**rest, "params": {**(rest.get("params") or {}), **moved}}
 
     def _start_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]

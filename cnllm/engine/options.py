@@ -34,8 +34,8 @@ IfCut = Literal["error", "again-whole", "keep"]
 _PARAMS = ("temperature", "top_p", "max_tokens", "stop", "seed")
 EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", "logprobs", "top_logprobs")
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
-PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls", "reasoning_effort"))
-"""The parameters that are options of a call, whatever the model's registry says. `reasoning_effort` is `reasoning`."""
+PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls"))
+"""The parameters that are options of a call, whatever the model's registry says."""
 _CLIENT_OPTIONS = ("api_key", "limits", "timeout")  # for the client; accepted so that one set of options serves both
 
 
@@ -97,8 +97,6 @@ def read_options(
     fields: dict[str, Any] = {}
     if "params" in values:
         fields["other_params"] = _split_params(values, declared)
-    if "reasoning_effort" in values and "reasoning_effort" not in declared:
-        values.setdefault("reasoning", values.pop("reasoning_effort"))
     if call:
         call = _without(call, fields.get("other_params"))
         defaults = _defaults(call, values)

@@ -279,7 +279,9 @@ class Registry:
             if (listed := _registry_spelling(models, f"{provider}/{id}")) is not None:
                 return (*_split(listed), None)
             family = self._alias_target("family_aliases", id)
-            return family if family is not None and family[0] == provider else (provider, id, None)
+            if family is not None and (family[0] == provider or f"{provider}/{family[1]}" in models):
+                return (provider, *family[1:])
+            return (provider, id, None)
         serving = [m for m in models if _split(m)[1].casefold() == name.casefold()]
         if len(serving) == 1:
             return (*_split(serving[0]), None)

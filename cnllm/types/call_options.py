@@ -33,9 +33,6 @@ class CallOptions(TypedDict, total=False):
             "unless the model's `call` table has another"
         ),
     ]
-    reasoning_effort: Annotated[
-        Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None, _d("the same as `reasoning`")
-    ]
     tools: Annotated[
         Sequence[Any] | None,
         _d(

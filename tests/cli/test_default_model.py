@@ -51,6 +51,8 @@ def test_text_on_stdin_is_a_call(machine: Machine) -> None:
         (["--debug", "lgos"], ["there is no command lgos", "did you mean logs?"]),
         (["help"], ["there is no command help", "cnllm --help"]),
         (["why", "is", "the", "sky", "blue"], ["in quotes", "cnllm 'why is the sky blue'"]),
+        (["why", "not", "--simulate"], ["unexpected extra argument", "in quotes"]),
+        (["call", "why", "not"], ["unexpected extra argument", "in quotes"]),
         ([""], ["the prompt is empty"]),
     ],
 )

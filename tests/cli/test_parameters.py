@@ -55,6 +55,41 @@ def test_a_typing_error_inside_an_object_is_refused(machine: Machine) -> None:
     assert body["generationConfig"] == {"topK": 5, "temperature": 1}
 
 
+def test_a_setting_that_may_be_mistyped_is_noted(machine: Machine) -> None:
+    body, notes = plan(machine, "-p", "thinking.typ=disabled")
+    assert body["thinking"]["typ"] == "disabled"
+    assert "did you mean thinking.type?" in notes["param-unknown"]
+    machine.overlay("http://127.0.0.1:1/v1", 'protocol = "gemini"')
+    body, notes = plan(machine, "-p", "generationConfig.topK=5", model="home/m")
+    assert body["generationConfig"] == {"topK": 5}
+    assert "sent as it is" in notes["param-unknown"]  # topP is near, but another parameter
+
+
+def test_an_option_that_is_no_parameter_says_so_and_shows_no_secret(machine: Machine) -> None:
+    for parameter in ("reasoning=high", "system=x", "timeout=3", "api_key=sk-abcdefghijk1234567"):
+        name = parameter.partition("=")[0]
+        _, notes = plan(machine, "-p", parameter)
+        assert f"{name} is an option of its own" in notes["param-unknown"]
+        assert "sk-abc" not in str(notes)
+
+
+def test_a_value_of_the_wrong_type_is_refused(machine: Machine) -> None:
+    for option, value in (
+        ("--temperature", "hot"),
+        ("--top-k", "many"),
+        ("--presence-penalty", ""),
+        ("--frequency-penalty", "true"),
+        ("--logit-bias", "{5: 1"),
+        ("--logprobs", "maybe"),
+        ("--top-logprobs", "[1]"),
+        ("--max-tokens", "1.5"),
+        ("--parallel-tool-calls", "1"),
+    ):
+        name = option[2:].replace("-", "_")
+        machine.run("call", "-m", "glm-4.7", option, value, "hi").fails(2, f"{name} is")
+        machine.run("call", "-m", "glm-4.7", "-p", f"{name}={value}", "hi").fails(2, f"{name} is")
+
+
 def test_what_nobody_knows_is_sent_with_a_note(machine: Machine) -> None:
     for parameter in ("min_p=0.1", "top_a=1", "repetition_penalty=1.1", "zzz.deep=1"):
         body, notes = plan(machine, "-p", parameter)

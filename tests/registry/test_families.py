@@ -40,6 +40,21 @@ def test_each_family_is_a_current_model_with_an_address_and_a_note(registry: Reg
         assert registry.resolve(target).notes == ()
 
 
+def test_a_family_is_known_at_any_provider_that_serves_its_model(registry: Registry) -> None:
+    listed, tried = set(registry.names()), 0
+    for alias, target in registry.family_aliases.items():
+        id = target.partition("/")[2]
+        for provider in registry.providers:
+            name = f"{provider}/{id}"
+            if name in listed and name != target and f"{provider}/{alias}" not in listed:
+                model = registry.resolve(f"{provider}/{alias}")
+                assert model.name == name
+                assert [(note.code, note.did) for note in model.notes] == [("family-alias", name)]
+                tried += 1
+    assert tried > 5
+    assert registry.resolve("openai/claude").name == "openai/claude"  # any other id is sent as it is
+
+
 def test_every_key_of_the_built_in_file_leads_to_a_default_model(registry: Registry) -> None:
     defaults = [registry.resolve(name) for name in registry.default_models]
     assert [model.name for model in defaults] == registry.default_models

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cnllm.config.redact import is_secret_name
 from cnllm.engine.adjustments import Ledger
 from cnllm.engine.encode.params import drop_refused_keys
 from cnllm.engine.options import OPTION_NAMES, RequestOptions
@@ -16,6 +17,8 @@ from cnllm.registry import param_rules
 from cnllm.registry.flags import Flags
 
 __all__ = ["add_other_params", "note_typing_errors", "take_declared"]
+
+_MAX_SHOWN = 200  # characters of a value in a note
 
 
 def take_declared(options: RequestOptions, flags: Flags) -> RequestOptions:
@@ -44,57 +47,63 @@ def add_other_params(body: dict[str, Any], other: dict[str, Any], flags: Flags, 
     """
     other = {**other}
     drop_refused_keys(other, flags, ledger)
-    known = _known_names(ledger.model.protocol, flags)
+    paths = _known_paths(flags)
+    known = _known_names(ledger.model.protocol, paths)
     for name, value in other.items():
-        if name in known:
-            if type(value) is dict and ledger.policy != "send":
-                _check_settings(name, value, flags, ledger)
-            continue
-        similar, is_sure = (None, False) if name in OPTION_NAMES else similar_name(name, {*known, *OPTION_NAMES})
-        question = f"; did you mean {similar}?" if similar else ""
-        if is_sure and ledger.policy != "send":
-            raise ValueError(
-                f"no parameter of {ledger.model.name} is called {name}{question} extra_body sends it as it is"
-            )
-        did = f"sent as it is: neither the registry nor {ledger.model.protocol} knows it{question}"
-        ledger.note("param-unknown", "params", f"{name}={value}", did)
+        if name not in known:
+            similar, is_sure = (None, False) if name in OPTION_NAMES else similar_name(name, {*known, *OPTION_NAMES})
+            _note_unknown(name, value, similar, is_sure, ledger)
+        elif type(value) is dict:
+            settings = {path.split(".")[1] for path in paths if path.startswith(f"{name}.")}
+            for key in [key for key in value if key not in settings]:
+                similar, is_sure = similar_name(key, settings)
+                if similar is not None:
+                    _note_unknown(f"{name}.{key}", value[key], f"{name}.{similar}", is_sure, ledger)
     merge_patch(body, other)
 
 
-def _check_settings(name: str, settings: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
-    """Raise `ValueError` for a setting in an object whose name is surely a typing error of a parameter's."""
-    paths = (param_rules.path(param, rule) for param, rule in (flags.params or {}).items())
-    inner = {path.partition(".")[2] for path in paths if path.startswith(f"{name}.")}
-    for key in settings:
-        if key not in inner:
-            similar, is_sure = similar_name(key, inner)
-            if is_sure:
-                question = f"; did you mean {name}.{similar}?"
-                raise ValueError(
-                    f"no parameter of {ledger.model.name} is called {name}.{key}{question} extra_body sends it as it is"
-                )
+def _note_unknown(name: str, value: Any, similar: str | None, is_sure: bool, ledger: Ledger) -> None:
+    """Note a parameter that nothing is known of. Raise `ValueError` where its name is surely a typing error."""
+    question = f"; did you mean {similar}?" if similar else ""
+    if is_sure and ledger.policy != "send":
+        raise ValueError(f"no parameter of {ledger.model.name} is called {name}{question} extra_body sends it as it is")
+    if name in OPTION_NAMES:
+        question = f"; {name} is an option of its own, and no parameter"
+    did = f"sent as it is: neither the registry nor {ledger.model.protocol} knows it{question}"
+    ledger.note("param-unknown", "params", _subject(name, value), did)
 
 
 def note_typing_errors(extra: dict[str, Any], flags: Flags, ledger: Ledger) -> None:
     """Note the keys of `extra_body` that look like typing errors. They are sent unchanged."""
-    known = _known_names(ledger.model.protocol, flags)
+    known = _known_names(ledger.model.protocol, _known_paths(flags))
     for name, value in extra.items():
         if name not in known:
             similar, is_sure = similar_name(name, known)
             if is_sure:
                 did = f"sent as it is: extra_body goes out verbatim; did you mean {similar}?"
-                ledger.note("param-unknown", "extra_body", f"{name}={value}", did)
+                ledger.note("param-unknown", "extra_body", _subject(name, value), did)
 
 
-def _known_names(protocol: str, flags: Flags) -> set[str]:
+def _subject(name: str, value: Any) -> str:
+    """Return a parameter and its value for a note, without a secret and not at length."""
+    text = str(value)
+    return name if is_secret_name(name) else f"{name}={text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + '…'}"
+
+
+def _known_names(protocol: str, paths: set[str]) -> set[str]:
     """Return the keys of the body that the protocol, the registry's parameters or its patches name."""
-    known = {*wire(protocol).body_keys}
+    return {*wire(protocol).body_keys, *(path.partition(".")[0] for path in paths)}
+
+
+def _known_paths(flags: Flags) -> set[str]:
+    """Return the registry's names of parameters, and all paths in the body that it names."""
+    paths: set[str] = set()
     for name, rule in (flags.params or {}).items():
-        known |= {name, param_rules.path(name, rule).partition(".")[0]}
+        paths |= {name, param_rules.path(name, rule)}
     patches: list[dict[str, Any]] = [flags.body.set or {}] if flags.body is not None else []
     if (reasoning := flags.reasoning) is not None:
         patches += [patch.set or {} for patch in (reasoning.on, reasoning.off) if patch is not None]
-        known |= {place.at.partition(".")[0] for place in (reasoning.effort, reasoning.budget) if place and place.at}
+        paths |= {place.at for place in (reasoning.effort, reasoning.budget) if place and place.at}
     for patch in patches:
-        known |= {path.partition(".")[0] for path in leaves(patch)}
-    return known
+        paths |= leaves(patch).keys()
+    return paths
