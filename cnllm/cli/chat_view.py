@@ -54,7 +54,7 @@ class ChatView:
         """Show the content of an event. Of reasoning, show only that it has begun."""
         kind = type(event)
         if kind is ReasoningDelta and not self._thinking:
-            self._screen.arrived(event)
+            self._screen.pace.event(event)
             if self._live and not self._count:
                 stdio.write_text(
                     f"{answer.DIM}thinking…{answer.RESET}" if terminal.supports_dim(sys.stderr) else "thinking…"

@@ -153,7 +153,7 @@ class TextView:
         self, *, reasoning: bool, raw: bool, hold: bool, markdown: bool = False, hidden: Collection[str] = ()
     ) -> None:
         self._hidden = hidden
-        self._pace = Pace()
+        self.pace = Pace()
         self._out, self._err = _Stream(sys.stdout, raw, markdown=markdown), _Stream(sys.stderr, raw)
         self._reasoning = reasoning
         self._dim = terminal.supports_dim(sys.stderr)
@@ -162,7 +162,7 @@ class TextView:
     def event(self, event: Event) -> None:
         """Show the content of an event."""
         kind = type(event)
-        self._pace.event(event)
+        self.pace.event(event)
         if kind is TextDelta:
             self._text(event.text)  # type: ignore[union-attr]
         elif kind is ReasoningDelta:
@@ -180,7 +180,7 @@ class TextView:
         """Show the tool results of one step, one line each."""
         if not step.results:
             return
-        self._pace.pause()
+        self.pace.pause()
         self._err.end_line()
         if self._pending is None:
             self._out.end_line()
@@ -208,12 +208,8 @@ class TextView:
             self._print(f"tool call, cut off: {call.name} {call.raw}")
         self.notes(reply.notes)
         if line := usage_line(reply):
-            line += self._pace.text(reply) if self._err.terminal else ""
+            line += self.pace.text(reply) if self._err.terminal else ""
             self._err.write(f"{DIM}{line}{RESET}\n" if self._dim else f"{line}\n", trusted=True)
-
-    def arrived(self, event: Event) -> None:
-        """Take in when an event arrived that is not shown."""
-        self._pace.event(event)
 
     def notes(self, notes: Iterable[Note]) -> None:
         """Print the notes, one line each."""
