@@ -15,7 +15,7 @@ __all__ = ["check"]
 
 def check(paths: list[str] | None = None) -> list[Problem]:
     """Return every fault of the built-in file and the user's files, or the given files in their place."""
-    from cnllm.registry.documents import Document, builtin_path, overlay_paths, parse
+    from cnllm.registry.documents import Document, builtin_path, overlay_paths, parse, read
     from cnllm.registry.registry import Registry
 
     files = [(builtin_path(), True)]
@@ -25,8 +25,11 @@ def check(paths: list[str] | None = None) -> list[Problem]:
     for path, builtin in files:
         label = "providers.toml" if builtin else str(path)
         try:
+            if builtin:
+                documents.append(read(path, builtin=True))
+                continue
             text = path.read_bytes()
-            documents.append(Document(path, label, text, parse(text, label), builtin=builtin))
+            documents.append(Document(path, label, text, parse(text, label), builtin=False))
         except OSError as error:
             faults.append(Problem(label, None, f"cannot be read: {error.strerror}"))
         except RegistryError as error:
@@ -41,4 +44,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
                 for path, line, reason in pattern_faults(document)
             ]
             faults += reference_problems(document, registry)
-    return list(dict.fromkeys(faults))
+    first: dict[tuple[str, int | None, str], Problem] = {}
+    for fault in faults:
+        first.setdefault((fault.file, fault.line, fault.message), fault)
+    return list(first.values())

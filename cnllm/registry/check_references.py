@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cnllm.errors import CnllmError, RegistryError
+from cnllm.registry.correction import corrected_line, suggested_word
 from cnllm.registry.documents import layer_tables
 from cnllm.registry.problem import Problem, did_you_mean, dotted_path, problem_from_error
 from cnllm.types.route import Fallback
@@ -25,8 +26,12 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
     protocols = registry._layers.names("protocols")
     families = registry._layers.names("families")
 
+    lines = document.source.split("\n")
+
     def problem(path: list[str], message: str) -> Problem:
-        return Problem(document.label, document.line(path), message)
+        line = document.line(path)
+        corrected = corrected_line(lines, line, path[-1], suggested_word(message) or None) if path else ""
+        return Problem(document.label, line, message, corrected=corrected)
 
     for path, table in layer_tables(document.data):
         wire = table.get("protocol")
@@ -108,6 +113,12 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem(
                 ["default_models"], f"default_models: no model is called '{target}'{did_you_mean(target, models)}"
             )
+    for tier, targets in document.data.get("tiers", {}).items():
+        for target in targets:
+            if target not in models and target.partition("/")[0] not in providers:
+                yield problem(
+                    ["tiers", tier], f"tiers.{tier}: no model is called '{target}'{did_you_mean(target, models)}"
+                )
     gateway = document.data.get("gateway", {})
     for name, route in gateway.get("routes", {}).items():
         path = ["gateway", "routes", name]

@@ -11,11 +11,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cnllm.config.redact import looks_secret
 from cnllm.errors import RegistryError
+from cnllm.registry.check_values import unnamed_model, value_faults
+from cnllm.registry.correction import corrected_key, corrected_line, corrected_value, expected_type, suggested_word
+from cnllm.registry.fault import Fault
 from cnllm.registry.flags import Call, File, Flags, Leak, Param, Reasoning, Simulator, Table, about
 from cnllm.registry.merge import canonical_condition, unset_path
 from cnllm.registry.model import ATOMS
-from cnllm.registry.problem import Problem, did_you_mean, dotted_path
+from cnllm.registry.problem import Problem, did_you_mean, dotted_path, write_hint
 
 if typing.TYPE_CHECKING:
     from cnllm.registry.documents import Document
@@ -46,32 +50,42 @@ def require_valid(document: Document) -> None:
             faults[0].message + more,
             file=faults[0].file,
             line=faults[0].line,
-            hint="`cnllm registry check` lists every fault",
+            hint=write_hint(faults[0].corrected) if faults[0].corrected else "`cnllm registry check` lists every fault",
         )
 
 
 def type_problems(document: Document) -> list[Problem]:
     """Return the faults of a file against the types of the flags, in the order of lines."""
-    return sorted(
-        (
-            Problem(document.label, document.line(path), message)
-            for path, message in _check_table(document.data, File, [])
-        ),
-        key=lambda p: p.line or 0,
-    )
+    source = document.source.split("\n")
+    problems = []
+    for fault in (*_check_table(document.data, File, []), *value_faults(document.data)):
+        line = document.line(fault.path)
+        corrected = corrected_line(source, line, fault.path[-1], fault.meant) if fault.path else ""
+        if "has no flag" in fault.message:
+            corrected = corrected_key(source, line, fault.path[-1], suggested_word(fault.message))
+        problems.append(Problem(document.label, line, fault.message, corrected=corrected or fault.corrected))
+    return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
+def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for everything in `data` that `cls` does not allow."""
     name = dotted_path(path) or "the file"
     if type(data) is not dict:
-        yield path, f"{name} must be a table, not {_type_name(data)}"
+        yield Fault(path, f"{name} must be a table, not {_type_name(data)}")
         return
     fields = _fields(cls)
     for key, value in data.items():
         key_path = [*path, key]
         if key not in fields:
-            yield key_path, f"{name} has no flag '{key}'{_suggest_flag(key_path, cls)}"
+            yield Fault(
+                key_path, f"{name} has no flag '{key}'{_misplaced(key_path, cls) or _suggest_flag(key_path, cls)}"
+            )
+        elif cls is File and key == "models" and type(value) is dict:
+            for model, table in value.items():
+                if "/" in model:
+                    yield from _check_value(table, Table, [*key_path, model])
+                else:
+                    yield unnamed_model(model, table)
         elif cls is Table and key in ("on", "when", "families"):
             yield from _check_layers(key, value, key_path)
         elif cls is Table and key == "unset" and type(value) is list:
@@ -80,14 +94,14 @@ def _check_table(data: Any, cls: type[Struct], path: list[str]) -> Iterator[tupl
         else:
             yield from _check_value(value, Call if fields[key].name == "call" else fields[key].type, key_path)
             if key == "keys" and not all(map(_may_be_variable, value if type(value) is list else ())):
-                yield (
+                yield Fault(
                     key_path,
                     f"{dotted_path(key_path)} holds a value that is no name of an environment variable; a key itself "
                     "does not belong here",
                 )
     for key, field in fields.items():
         if field.required and key not in data:
-            yield path, f"{name} lacks '{key}'"
+            yield Fault(path, f"{name} lacks '{key}'")
     yield from _check_markers(data, cls, path)
 
 
@@ -97,14 +111,14 @@ def _fields(cls: type[Struct]) -> dict[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(cls)}
 
 
-def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[tuple[list[str], str]]:
+def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for lists of markers that are empty or incomplete, and for tags without a partner."""
     if cls is Reasoning and type(tags := data.get("tags")) is list and (len(tags) % 2 or not all(tags)):
-        yield [*path, "tags"], f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag"
+        yield Fault([*path, "tags"], f"{dotted_path([*path, 'tags'])} must be pairs of an opening and a closing tag")
     if cls is Leak:
         for key in ("open", "close", "format", "parts"):
             if type(items := data.get(key)) is list and not (items and all(items)):
-                yield [*path, key], f"{dotted_path([*path, key])} must hold something"
+                yield Fault([*path, key], f"{dotted_path([*path, key])} must hold something")
         formats, parts = data.get("format"), data.get("parts")
         for grammar, keywords in _KEYWORDS.items():
             items = parts.get(grammar) if type(parts) is dict else parts
@@ -113,15 +127,18 @@ def _check_markers(data: dict[str, Any], cls: type[Struct], path: list[str]) -> 
                 and grammar in formats
                 and not (type(items) is list and len(items) == len(keywords))
             ):
-                yield path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]"
+                yield Fault(path, f"{dotted_path(path)}: {grammar} need parts = [{', '.join(keywords)}]")
 
 
 def _may_be_variable(name: Any) -> bool:
     """Whether a text may name an environment variable; what is no text is a fault of its type."""
-    return type(name) is not str or (name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64)
+    if type(name) is not str:
+        return True
+    is_key = name.startswith("sk-") or (not name.isupper() and looks_secret(name))
+    return name.isascii() and name.replace("-", "_").isidentifier() and len(name) <= 64 and not is_key
 
 
-def _check_unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
+def _check_unset(flag: str, path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for an item of `unset` that is not a flag."""
     kind: Any = Flags
     keys = unset_path(flag)
@@ -130,37 +147,39 @@ def _check_unset(flag: str, path: list[str]) -> Iterator[tuple[list[str], str]]:
             return
         fields = _fields(kind)
         if key not in fields:
-            yield path, f"{dotted_path(path)}: there is no flag '{flag}'{_suggest_flag([*keys[:index], key], kind)}"
+            suggestion = _suggest_flag([*keys[:index], key], kind)
+            yield Fault(path, f"{dotted_path(path)}: there is no flag '{flag}'{suggestion}")
             return
         kind = bare_type(fields[key].type)
 
 
-def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
+def _check_layers(key: str, value: Any, path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for the tables in `on`, `when` or `families`."""
     if type(value) is not dict:
-        yield path, f"{dotted_path(path)} must be a table, not {_type_name(value)}"
+        yield Fault(path, f"{dotted_path(path)} must be a table, not {_type_name(value)}")
         return
     conditions: set[str] = set()
     for name, table in value.items():
         if key == "when":
             if canonical_condition(name) in conditions:
-                yield [*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice"
+                yield Fault([*path, name], f"{dotted_path(path)} says '{canonical_condition(name)}' twice")
             conditions.add(canonical_condition(name))
             atoms = {a for atom in ATOMS for a in (atom, f"no-{atom}")}
             for atom in name.split("+"):
                 if atom.strip() not in atoms:
-                    yield (
+                    yield Fault(
                         [*path, name],
                         f"{dotted_path(path)} knows no condition '{atom}'{did_you_mean(atom, atoms)}",
                     )
             call = table.get("call") if type(table) is dict else None
             for option in _MODE_OPTIONS & set(call if type(call) is dict else ()):
                 option_path = [*path, name, "call", option]
-                yield option_path, f"{dotted_path(option_path)}: {option} decides the mode, so it cannot depend on one"
+                message = f"{dotted_path(option_path)}: {option} decides the mode, so it cannot depend on one"
+                yield Fault(option_path, message)
         yield from _check_table(table, Flags if key == "when" else Table, [*path, name])
 
 
-def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[str], str]]:
+def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[Fault]:
     """Yield (path, fault) for a value that its type does not allow."""
     kind = bare_type(kind)
     origin, args = typing.get_origin(kind), typing.get_args(kind)
@@ -175,13 +194,16 @@ def _check_value(value: Any, kind: Any, path: list[str]) -> Iterator[tuple[list[
     elif type(value) is dict and Param in args:
         yield from _check_table(value, Param, path)
     elif type(value) is str and Param in args and value in _STATE_WORDS:
-        yield path, f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
+        message = f"{dotted_path(path)} = '{value}' would be a path on the wire. Did you mean {_STATE_WORDS[value]}?"
+        yield Fault(path, message)
     else:
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             excerpt = "…" if {"headers", "auth"} & set(path) else _excerpt(value)  # the value may be a password
-            yield path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}"
+            is_secret = excerpt == "…"
+            meant = None if is_secret else corrected_value(value, kind)
+            yield Fault(path, f"{dotted_path(path)} = {excerpt}; {_expectation(value, kind, error)}", meant=meant)
 
 
 def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
@@ -190,6 +212,10 @@ def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
     if allowed:
         wrong = next((v for v in (value if type(value) is list else [value]) if v not in allowed), value)
         return f"it is one of {', '.join(allowed)}{did_you_mean(str(wrong), allowed)}"
+    if (expected := expected_type(kind)) and "expected `" in str(error).lower():
+        return f"{expected} is expected, not {_type_name(value)}"
+    if "rfc3339" in str(error).lower():
+        return "a date is written 2026-11-30"
     return str(error).split(" - at")[0].lower()
 
 
@@ -220,6 +246,16 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
+def _misplaced(path: list[str], cls: type[Struct]) -> str:
+    """Return where a key belongs that stands below the head of another table; "" where it does not."""
+    *tables, key = path
+    if cls is not File and tables and key in _fields(File) and key not in ("models", "providers"):
+        return ": it belongs at the top of the file, above the first table in brackets"
+    if cls is not Table and len(tables) > 2 and tables[0] in ("providers", "models") and key in _fields(Table):
+        return f": it belongs to [{dotted_path(tables[:2])}], above [{dotted_path(tables)}]"
+    return ""
+
+
 def _suggest_flag(path: list[str], cls: type[Struct]) -> str:
     """Return the flag that a wrong key may mean, as a question: the flag with this old name, or the most similar."""
     for field in msgspec.structs.fields(cls):
@@ -236,7 +272,7 @@ def _type_name(value: Any) -> str:
     names = {
         dict: "a table",
         list: "a list",
-        str: "text",
+        str: "a text",
         bool: "true or false",
         int: "a number",
         float: "a number",

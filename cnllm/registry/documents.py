@@ -24,7 +24,7 @@ from cnllm.registry.toml_lines import Lines, key_lines, line_of
 __all__ = ["Document", "builtin_path", "layer_tables", "overlay_paths", "packed", "read"]
 
 _SECTIONS = ("protocols", "families", "providers", "models")
-_FORMAT = b"cnllm-registry-21"  # count up when the cached data changes, or the rules of the checks
+_FORMAT = b"cnllm-registry-22"  # count up when the cached data changes, or the rules of the checks
 _MAX_SINGLE_LOOKUPS = 8  # the lines of more keys are computed together
 _MAX_CACHED_LINES = 4  # texts
 _LINES_BY_TEXT: dict[bytes, Lines] = {}  # so that a registry that is loaded anew has them at once
@@ -56,16 +56,16 @@ class Document:
         """Return the line of each key."""
         lines = _LINES_BY_TEXT.get(self.text)
         if lines is None:
-            lines = key_lines(self._source)
+            lines = key_lines(self.source)
             while len(_LINES_BY_TEXT) >= _MAX_CACHED_LINES:
                 _LINES_BY_TEXT.pop(next(iter(_LINES_BY_TEXT), b""), None)
             _LINES_BY_TEXT[self.text] = lines
         return lines
 
     @cached_property
-    def _source(self) -> str:
+    def source(self) -> str:
         """Return the text with newlines as TOML counts them."""
-        return self.text.decode().replace("\r\n", "\n")
+        return _decoded(self.text)
 
     @cached_property
     def digest(self) -> str:
@@ -89,7 +89,7 @@ class Document:
         """Return the line of a key, or of the nearest table around it."""
         self._sought += 1
         if self._sought <= _MAX_SINGLE_LOOKUPS and self.text not in _LINES_BY_TEXT:
-            return line_of(self._source, path)
+            return line_of(self.source, path)
         lines = self.lines
         return next((lines[k] for n in range(len(path), 0, -1) if (k := "\0".join(path[:n])) in lines), None)
 
@@ -160,15 +160,13 @@ def parse(text: bytes, label: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        source = text.decode()
-        data = tomllib.loads(source.replace("\r\n", "\n"))
+        source = _decoded(text)
+        data = tomllib.loads(source)
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise RegistryError("is not UTF-8", file=label, line=line, hint="save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        line = _error_line(error, source)
-        reason = str(error).split(" (at ")[0]
-        raise RegistryError(f"not TOML: {reason}", file=label, line=line, hint="fix this line") from error
+        raise _syntax_error(error, source, label) from error
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, or a thousand brackets
         raise RegistryError(f"cannot be read: {error}", file=label, hint="fix the file") from error
     try:
@@ -212,6 +210,34 @@ def _shipped_data(path: Path, text: bytes) -> dict[str, Any] | None:
     data = blob[2 * size :]
     is_valid = blob[:size] == cache.digest(_FORMAT, text) and blob[size : 2 * size] == cache.digest(_FORMAT, data)
     return _unpack(data) if is_valid else None
+
+
+def _decoded(text: bytes) -> str:
+    """Return the text of a file, with newlines as TOML counts them, without the mark that some editors put first."""
+    return text.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _syntax_error(error: Exception, source: str, label: str) -> RegistryError:
+    """Return the error for a text that is not TOML, with the corrected line where one is known."""
+    import tomllib
+
+    from cnllm.registry.problem import write_hint
+    from cnllm.registry.toml_advice import advice
+
+    def failure(text: str) -> int | None:
+        try:
+            tomllib.loads(text)
+        except tomllib.TOMLDecodeError as fault:
+            return _error_line(fault, text)
+        return None
+
+    line = _error_line(error, source)
+    found = advice(source, line, failure)
+    if found is None:
+        reason = str(error).split(" (at ")[0]
+        return RegistryError(f"not TOML: {reason}", file=label, line=line, hint="correct this line")
+    hint = write_hint(found.corrected) if found.corrected else "correct this line"
+    return RegistryError(f"not TOML: {found.cause}", file=label, line=found.line, hint=hint)
 
 
 def _error_line(error: Exception, source: str) -> int:

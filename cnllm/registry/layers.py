@@ -10,6 +10,7 @@ from cnllm.errors import RegistryError
 from cnllm.registry import merge
 from cnllm.registry.documents import Document
 from cnllm.registry.merge import Layer
+from cnllm.registry.problem import did_you_mean
 from cnllm.registry.provenance import Trace
 
 __all__ = ["Layers"]
@@ -142,7 +143,8 @@ class Layers:
                 problem = "extends itself" if parent in chain else f"extends more than {_MAX_EXTENDS} others in a row"
                 raise self.error(path, f'{section}."{name}" {problem}: {" → ".join([*chain, parent])}')
             if not any(parent in d.data.get(section, {}) for d in self.documents):
-                raise self.error(path, f'{section}."{chain[-1]}" extends {parent}, which is not there')
+                message = f'{section}."{chain[-1]}" extends {parent}, which is not there'
+                raise self.error(path, message + did_you_mean(parent, self.names(section)))
             chain.append(parent)
 
     def place(self, path: list[str]) -> str:

@@ -9,16 +9,22 @@ from msgspec import Struct
 
 from cnllm.errors import RegistryError
 
-__all__ = ["Problem", "did_you_mean", "dotted_path", "problem_from_error"]
+__all__ = ["Problem", "did_you_mean", "dotted_path", "problem_from_error", "write_hint"]
+
+_WRITE = "write: "
 
 
 class Problem(Struct, frozen=True):
-    """A fault of a registry file. `severity` is "error" (the file is refused) or "warning"."""
+    """A fault of a registry file. `severity` is "error" (the file is refused) or "warning".
+
+    `corrected` is what to write instead, "" where that is not known.
+    """
 
     file: str
     line: int | None
     message: str
     severity: Literal["error", "warning"] = "error"
+    corrected: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
@@ -27,7 +33,13 @@ class Problem(Struct, frozen=True):
 def problem_from_error(error: RegistryError, label: str) -> Problem:
     """Return an error about a registry file as a problem; `label` is the file where the error names none."""
     prefix = f"{error.file}:{error.line}: " if error.line else f"{error.file}: "
-    return Problem(error.file or label, error.line, error.message.removeprefix(prefix))
+    corrected = (error.hint or "").removeprefix(_WRITE) if (error.hint or "").startswith(_WRITE) else ""
+    return Problem(error.file or label, error.line, error.message.removeprefix(prefix), corrected=corrected)
+
+
+def write_hint(corrected: str) -> str:
+    """Return the hint that shows a corrected line."""
+    return _WRITE + corrected
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:

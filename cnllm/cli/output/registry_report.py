@@ -20,14 +20,18 @@ __all__ = ["print_comparison", "print_counts", "print_faults", "print_old_source
 
 
 def print_faults(problems: Sequence[Problem], as_json: bool) -> None:
-    """Print each fault with its place. Print their number on stderr if there are any."""
+    """Print each fault with its place and, where it is known, the corrected line; their number goes to stderr."""
     if as_json:
         answer.print_json(to_plain(problems))
         return
+    from cnllm.registry.problem import write_hint
+
     for problem in problems:
         warning = "" if problem.severity == "error" else f"{problem.severity}: "
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file
         answer.print_line(terminal.escape(f"{place}: {warning}{problem.message}"))
+        if problem.corrected:
+            answer.print_line(terminal.escape(f"  {write_hint(problem.corrected)}"))
     count = sum(problem.severity == "error" for problem in problems)
     if count:
         stdio.print_line(_plural(count, "fault"))
