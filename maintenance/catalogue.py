@@ -2,9 +2,10 @@
 
     python -m maintenance.catalogue CHECKOUT [--date 2026-07-02] > catalogue.toml
 
-CHECKOUT is a checkout of https://github.com/anomalyco/models.dev (MIT). Titles, addresses, names of keys, limits, prices,
-kinds of input and the support of tools are taken over; how an endpoint behaves on the wire is left unknown. Entries that
-`providers.toml` has are left out, as are providers of another protocol, and names of keys that belong to somebody else.
+CHECKOUT is a checkout of https://github.com/anomalyco/models.dev (MIT). Titles, addresses, names of keys, limits,
+prices, kinds of input and the support of tools are taken over; how an endpoint behaves on the wire is left unknown.
+Entries that `providers.toml` has are left out, as are providers of another protocol, and names of keys that belong to
+somebody else.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def catalogue(checkout: Path, source: str, day: str) -> str:
                 entry["sources"] = {"list": _source(source, name, day, backs)}
             lines.append(f"[models.{_key(f'{name}/{id}')}]")
             lines += [f"{key} = {_value(value)}" for key, value in entry.items()]
-    print(f"{providers} providers, {models} models", file=sys.stderr)
+    sys.stderr.write(f"{providers} providers, {models} models\n")
     return "\n".join(lines) + "\n"
 
 
@@ -226,7 +227,7 @@ def _version(checkout: Path) -> tuple[str, str]:
 
 
 def _report(name: str, reason: str) -> None:
-    print(f"{name}: {reason}", file=sys.stderr)
+    sys.stderr.write(f"{name}: {reason}\n")
 
 
 def _key(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ __all__ = ["bare_type", "require_valid", "type_problems"]
 _KEYWORDS = {"sections": ("begin", "separator", "end"), "arg-pairs": ("key", "value")}
 """The keywords that a rule must name, for grammars without keywords of their own."""
 
+_LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 _STATE_WORDS = {
     **dict.fromkeys(("refused", "false", "refuse", "unsupported"), "false"),
     **dict.fromkeys(("works", "true"), "true"),
@@ -212,11 +214,14 @@ def _expectation(value: Any, kind: Any, error: msgspec.ValidationError) -> str:
     if allowed:
         wrong = next((v for v in (value if type(value) is list else [value]) if v not in allowed), value)
         return f"it is one of {', '.join(allowed)}{did_you_mean(str(wrong), allowed)}"
-    if (expected := expected_type(kind)) and "expected `" in str(error).lower():
+    reason = str(error).split(" - at")[0].lower()
+    if (expected := expected_type(kind)) and ", got `" in reason:
         return f"{expected} is expected, not {_type_name(value)}"
-    if "rfc3339" in str(error).lower():
+    if limit := re.fullmatch(r"expected `(?:int|float)` (>=|<=|>|<) (.+)", reason):
+        return f"a number {_LIMITS[limit[1]]} {limit[2]} is expected"
+    if "rfc3339" in reason:
         return "a date is written 2026-11-30"
-    return str(error).split(" - at")[0].lower()
+    return reason
 
 
 def bare_type(kind: Any) -> Any:

@@ -83,9 +83,10 @@ def test_registry_check(machine: Machine) -> None:
     bad = machine.file("bad.toml", '[providers.x]\ntool_choise = "auto"\n\n[models."x/y"]\nlimits.context = "many"\n')
     done = machine.run("registry", "check", bad)
     assert done.status == 2
-    first, second = done.out.splitlines()
+    first, correction, second = done.out.splitlines()
     assert first.startswith(f"{bad}:2: ")
     assert "Did you mean 'tool_choice'?" in first
+    assert correction.endswith('write: tool_choice = "auto"')
     assert second.startswith(f"{bad}:5: ")
     found = machine.run("registry", "check", "--json", bad).json()
     assert [problem["line"] for problem in found] == [2, 5]

@@ -105,7 +105,7 @@ BROKEN: list[tuple[str | bytes, int | None, str]] = [
     ("schema = 1\nschema = 2\n", 2, "not TOML"),
     ("\n\n[providers.zai\n", 3, "not TOML"),
     ('[aliases]\na = "b\n', 2, "not TOML"),
-    ('prefer = ["zai"\n', 2, "not TOML"),
+    ('prefer = ["zai"\n', 1, "not TOML"),
     ("[providers.home]\nlimits = 2026-13-45\n", 2, "not TOML"),
     ("\r\n\r\nschema = \r\n", 3, "not TOML"),
     ("prefer = " + "[" * 3000 + "]" * 3000, None, "cannot be read"),
@@ -181,19 +181,19 @@ WRONG = [
         "says 'stream+tools' twice",
         "",
     ),
-    ("[providers.zai]\nwhen = 'stream'\n", 2, "must be a table, not text", ""),
+    ("[providers.zai]\nwhen = 'stream'\n", 2, "must be a table, not a text", ""),
     ("[providers.zai]\nwhen.stream = 1\n", 2, "must be a table, not a number", ""),
     ("[providers]\nzai = true\n", 2, "must be a table, not true or false", ""),
     ("providers = []\n", 1, "providers = []", ""),
-    ("[models.'zai/x']\nlimits.output = '12'\n", 2, "expected `int`, got `str`", ""),
+    ("[models.'zai/x']\nlimits.output = '12'\n", 2, "a whole number is expected, not a text", ""),
     ("[models.'zai/x']\nlimits.output = 1.5\n", 2, "limits.output = 1.5", ""),
-    ("[providers.zai.recovery]\n\nsteps = -1\n", 3, "recovery.steps = -1; expected `int` >= 0", ""),
-    ("[defaults]\nrecovery.cycle = 0\n", 2, "expected `int` >= 1", ""),
-    ("[models.'zai/x']\nlimits.output = true\n", 2, "expected `int`, got `bool`", ""),
+    ("[providers.zai.recovery]\n\nsteps = -1\n", 3, "recovery.steps = -1; a number of at least 0 is expected", ""),
+    ("[defaults]\nrecovery.cycle = 0\n", 2, "a number of at least 1 is expected", ""),
+    ("[models.'zai/x']\nlimits.output = true\n", 2, "a whole number is expected, not true or false", ""),
     ("[models.'zai/x']\nstatus.since = 'soon'\n", 2, "status.since = 'soon'", ""),
-    ("[models.'zai/x']\nextends = ['zai/glm-4.7']\n", 2, "expected `str`, got `array`", ""),
+    ("[models.'zai/x']\nextends = ['zai/glm-4.7']\n", 2, "a text is expected, not a list", ""),
     ("[models.'zai/x']\ntitle = 2026-01-01T00:00:00Z\nkeys = 'A'\n", 3, "keys = 'A'", ""),
-    ("[aliases]\nx = 1\n", 2, "expected `str`, got `int`", ""),
+    ("[aliases]\nx = 1\n", 2, "a text is expected, not a number", ""),
     ("prefer = 'zai'\n", 1, "prefer = 'zai'", ""),
     ("[families.x]\nmatch = 'x-*'\n", 2, "match = 'x-*'", ""),
     ("[providers.zai]\nerrors = [{ status = [1] }]\n", 2, "lacks 'kind'", ""),
@@ -216,7 +216,10 @@ def test_what_no_flag_can_say_is_refused_with_its_line_and_the_nearest_word(
     assert said in str(error)
     if meant:
         assert f"Did you mean '{meant}'?" in str(error)
-    assert error.hint == "`cnllm registry check` lists every fault"
+    assert error.hint is not None
+    assert error.hint == "`cnllm registry check` lists every fault" or error.hint.startswith("write: ")
+    if meant and error.hint.startswith("write: "):
+        assert meant in error.hint
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
