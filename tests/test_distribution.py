@@ -52,7 +52,7 @@ def test_every_hint_and_document_names_the_same_distribution() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == distribution.NAME != "cnllm"
     assert project["version"] == cnllm.__version__
-    assert project["scripts"] == {"cnllm": "cnllm.cli:program"}
+    assert project["scripts"] == {"cnllm": "cnllm.cli:program", distribution.NAME: "cnllm.cli:program"}
     extras = project["optional-dependencies"]
     named = 0
     for path in files():

@@ -90,7 +90,7 @@ def _require_text(rest: list[str]) -> None:
     from difflib import get_close_matches
 
     folded = word.casefold()
-    close = get_close_matches(folded, COMMANDS, n=1)
+    close = get_close_matches(folded, COMMANDS, n=1) if word.isidentifier() else []  # "What?" is a question
     if close or folded in _LISTING_WORDS:
         hint = f"did you mean {close[0]}?" if close else "cnllm --help lists the commands."
         raise errors.UsageError(f"there is no command {word}", f"{hint} To ask a model: cnllm call {shlex.quote(word)}")

@@ -159,9 +159,17 @@ def _declared_parameters() -> set[str]:
 
 
 class Group(click.Group):
-    """A group of commands that accept `--debug`."""
+    """A group of commands that accept `--debug`. Its command `list`, if it has one, may be left out."""
 
     command_class = Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `list` where no command is named."""
+        flags = {name for param in self.get_params(ctx) for name in param.opts}
+        names_none = not args or (args[0].startswith("-") and args[0] not in flags)
+        if names_none and not ctx.resilient_parsing and "list" in self.list_commands(ctx):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
 
 
 LEVEL_WORDS = ("off", "on", *LEVELS)
@@ -213,6 +221,7 @@ def model(required: bool = True) -> Decorator:
 
 
 tool = click.option(
+    "-T",
     "--tool",
     metavar="NAME",
     multiple=True,

@@ -24,6 +24,8 @@ def test_a_text_alone_is_a_call(machine: Machine) -> None:
         ("call", "--simulate", "modls"),
         ("--simulate", "hi"),
         ("-m", "glm-4.7", "--simulate", "chta"),  # the options leave no doubt
+        ("What?", "--simulate"),  # no command has such a character
+        ("call!", "--simulate"),
     ):
         done = machine.run(*args, "--no-log") if "--" not in args else machine.run("--no-log", *args)
         assert done.status == 0, (args, done)
