@@ -32,8 +32,13 @@ def print_dim(line: str) -> None:
 
 
 def print_notes(notes: Iterable[Note], seen: set[str]) -> None:
-    """Print the notes that the user has not seen. A note on many messages is printed once."""
+    """Print the notes that the user has not seen. A note on many messages is printed once.
+
+    The first line of a chat says that it is simulated.
+    """
     for note in notes:
+        if note.code == "simulated":
+            continue
         line = _MESSAGE_INDEX.sub("messages[…]", str(note))
         if line not in seen:
             seen.add(line)

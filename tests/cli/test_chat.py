@@ -32,7 +32,8 @@ def test_each_line_is_a_turn_and_answers_alone_are_on_stdout(machine: Machine) -
     assert 'You said: "Why is the sky blue?"' in first
     assert 'You said: "And at sunset?"' in second
     assert done.err.startswith("cnllm: simulated: ")
-    assert done.err.count("note: simulate:") == 1  # what is told once is not told again
+    assert done.err.count("made up on this machine") == 1
+    assert "note: simulate:" not in done.err  # the first line says it
     assert done.err.count("zai/glm-4.7 · ") == 2
 
 
