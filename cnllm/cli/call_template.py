@@ -176,6 +176,7 @@ def save_template(params: dict[str, Any]) -> int:
             defaults[key] = parameter.partition("=")[2]
         else:
             _require_harmless(key, value)
+            _require_parameter(key)
             options[key] = value
     template = templates.Template(
         name=name,
@@ -212,6 +213,21 @@ def _require_harmless(name: str, value: Any) -> None:
         raise UsageError(f"-p {name}: a template holds no key", "cnllm keys set NAME stores it")
     if name in ("api_key", "base_url"):
         raise UsageError(f"a template does not hold {name}", "leave it out")
+
+
+def _require_parameter(name: str) -> None:
+    """Raise `UsageError` for a name that is surely a mistyped parameter, or a variable that no text holds."""
+    from cnllm.engine.options import OPTION_NAMES
+    from cnllm.engine.similar_names import similar_name
+    from cnllm.protocols import PROTOCOLS, wire
+
+    known = {*CALL_OPTIONS, *OPTION_NAMES}.union(*(wire(protocol).body_keys for protocol in PROTOCOLS))
+    if name.partition(".")[0] not in known:
+        similar, is_sure = similar_name(name, known)
+        if is_sure:
+            raise UsageError(
+                f"there is no parameter {name}", f"did you mean {similar}? Variables stand as $name in a text"
+            )
 
 
 _OPTION_NAMES = {

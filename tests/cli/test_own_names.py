@@ -20,7 +20,9 @@ def test_an_alias_is_set_used_and_removed(machine: Machine) -> None:
         {"alias": "best", "model": "zai/glm-4.7", "file": str(file)}
     ]
     assert "api.z.ai" in url(machine, "best")
-    assert machine.run("aliases", "set", "deepseek-flash", "glm-4.7").status == 0  # wins over a built-in one
+    done = machine.run("aliases", "set", "deepseek-flash", "glm-4.7")  # wins over a built-in one
+    assert done.status == 0
+    assert "zai/glm-4.7 instead of deepseek/deepseek-" in done.err
     assert "api.z.ai" in url(machine, "deepseek-flash")
     assert "stands for deepseek/" in machine.run("aliases", "remove", "deepseek-flash").err
     assert "api.deepseek.com" in url(machine, "deepseek-flash")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Machine
+from .support import Machine
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 ROW = re.compile(r"^\| (?P<act>[^|]+?) \| (?P<llm>.+?) (?<!\\)\| (?P<ours>.+) \|$")
@@ -21,7 +21,8 @@ def rows() -> list[tuple[str, list[str], list[str]]]:
     for line in section.splitlines():
         match = ROW.match(line)
         if match and match["act"].strip("- "):
-            found.append((match["act"], *(re.findall(r"`([^`]+)`", match[side]) for side in ("llm", "ours"))))
+            llm, ours = (re.findall(r"`([^`]+)`", match[side]) for side in ("llm", "ours"))
+            found.append((match["act"], llm, ours))
     return found
 
 

@@ -11,6 +11,7 @@ from cnllm.cli.output import answer, errors, stdio, terminal
 
 if TYPE_CHECKING:
     from cnllm.cli.output.json_types import Alias
+    from cnllm.registry import Registry
     from cnllm.registry.documents import Document
 
 __all__ = ["aliases"]
@@ -40,8 +41,20 @@ def set_(name: str, model: str) -> None:
     target = registry.resolve(model).name
     if target not in registry.names():
         raise errors.UsageError(f"{target} is not described", f"describe it first: cnllm models add {_add(target)}")
+    before = _meaning(registry, name)
     path = change_file(lambda text, label: set_alias(text, name, target, label))
-    stdio.print_line(terminal.escape(f"{name} stands for {target} now, in {path}"))
+    instead = f" instead of {before}" if before not in (None, target) else ""
+    stdio.print_line(terminal.escape(f"{name} stands for {target}{instead} now, in {path}"))
+
+
+def _meaning(registry: Registry, name: str) -> str | None:
+    """Return the model that a name stands for, None if it stands for none."""
+    from cnllm.errors import UnknownModel
+
+    try:
+        return registry.resolve(name).name
+    except UnknownModel:
+        return None
 
 
 def _add(target: str) -> str:
