@@ -57,17 +57,31 @@ __all__ = [
 class CnllmError(Exception):
     """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended.
 
-    `targets` are the targets of a route that did not answer: pairs of a model and the reason.
+    `targets` are the targets of a route that did not answer: pairs of a model and the reason. The hint is also a note of
+    the exception, so that a traceback ends with it.
     """
 
     run: Any = None
     targets: tuple[tuple[str, str], ...] = ()
+    _hint: str | None = None
 
     def __init__(self, message: str, *, hint: str | None = None, reply: Reply | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.reply = reply
+
+    @property
+    def hint(self) -> str | None:
+        """Return what to do next, None where that is not known."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        before: list[str] = getattr(self, "__notes__", [])
+        notes = [note for note in before if note != self._hint]
+        self._hint = hint
+        self.__notes__ = [*notes, hint] if hint else notes
 
 
 class RegistryError(CnllmError):
