@@ -57,8 +57,8 @@ __all__ = [
 class CnllmError(Exception):
     """The root of all errors. `reply` is the partial reply, `hint` the next step, `run` the tool loop that it ended.
 
-    `targets` are the targets of a route that did not answer: pairs of a model and the reason. The hint is also a note of
-    the exception, so that a traceback ends with it.
+    `targets` are the targets of a route that did not answer: pairs of a model and the reason. The hint is also a note
+    of the exception, so that a traceback ends with it.
     """
 
     run: Any = None

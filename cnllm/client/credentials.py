@@ -53,8 +53,8 @@ def key_for(plan: Plan, api_key: str | None, registry: Registry) -> str | None:
     raise KeyMissing(
         f"no key for {plan.model.provider}: {' or '.join(names)} is not set",
         env=list(names),
-        hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate (in Python: Client(simulate=True))"
-        + _alternatives(plan.model, registry),
+        hint=f"export {names[0]}=…, or `cnllm keys set {names[0]}`, or try --simulate "
+        f"(in Python: Client(simulate=True)){_alternatives(plan.model, registry)}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ EVIL = (
     "\u202eh\u2066i\x08\x7f\x00\rj\x1bPq\x1b\\"
 )
 OBEYED = set("\x1b\x07\x08\x7f\x00\x9b\x9c\x9d\x90\u202e\u2066")
-OURS = ("\x1b[2m", "\x1b[0m")  # dim, and plain again
+REDRAWN = re.compile(r"\x1b\[\d+F\x1b\[J")  # a block of Markdown is replaced by its formatted form
 ANSWER = (HEAD, chunk(reasoning_content=EVIL), texts(EVIL), chunk("stop"), DONE)
 CALLED = {"index": 0, "id": f"c{EVIL}", "type": "function", "function": {"name": f"n{EVIL}", "arguments": f"{EVIL}"}}
 CALLS = (HEAD, chunk(tool_calls=[CALLED]), chunk("tool_calls"), DONE)
@@ -32,6 +33,7 @@ def screen(machine: Machine, *args: str, stdin: str | None = None) -> str:
 
 
 def harmless(seen: str) -> None:
+    seen = REDRAWN.sub("", seen)
     assert not OBEYED & set(seen), repr(seen)
     assert seen.strip()
 
