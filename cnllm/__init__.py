@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from cnllm import engine, gateway, sdk
     from cnllm.client.api import Fitted, call, fit, run, stream
-    from cnllm.client.async_client import AsyncClient, AsyncStream
+    from cnllm.client.async_client import AsyncClient
     from cnllm.client.async_run import AsyncRun
+    from cnllm.client.async_stream import AsyncStream
     from cnllm.client.sanitizer import Sanitized, Sanitizer, sanitize
-    from cnllm.client.sync_client import Client, Stream
+    from cnllm.client.sync_client import Client
     from cnllm.client.sync_run import Run
+    from cnllm.client.sync_stream import Stream
     from cnllm.engine.encode.plan import Plan
     from cnllm.engine.run.loop_effects import Step
     from cnllm.errors import (
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         BlockEnd,
         Cost,
         Event,
+        Finish,
         Finished,
         Media,
         Message,
@@ -68,7 +71,10 @@ if TYPE_CHECKING:
         Reply,
         Request,
         Restarted,
+        Role,
+        RunSummary,
         Seal,
+        Stopped,
         Text,
         TextDelta,
         ToolCall,
@@ -79,14 +85,19 @@ if TYPE_CHECKING:
         Usage,
         UsageSeen,
     )
+    from cnllm.types.call_options import CallOptions, RunOptions
+    from cnllm.types.message_types import MessageDict, Messages
+    from cnllm.types.note_codes import NoteCode
     from cnllm.types.policy import Limits, Recovery, Retry, Timeouts
     from cnllm.types.route import Fallback
 
 __version__ = "0.1.0"
 
 _MODULES = {
-    "cnllm.client.sync_client": "Client Stream",
-    "cnllm.client.async_client": "AsyncClient AsyncStream",
+    "cnllm.client.sync_client": "Client",
+    "cnllm.client.async_client": "AsyncClient",
+    "cnllm.client.sync_stream": "Stream",
+    "cnllm.client.async_stream": "AsyncStream",
     "cnllm.engine.encode.plan": "Plan",
     "cnllm.engine.run.loop_effects": "Step",
     "cnllm.errors": (
@@ -95,6 +106,9 @@ _MODULES = {
         "ReplyTooLarge StreamCut Timeout TransportError UnknownModel Untrusted"
     ),
     "cnllm.registry.model": "Fact Model",
+    "cnllm.types.call_options": "CallOptions RunOptions",
+    "cnllm.types.message_types": "MessageDict Messages",
+    "cnllm.types.note_codes": "NoteCode",
     "cnllm.types.policy": "Limits Recovery Retry Timeouts",
     "cnllm.types.route": "Fallback",
     "cnllm.registry": "Registry",
@@ -105,9 +119,9 @@ _MODULES = {
     "cnllm.client.api": "Fitted call fit run stream",
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
-        "BlockEnd Cost Event Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
-        "Request Restarted RunSummary Seal Text TextDelta ToolCall ToolCallDelta ToolCallEnd ToolCallStart "
-        "ToolResult Usage UsageSeen"
+        "BlockEnd Cost Event Finish Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
+        "Request Restarted Role RunSummary Seal Stopped Text TextDelta ToolCall ToolCallDelta ToolCallEnd "
+        "ToolCallStart ToolResult Usage UsageSeen"
     ),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -119,6 +133,7 @@ __all__ = [
     "BadKey",
     "BadRequest",
     "BlockEnd",
+    "CallOptions",
     "CannotSend",
     "Client",
     "CnllmError",
@@ -130,6 +145,7 @@ __all__ = [
     "Event",
     "Fact",
     "Fallback",
+    "Finish",
     "Finished",
     "Fitted",
     "IdleTimeout",
@@ -138,10 +154,13 @@ __all__ = [
     "LoopStopped",
     "Media",
     "Message",
+    "MessageDict",
+    "Messages",
     "Model",
     "NoTarget",
     "Note",
     "NoteAdded",
+    "NoteCode",
     "Opaque",
     "Overloaded",
     "Part",
@@ -159,13 +178,16 @@ __all__ = [
     "Request",
     "Restarted",
     "Retry",
+    "Role",
     "Run",
+    "RunOptions",
     "RunSummary",
     "Sanitized",
     "Sanitizer",
     "Seal",
     "Sentences",
     "Step",
+    "Stopped",
     "Stream",
     "StreamCut",
     "Text",

@@ -19,7 +19,7 @@ WAIT = 2.0  # seconds, for every wait that can be set
 MOST = 32_000_000  # bytes of a reply, where that can be set
 KEY = "sk-bench-0123456789"
 QUESTION = "How is the weather?"
-PROMPT = [{"role": "user", "content": QUESTION}]
+PROMPT: list[Any] = [{"role": "user", "content": QUESTION}]
 FUNCTIONS: list[dict[str, Any]] = [
     {
         "name": name,

@@ -3,35 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from msgspec import Struct
 
-from cnllm.client.sync_client import Client, Stream
+from cnllm.client.sync_client import Client
 from cnllm.client.sync_run import Run
+from cnllm.client.sync_stream import Stream
+from cnllm.client.verb_help import with_options, with_run_options
 from cnllm.engine.encode.build import build_request
 from cnllm.registry.model import Model
 from cnllm.registry.registry import resolve_model
 from cnllm.types import Note, Reply
 
+if TYPE_CHECKING:
+    from cnllm.types.call_options import Answer, BaseOptions, BaseRunOptions, CallOptions, RunOptions
+    from cnllm.types.message_types import Messages
+
 __all__ = ["Fitted", "call", "fit", "run", "stream"]
 
 
-def call(model: str | Model, messages: Any, **options: Any) -> Reply:
+@overload
+def call(
+    model: str | Model, messages: Messages, *, schema: type[Answer] | None = None, **options: Unpack[BaseOptions]
+) -> Reply[Answer]: ...
+
+
+@overload
+def call(model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]: ...
+
+
+@with_options
+def call(model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Reply[Any]:
     """Call a model with a temporary `Client`. For more than one call use one `Client`: it reuses its connections."""
     with Client() as client:
         return client.call(model, messages, **options)
 
 
+@overload
+def stream(
+    model: str | Model,
+    messages: Messages,
+    *,
+    by: Literal["sentence"] | None = None,
+    schema: type[Answer] | None = None,
+    **options: Unpack[BaseOptions],
+) -> AbstractContextManager[Stream[Answer]]: ...
+
+
+@overload
+def stream(
+    model: str | Model,
+    messages: Messages,
+    *,
+    by: Literal["sentence"] | None = None,
+    **options: Unpack[CallOptions],
+) -> AbstractContextManager[Stream[Any]]: ...
+
+
+@with_options
 @contextmanager
-def stream(model: str | Model, messages: Any, **options: Any) -> Iterator[Stream]:
+def stream(
+    model: str | Model,
+    messages: Messages,
+    *,
+    by: Literal["sentence"] | None = None,
+    **options: Unpack[CallOptions],
+) -> Iterator[Stream[Any]]:
     """Stream a reply with a temporary `Client`; see `Client.stream`."""
-    with Client() as client, client.stream(model, messages, **options) as events:
+    with Client() as client, client.stream(model, messages, by=by, **options) as events:
         yield events
 
 
-def run(model: str | Model, messages: Any, **options: Any) -> Run:
+@overload
+def run(
+    model: str | Model, messages: Messages, *, schema: type[Answer] | None = None, **options: Unpack[BaseRunOptions]
+) -> Run[Answer]: ...
+
+
+@overload
+def run(model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]: ...
+
+
+@with_run_options
+def run(model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> Run[Any]:
     """Run the tool loop with a temporary `Client`; see `Client.run`. Raise `LoopStopped(run)` if it was stopped."""
     with Client() as client:
         return client.run(model, messages, **options)
@@ -44,7 +100,8 @@ class Fitted(Struct, frozen=True):
     notes: list[Note]
 
 
-def fit(model: str | Model, messages: Any, **options: Any) -> Fitted:
+@with_options
+def fit(model: str | Model, messages: Messages, **options: Unpack[CallOptions]) -> Fitted:
     """Return the messages that a request to this model would carry. The history may come from any model, also damaged.
 
     `options` are those of a call; with `tools`, the tools' schemas show which arguments were encoded twice.

@@ -6,18 +6,23 @@ import contextlib
 import inspect
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from cnllm.client.runs import RunOptions, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.runs import LoopSettings, RunState, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, await_result, is_async, timeout_text, tool_error_text, tool_result
+from cnllm.client.verb_help import with_run_options
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import CnllmError
 from cnllm.registry.model import Model
-from cnllm.types import Event, Finished, ToolCall, ToolResult
+from cnllm.types import Answer_co, Event, Finished, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from cnllm.types.call_options import Answer, BaseRunOptions, RunOptions
+    from cnllm.types.message_types import Messages
 
 __all__ = ["AsyncRun", "AsyncRunMethods"]
 
@@ -28,57 +33,68 @@ class AsyncRunMethods:
     _open_call: Callable[..., Any]
     _on_event: Callable[..., Any] | None
 
+    @overload
     async def run(
         self,
         model: str | Model,
-        messages: Any,
+        messages: Messages,
         *,
-        tools: Sequence[Any] | None = None,
-        max_steps: int = 10,
-        max_repeats: int | None = 3,
-        max_parallel: int = 8,
-        tool_timeout: float | None = None,
-        on_step: Callable[..., Any] | None = None,
-        approve: Callable[..., Any] | None = None,
-        **options: Any,
-    ) -> AsyncRun:
+        schema: type[Answer] | None = None,
+        **options: Unpack[BaseRunOptions],
+    ) -> AsyncRun[Answer]: ...
+
+    @overload
+    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]: ...
+
+    @with_run_options
+    async def run(self, model: str | Model, messages: Messages, **options: Unpack[RunOptions]) -> AsyncRun[Any]:
         """Run the tool loop; see `Client.run`. Tools, `approve` and `on_step` may be async functions."""
-        rules = RunOptions(
-            max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, on_event=self._on_event
-        )
-        async with AsyncRun(
-            *prepare_loop(self._open_call, rules, model, messages, tools, options, stream=False)
-        ) as run:
+        loop = prepare_loop(self._open_call, self._on_event, model, messages, options, stream=False)
+        async with AsyncRun(*loop) as run:
             async for _ in run:
                 pass
         if run.stopped != "done":
             raise loop_stopped_error(run)
         return run
 
+    @overload
     def run_stream(
         self,
         model: str | Model,
-        messages: Any,
+        messages: Messages,
         *,
-        tools: Sequence[Any] | None = None,
-        max_steps: int = 10,
-        max_repeats: int | None = 3,
-        max_parallel: int = 8,
-        tool_timeout: float | None = None,
-        on_step: Callable[..., Any] | None = None,
-        approve: Callable[..., Any] | None = None,
         by: Literal["sentence"] | None = None,
-        **options: Any,
-    ) -> AsyncRun:
+        schema: type[Answer] | None = None,
+        **options: Unpack[BaseRunOptions],
+    ) -> AsyncRun[Answer]: ...
+
+    @overload
+    def run_stream(
+        self,
+        model: str | Model,
+        messages: Messages,
+        *,
+        by: Literal["sentence"] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun[Any]: ...
+
+    @with_run_options
+    def run_stream(
+        self,
+        model: str | Model,
+        messages: Messages,
+        *,
+        by: Literal["sentence"] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncRun[Any]:
         """Return the run for `async with` and `async for`; see `Client.run_stream`."""
-        rules = RunOptions(max_steps, max_repeats, max_parallel, tool_timeout, on_step, approve, by, self._on_event)
-        return AsyncRun(*prepare_loop(self._open_call, rules, model, messages, tools, options, stream=True))
+        return AsyncRun(*prepare_loop(self._open_call, self._on_event, model, messages, options, stream=True, by=by))
 
 
-class AsyncRun(RunState):
+class AsyncRun(RunState[Answer_co]):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, options: RunOptions, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
+    def __init__(self, loop: Loop, options: LoopSettings, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
         super().__init__(loop, options, toolbox, open_call)
         self._effects = loop.effects()
         self._outcome: Any = None

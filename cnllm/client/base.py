@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from cnllm.client import credentials, log_redaction
 from cnllm.client.echo import Echo
 from cnllm.client.key_holder import hold_key, key_of
 from cnllm.client.telemetry import OnEvent, Recovered, Watch, check_callback
+from cnllm.client.verb_help import with_options
 from cnllm.config import redact
 from cnllm.config.settings import read_settings
 from cnllm.engine.encode.build import build_request
@@ -32,6 +33,8 @@ from cnllm.types.policy import Limits, Retry, Timeouts
 if TYPE_CHECKING:
     from cnllm.cassette.raw_log import RawLog
     from cnllm.client.cooldowns import Cooldowns
+    from cnllm.types.call_options import CallOptions
+    from cnllm.types.message_types import Messages
     from cnllm.types.route import Fallback
 
 __all__ = ["BaseClient", "CallDriver", "check_delivery", "is_httpx_transport"]
@@ -98,8 +101,14 @@ class BaseClient:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client holds a key and connections, which cannot be copied; make a new one instead")
 
-    def plan(self, model: str | Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
+    @with_options
+    def plan(
+        self, model: str | Model, messages: Messages, *, stream: bool | None = None, **options: Unpack[CallOptions]
+    ) -> Plan:
         """Return the request that would be sent, with a note for every change. No key is needed."""
+        return self._plan(model, messages, stream, dict(options))
+
+    def _plan(self, model: str | Model, messages: Any, stream: bool | None, options: dict[str, Any]) -> Plan:
         options.pop("fallback", None)
         notes: list[Note] = []
         if type(model) is not Model and not isinstance(model, str):
@@ -134,12 +143,12 @@ class BaseClient:
         return {**rest, "params": {**(rest.get("params") or {}), **moved}}
 
     def _start_call(
-        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, str | None]:
         return self._start_one(model, messages, stream, options, key_of(self._key))
 
     def _start_route(
-        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
+        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any]
     ) -> tuple[Call, str | None, dict[int, str | None] | None]:
         """Return a call on several models, with their keys; on one model where there is no other."""
         from cnllm.client.cooldowns import Cooldowns
@@ -161,11 +170,13 @@ class BaseClient:
         return call, None, keys
 
     def _start_one(
-        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any], client_key: str | None
+        self, model: str | Model, messages: Any, stream: bool, options: Mapping[str, Any], client_key: str | None
     ) -> tuple[Call, str | None]:
         if not isinstance(messages, str | Message | Mapping | Sequence):
             messages = as_messages(messages)  # an iterator is read once, and a correction needs them again
-        plan = self.plan(model, messages, stream=stream, **options)
+        if "stream" in options:
+            raise TypeError("stream is no option here; `stream` and `run_stream` stream, `call` and `run` do not")
+        plan = self._plan(model, messages, stream, dict(options))
         api_key = _check_key(options.get("api_key")) or client_key
         key = api_key or _NO_KEY if self.simulate else credentials.key_for(plan, api_key, self.registry)
         call = Call(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
@@ -22,25 +22,25 @@ from cnllm.tools import (
     problem_with,
     undecided_parameters,
 )
-from cnllm.types import Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
+from cnllm.types import Answer_co, Cost, Event, Message, Reply, ToolCall, ToolResult, Usage, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.totals import total_cost, total_usage
 
 if TYPE_CHECKING:
     from cnllm.sentences import BySentence
 
-__all__ = ["RunOptions", "RunState", "Toolbox", "loop_stopped_error", "prepare_loop"]
+__all__ = ["LoopSettings", "RunState", "Toolbox", "loop_stopped_error", "prepare_loop"]
 
 
-class RunOptions(Struct, frozen=True):
-    """Options of a loop; see `Client.run`."""
+class LoopSettings(Struct, frozen=True):
+    """The options of a loop, with their defaults; see `Client.run`."""
 
-    max_steps: int
-    max_repeats: int | None
-    max_parallel: int
-    tool_timeout: float | None
-    on_step: Callable[..., Any] | None
-    approve: Callable[..., Any] | None
+    max_steps: int = 10
+    max_repeats: int | None = 3
+    max_parallel: int = 8
+    tool_timeout: float | None = None
+    on_step: Callable[..., Any] | None = None
+    approve: Callable[..., Any] | None = None
     by: str | None = None
     on_event: Callable[..., Any] | None = None
 
@@ -64,6 +64,9 @@ class RunOptions(Struct, frozen=True):
     def limit(self, tool: Tool) -> float | None:
         """Return the time limit of a tool in seconds, or None."""
         return self.tool_timeout if tool.timeout is None else tool.timeout
+
+
+_LOOP_OPTIONS = ("max_steps", "max_repeats", "max_parallel", "tool_timeout", "on_step", "approve")
 
 
 def _check_seconds(name: str, value: Any) -> None:
@@ -125,14 +128,14 @@ class Toolbox:
         return tool(**bound(tool, call.arguments or {}))
 
 
-class RunState:
+class RunState(Generic[Answer_co]):
     """The state of a run, readable at any time."""
 
     def __init__(
-        self, loop: Loop, options: RunOptions, toolbox: Toolbox, open_call: Callable[[CallModel], Any]
+        self, loop: Loop, options: LoopSettings, toolbox: Toolbox, open_call: Callable[[CallModel], Any]
     ) -> None:
         checks.require_type("loop", loop, Loop, "the value that Client.run_stream passes")
-        checks.require_type("options", options, RunOptions, "the value that Client.run_stream passes")
+        checks.require_type("options", options, LoopSettings, "the value that Client.run_stream passes")
         checks.require_type("toolbox", toolbox, Toolbox, "the value that Client.run_stream passes")
         if not callable(open_call):
             raise checks.wrong_type("open_call", open_call, "the value that Client.run_stream passes")
@@ -171,7 +174,7 @@ class RunState:
         self._loop.plan, self._key = plan, key
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> Reply[Answer_co]:
         """Return the last reply; of a cancelled one the delivered part, with finish `cut`.
 
         Raise `LoopStopped` where no reply has arrived.
@@ -227,18 +230,22 @@ class RunState:
 
 def prepare_loop(
     open_call: Callable[..., Any],
-    rules: RunOptions,
+    on_event: Callable[..., Any] | None,
     model: str | Model,
     messages: Any,
-    tools: Sequence[Any] | None,
     options: Mapping[str, Any],
     *,
     stream: bool,
-) -> tuple[Loop, RunOptions, Toolbox, Callable[[CallModel], Any]]:
+    by: str | None = None,
+) -> tuple[Loop, LoopSettings, Toolbox, Callable[[CallModel], Any]]:
     """Return the arguments of a run that has not begun. Raise the errors of its options, messages and tools."""
+    own = {name: options[name] for name in _LOOP_OPTIONS if name in options}
+    rules = LoopSettings(**own, by=by, on_event=on_event)
+    tools = options.get("tools")
     offered = as_tools([] if tools is None else tools)
     toolbox = Toolbox(offered, rules.approve is not None)
-    request = {"if_cut": "again-whole", **{k: v for k, v in options.items() if v is not None}}
+    further = {k: v for k, v in options.items() if v is not None and k not in _LOOP_OPTIONS and k != "tools"}
+    request: dict[str, Any] = {"if_cut": "again-whole", **further}
     if offered:
         request["tools"] = offered
     if not (isinstance(model, str) or type(model) is Model):

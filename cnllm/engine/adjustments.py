@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from copy import copy
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cnllm.errors import CannotSend
 from cnllm.registry.model import Model
 from cnllm.types import Note
 from cnllm.types.lenient_json import replace_surrogates
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["Ledger"]
 
@@ -39,11 +42,11 @@ class Ledger:
         lenient.policy = "default"
         return lenient
 
-    def note(self, code: str, flag: str, subject: object, did: str) -> None:
+    def note(self, code: NoteCode, flag: str, subject: object, did: str) -> None:
         """Record a change that the endpoint's format requires: nothing that the caller asked for is lost."""
         self._append(self._build_note(code, flag, subject, did))
 
-    def may_change(self, code: str, flag: str, subject: object, did: str) -> bool:
+    def may_change(self, code: NoteCode, flag: str, subject: object, did: str) -> bool:
         """Return whether an unsupported option may be changed, with a note: False means to send it unchanged.
 
         Raises `CannotSend` where the policy is "error".
@@ -56,7 +59,7 @@ class Ledger:
         self._append(note)
         return True
 
-    def cannot(self, code: str, flag: str, subject: object, reason: str) -> bool:
+    def cannot(self, code: NoteCode, flag: str, subject: object, reason: str) -> bool:
         """Leave out a default that the endpoint refuses and that has no substitute: return True, with a note.
 
         For an option that the caller set, return False (send it unchanged) where the policy is "send". Otherwise raise
@@ -69,7 +72,7 @@ class Ledger:
             self.refuse(code, flag, subject, reason)
         return False
 
-    def refuse(self, code: str, flag: str, subject: object, reason: str) -> NoReturn:
+    def refuse(self, code: NoteCode, flag: str, subject: object, reason: str) -> NoReturn:
         """Raise `CannotSend`: the option cannot be sent in any form."""
         self._refuse(self._build_note(code, flag, subject, reason))
 
@@ -88,7 +91,7 @@ class Ledger:
             hint="change the option, or allow adjustments (on_unsupported='adjust')",
         )
 
-    def _build_note(self, code: str, flag: str, subject: object, did: str) -> Note:
+    def _build_note(self, code: NoteCode, flag: str, subject: object, did: str) -> Note:
         """Build a note with the origin of its flag."""
         text = f"{subject} (a default)" if self.policy == "default" else str(subject)
         origin = self._origins.get((flag, self.mode))

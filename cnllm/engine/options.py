@@ -36,7 +36,8 @@ EXTRA_PARAMS = ("presence_penalty", "frequency_penalty", "top_k", "logit_bias", 
 """Parameters that a registry may name, and that are sent under their own name where it does not."""
 PARAMS = frozenset((*_PARAMS, *EXTRA_PARAMS, "parallel_tool_calls"))
 """The parameters that are options of a call, whatever the model's registry says."""
-_CLIENT_OPTIONS = ("api_key", "limits", "timeout")  # for the client; accepted so that one set of options serves both
+_CLIENT_OPTIONS = ("api_key", "fallback", "limits", "timeout")
+"""Options for the client; accepted so that one set of options serves both."""
 
 
 _TEXT_OR_NONE = (str, type(None))
@@ -399,5 +400,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 """The readers of options that are one field of `RequestOptions` each, with the same name."""
 _KNOWN = {*_READERS, *_PARAMS, *_CLIENT_OPTIONS, "tool_choice", "schema"}
-OPTION_NAMES = frozenset({*_KNOWN, *PARAMS, "fallback", "params", "stream", "system"})
+OPTION_NAMES = frozenset({*_KNOWN, *PARAMS, "params", "stream", "system"})
 """The names of all options of a call, without those that only a registry declares."""

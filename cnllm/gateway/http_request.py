@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cnllm.client.async_client import AsyncStream
+from cnllm.client.async_stream import AsyncStream
 from cnllm.errors import CnllmError
 from cnllm.gateway.access import sent_keys
 from cnllm.gateway.access_log import entry_fields

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cnllm.types import Event, Usage
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["REPEATABLE", "EventSink"]
 
@@ -70,7 +73,7 @@ class EventSink(Protocol):
     def annotate(self, data: dict[str, Any]) -> None:
         """Add data about the answer. It stays with the last text and is never sent back."""
 
-    def note(self, code: str, flag: str, said: str, did: str) -> list[Event]:
+    def note(self, code: NoteCode, flag: str, said: str, did: str) -> list[Event]:
         """Add a note for the caller."""
 
     def end_block(self) -> list[Event]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from cnllm.client.async_client import AsyncClient, AsyncStream
+from cnllm.client.async_client import AsyncClient
+from cnllm.client.async_stream import AsyncStream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import State
 from cnllm.sdk.service import FAILURES, Answer, SdkRequest

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cnllm.client.async_client import AsyncStream
+from cnllm.client.async_stream import AsyncStream
 from cnllm.client.base import BaseClient
-from cnllm.client.sync_client import Stream
+from cnllm.client.sync_stream import Stream
 from cnllm.config.settings import read_settings
 from cnllm.errors import CnllmError
 from cnllm.gateway.delivered import Diverged

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cnllm.client.sync_client import Client, Stream
+from cnllm.client.sync_client import Client
+from cnllm.client.sync_stream import Stream
 from cnllm.gateway.exchange import reply_events
 from cnllm.gateway.state import SyncState
 from cnllm.sdk.service import FAILURES, Answer, SdkRequest

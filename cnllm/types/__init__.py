@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from cnllm.types.message_types import Content
+    from cnllm.types.note_codes import NoteCode
+
+    Answer_co = TypeVar("Answer_co", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    NoteCode = str  # a stored note may have the code of another version
+    Answer_co = TypeVar("Answer_co", covariant=True)
 
 __all__ = [
     "BlockEnd",
@@ -30,8 +43,10 @@ __all__ = [
     "Reply",
     "Request",
     "Restarted",
+    "Role",
     "RunSummary",
     "Seal",
+    "Stopped",
     "Text",
     "TextDelta",
     "ToolCall",
@@ -45,6 +60,25 @@ __all__ = [
 
 Finish = Literal["stop", "length", "tool_calls", "content_filter", "error", "cut"]
 """Why a reply ended. OpenAI's words, and `cut`: the stream ended before the reply was complete."""
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+"""Who speaks in a message."""
+
+Stopped = Literal[
+    "done",
+    "length",
+    "content_filter",
+    "cut",
+    "incomplete",
+    "max_steps",
+    "repeated",
+    "cancelled",
+    "error",
+]
+"""Why a run ended.
+
+`done`: the model ended it. `length`, `content_filter`, `cut`: the last reply ended so. `incomplete`: calls were
+announced and none came. `max_steps`, `repeated`, `cancelled`: the loop was stopped. `error`: an error was raised."""
 
 
 class Seal(Struct, frozen=True, omit_defaults=True):
@@ -131,10 +165,12 @@ Part = Text | Reasoning | Media | ToolCall | ToolResult | Opaque
 
 
 def _parts(parts: Any) -> tuple[Part, ...]:
-    """Return parts as a tuple. Raises `TypeError` for anything else."""
+    """Return parts as a tuple; a string is a text. Raises `TypeError` for anything else."""
     from cnllm.types import checks
 
-    return tuple(checks.as_list("parts", parts, "a list of cnllm's parts (Text, Media, ToolCall, …)"))
+    if isinstance(parts, str):
+        return (Text(str.__str__(parts)),) if parts else ()
+    return tuple(checks.as_list("parts", parts, "a string, or a list of cnllm's parts (Text, Media, ToolCall, …),"))
 
 
 def _role(role: Any) -> str:
@@ -148,15 +184,27 @@ def _role(role: Any) -> str:
 class Message(Struct, frozen=True, omit_defaults=True):
     """One turn. `parts` are ordered and authoritative; `by` is the "provider/model" that wrote it.
 
-    `name` is the speaker's, on wires that have such a field; `extra` holds further keys of a caller's dict, which are
-    sent only where the registry allows them (`messages.fields`).
+    `Message.user("Hi")`, `.system`, `.assistant` and `.tool` are short forms; a string is a text. `name` is the
+    speaker's, on wires that have such a field; `extra` holds further keys of a caller's dict, which are sent only where
+    the registry allows them (`messages.fields`).
     """
 
-    role: str
-    parts: Sequence[Part] = ()
+    role: Role
+    parts: tuple[Part, ...] = ()
     by: str | None = None
     name: str | None = None
     extra: dict[str, Any] | None = None
+
+    if TYPE_CHECKING:  # the constructor takes more than the fields hold
+
+        def __init__(
+            self,
+            role: Role,
+            parts: str | Sequence[Part] = (),
+            by: str | None = None,
+            name: str | None = None,
+            extra: dict[str, Any] | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if type(self.parts) is not tuple:
@@ -176,6 +224,31 @@ class Message(Struct, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "role", _role(self.role))
         if self.name is not None and self.role == "tool":  # a result has the name of its tool itself
             msgspec.structs.force_setattr(self, "name", None)
+
+    @staticmethod
+    def system(content: Content) -> Message:
+        """Return a system message of a string, a part, or a list of them."""
+        return _message("system", content)
+
+    @staticmethod
+    def user(content: Content) -> Message:
+        """Return a message of the user: a string, a part (`Media` is a picture), or a list of them."""
+        return _message("user", content)
+
+    @staticmethod
+    def assistant(content: Content) -> Message:
+        """Return a turn of the model: a string, a part (`Reasoning`, `ToolCall`), or a list of them."""
+        return _message("assistant", content)
+
+    @staticmethod
+    def tool(id: str, content: Content, *, name: str | None = None, error: bool = False) -> Message:
+        """Return the result of the call with this id: a string, a part (`Media` is a picture), or a list of them.
+
+        `name` is the tool's. `error` marks a failure.
+        """
+        from cnllm.types.content import tool_result
+
+        return Message("tool", (tool_result(id, content, name, error),))
 
     @property
     def text(self) -> str:
@@ -213,6 +286,13 @@ class Message(Struct, frozen=True, omit_defaults=True):
         return from_dict(data)
 
 
+def _message(role: Role, content: Content) -> Message:
+    """Return a message of a string, a part, or a list of them. Raises `TypeError` or `ValueError`."""
+    from cnllm.types.content import content_parts
+
+    return Message(role, content_parts("content", content))
+
+
 class Usage(Struct, frozen=True, omit_defaults=True):
     """Counts of tokens, as the endpoint reported them: None is unknown, which is not 0.
 
@@ -242,7 +322,7 @@ class Note(Struct, frozen=True):
     cause.
     """
 
-    code: str
+    code: NoteCode
     flag: str
     said: str
     did: str
@@ -321,7 +401,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     an answer, or that the model was asked to continue.
     """
 
-    stopped: str
+    stopped: Stopped
     steps: int
     calls: int
     returned: int
@@ -368,7 +448,7 @@ class Request(Struct, frozen=True, kw_only=True):
     notes: list[Note] = []
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     """The result of one call. `message` carries everything: append it to the history and go on.
 
     `incomplete` holds calls that were cut off; they are never executable. `raw` is the decoded body; for a stream it is
@@ -390,7 +470,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     message: Message
     incomplete: list[ToolCall]
     raw: Any = None
-    parsed: Any = None
+    parsed: Answer_co | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""

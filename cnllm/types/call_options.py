@@ -1,137 +1,189 @@
-"""The options of a call, as types: for wrappers (`**options: Unpack[CallOptions]`), and for the manual.
+"""The options of a call, as types: for wrappers (`**options: Unpack[CallOptions]`), for editors and for the manual.
 
-All are optional; one that is None counts as not given. A further parameter that the model's registry entry names under
-`params` is an option of that name, too.
+All are optional; one that is None counts as not given. A further parameter that a model's registry entry names under
+`params` is an option of that name, too; type checkers do not know it, so pass it in `params`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
-from msgspec import Meta
-
+from cnllm.types import ToolCall
+from cnllm.types.message_types import Content
 from cnllm.types.policy import Limits, Recovery, Timeouts
+from cnllm.types.route import Fallback
 
-__all__ = ["CallOptions", "RunOptions"]
+if TYPE_CHECKING:
+    from typing import _SpecialForm as SpecialForm
+
+    from typing_extensions import TypeVar
+
+    from cnllm.engine.run.loop_effects import Step
+
+    Answer = TypeVar("Answer", default=None)  # the type of `reply.parsed`; without a schema there is none
+else:
+    from typing import Any as SpecialForm
+    from typing import Any as Step
+
+__all__ = ["BaseOptions", "BaseRunOptions", "CallOptions", "LoopOptions", "MCPTool", "RunOptions", "Schema", "ToolLike"]
 
 
-def _d(text: str) -> Meta:
-    return Meta(description=text)
+class MCPTool(Protocol):
+    """A tool as MCP's SDK describes it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+
+    @property
+    def inputSchema(self) -> Any:
+        """Return the JSON Schema of the arguments."""
 
 
-class CallOptions(TypedDict, total=False):
+ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool
+"""A tool: a typed function, a `cnllm.Tool`, or a definition."""
+
+Schema = type[Any] | Mapping[str, Any] | UnionType | SpecialForm
+"""A schema of an answer: a type of Python, or a JSON Schema."""
+
+
+class BaseOptions(TypedDict, total=False):
+    """The options of a call but `schema`, which decides the type of `reply.parsed`."""
+
+    system: Content | None
+    """a system message that goes before the messages, which are not changed"""
+
+    reasoning: Literal["off", "on", "none", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None
+    """whether and how much the model reasons: a level, or a number of tokens; left out: the endpoint's default, unless
+    the model's `call` table has another"""
+
+    tools: Sequence[ToolLike] | None
+    """functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or MCP's"""
+
+    tool_choice: str | Mapping[str, Any] | None
+    """`"auto"`, `"none"`, `"required"`, or a tool's name; the objects of the chat and messages wires are understood"""
+
+    parallel_tool_calls: bool | None
+    """whether the model may call several tools in one reply"""
+
+    temperature: float | None
+    """how freely the model samples; clamped or left out with a note"""
+
+    top_p: float | None
+    """the share of probability it samples from; clamped or left out with a note"""
+
+    max_tokens: int | None
+    """the most tokens of the reply, under the name that the endpoint uses"""
+
+    stop: str | Sequence[str] | None
+    """a text that ends the reply, or a list of them"""
+
+    seed: int | None
+    """makes sampling repeatable, where the endpoint can"""
+
+    top_k: int | None
+    """the number of tokens it samples from"""
+
+    presence_penalty: float | None
+    """makes tokens that have occurred less likely"""
+
+    frequency_penalty: float | None
+    """makes tokens less likely each time they occur"""
+
+    logit_bias: Mapping[str, float] | None
+    """the bias of each token"""
+
+    logprobs: bool | None
+    """whether the endpoint reports log probabilities; they are in `reply.raw`"""
+
+    top_logprobs: int | None
+    """the number of likeliest tokens in them"""
+
+    reasoning_effort: str | None
+    """the endpoint's own word for how much the model reasons, where its registry entry names this parameter;
+    `reasoning` works everywhere"""
+
+    params: Mapping[str, Any] | None
+    """parameters by name, the endpoint's own too: they follow the registry's rules, a typing error is refused, and one
+    that nothing is known of is sent with a note"""
+
+    corrections: int | None
+    """how often an answer that is not valid is sent back; left out: once, and never for a stream"""
+
+    recover_text_calls: Literal["recover", "strip", "keep"] | None
+    """what happens to tool calls that the model wrote as text; left out: as the registry says"""
+
+    if_cut: Literal["error", "again-whole", "keep"] | None
+    """what happens to a stream that was cut: raise `StreamCut`, ask again without streaming, or keep what came; left
+    out: as the registry says"""
+
+    recovery: Recovery | Mapping[str, Any] | None
+    """what is tried where a reply breaks off; what is left out of it is as the registry says (`recovery.*`)"""
+
+    on_unsupported: Literal["adjust", "error", "send"] | None
+    """what happens to what the endpoint does not take: adjust it with a note (the default), raise `CannotSend`, or send
+    it as it is"""
+
+    prefill: bool | None
+    """the last message is the beginning of the reply, for the model to go on from"""
+
+    extra_body: Mapping[str, Any] | None
+    """merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses"""
+
+    extra_headers: Mapping[str, str] | None
+    """further headers, verbatim"""
+
+    timeout: float | Timeouts | None
+    """seconds, or `Timeouts(connect=, first_byte=, idle=, progress=)` in seconds each"""
+
+    limits: Limits | None
+    """how many bytes of a reply are taken: `Limits(max_reply_bytes=, max_event_bytes=)`; 128 MiB and 64 MiB"""
+
+    api_key: str | None
+    """this key, wherever the call goes; left out: the environment, or the keys file"""
+
+    fallback: list[str] | tuple[str, ...] | Fallback | Mapping[str, Any] | None
+    """the models that take over where the first one fails: a list of names, or a `Fallback` with further rules; an
+    empty list switches the client's off"""
+
+
+class CallOptions(BaseOptions, total=False):
     """The options of `call`, `stream`, `plan`, `run`, `fit` and `engine.build_request`."""
 
-    system: Annotated[
-        str | Sequence[Any] | None, _d("a system message that goes before the messages, which are not changed")
-    ]
-    reasoning: Annotated[
-        Literal["off", "on", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None,
-        _d(
-            "whether and how much the model reasons: a level, or a number of tokens; left out: the endpoint's default, "
-            "unless the model's `call` table has another"
-        ),
-    ]
-    tools: Annotated[
-        Sequence[Any] | None,
-        _d(
-            "functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or "
-            "MCP's"
-        ),
-    ]
-    tool_choice: Annotated[
-        str | Mapping[str, Any] | None,
-        _d(
-            '`"auto"`, `"none"`, `"required"`, or a tool\'s name; the objects of the chat and messages wires are '
-            "understood"
-        ),
-    ]
-    parallel_tool_calls: Annotated[bool | None, _d("whether the model may call several tools in one reply")]
-    temperature: Annotated[float | None, _d("how freely the model samples; clamped or left out with a note")]
-    top_p: Annotated[float | None, _d("the share of probability it samples from; clamped or left out with a note")]
-    max_tokens: Annotated[int | None, _d("the most tokens of the reply, under the name that the endpoint uses")]
-    stop: Annotated[str | Sequence[str] | None, _d("a text that ends the reply, or a list of them")]
-    seed: Annotated[int | None, _d("makes sampling repeatable, where the endpoint can")]
-    top_k: Annotated[int | None, _d("the number of tokens it samples from")]
-    presence_penalty: Annotated[float | None, _d("makes tokens that have occurred less likely")]
-    frequency_penalty: Annotated[float | None, _d("makes tokens less likely each time they occur")]
-    logit_bias: Annotated[Mapping[str, float] | None, _d("the bias of each token")]
-    logprobs: Annotated[bool | None, _d("whether the endpoint reports log probabilities; they are in `reply.raw`")]
-    top_logprobs: Annotated[int | None, _d("the number of likeliest tokens in them")]
-    params: Annotated[
-        Mapping[str, Any] | None,
-        _d(
-            "parameters by name, the endpoint's own too: they follow the registry's rules, a typing error is refused, "
-            "and one that nothing is known of is sent with a note"
-        ),
-    ]
-    schema: Annotated[
-        Mapping[str, Any] | type[Any] | None,
-        _d("a JSON Schema or a pydantic model that the answer follows: `reply.parsed`"),
-    ]
-    corrections: Annotated[
-        int | None, _d("how often an answer that is not valid is sent back; left out: once, and never for a stream")
-    ]
-    recover_text_calls: Annotated[
-        Literal["recover", "strip", "keep"] | None,
-        _d("what happens to tool calls that the model wrote as text; left out: as the registry says"),
-    ]
-    if_cut: Annotated[
-        Literal["error", "again-whole", "keep"] | None,
-        _d(
-            "what happens to a stream that was cut: raise `StreamCut`, ask again without streaming, or keep what came; "
-            "left out: as the registry says"
-        ),
-    ]
-    recovery: Annotated[
-        Recovery | Mapping[str, Any] | None,
-        _d("what is tried where a reply breaks off; what is left out of it is as the registry says (`recovery.*`)"),
-    ]
-    on_unsupported: Annotated[
-        Literal["adjust", "error", "send"] | None,
-        _d(
-            "what happens to what the endpoint does not take: adjust it with a note (the default), raise `CannotSend`, "
-            "or send it as it is"
-        ),
-    ]
-    prefill: Annotated[bool | None, _d("the last message is the beginning of the reply, for the model to go on from")]
-    extra_body: Annotated[
-        Mapping[str, Any] | None,
-        _d("merged into the body last, verbatim, whatever the endpoint takes; a note says what it refuses"),
-    ]
-    extra_headers: Annotated[Mapping[str, str] | None, _d("further headers, verbatim")]
-    timeout: Annotated[
-        float | Timeouts | None, _d("seconds, or `Timeouts(connect=, first_byte=, idle=, progress=)` in seconds each")
-    ]
-    limits: Annotated[
-        Limits | None,
-        _d("how many bytes of a reply are taken: `Limits(max_reply_bytes=, max_event_bytes=)`; 128 MiB and 64 MiB"),
-    ]
-    api_key: Annotated[str | None, _d("this key, wherever the call goes; left out: the environment, or the keys file")]
+    schema: Schema | None
+    """what the answer follows: a pydantic model, a dataclass, another type of Python, or a JSON Schema;
+    `reply.parsed`"""
 
 
-class RunOptions(TypedDict, total=False):
-    """What `run` and `run_stream` take beside the options of a call."""
+class LoopOptions(TypedDict, total=False):
+    """The options that `run` and `run_stream` take beside those of a call."""
 
-    max_steps: Annotated[int, _d("the most calls of the model")]
-    max_repeats: Annotated[
-        int | None,
-        _d(
-            "how many times the same calls may give the same results, one step after the other or in circles of up to "
-            "`recovery.cycle` steps; at least 2, `None` for no limit"
-        ),
-    ]
-    max_parallel: Annotated[int, _d("the most tools that run at a time")]
-    tool_timeout: Annotated[float | None, _d("seconds for a tool without a `timeout` of its own; `None` for no limit")]
-    approve: Annotated[
-        Callable[..., Any] | None,
-        _d("called before a tool runs: `approve(call)` → `True`, `False`, or the reason for no, in words"),
-    ]
-    on_step: Annotated[
-        Callable[..., Any] | None,
-        _d(
-            "called after each step: `.calls`, `.results`, `.called`, `.returned`, `.seconds`, `.reply`, `.notes`, and "
-            "`.run` on the last one"
-        ),
-    ]
+    max_steps: int
+    """the most calls of the model"""
+
+    max_repeats: int | None
+    """how many times the same calls may give the same results, one step after the other or in circles of up to
+    `recovery.cycle` steps; at least 2, `None` for no limit"""
+
+    max_parallel: int
+    """the most tools that run at a time"""
+
+    tool_timeout: float | None
+    """seconds for a tool without a `timeout` of its own; `None` for no limit"""
+
+    approve: Callable[[ToolCall], bool | str | Awaitable[bool | str | None] | None] | None
+    """called before a tool runs: `approve(call)` → `True`, `False`, or the reason for no, in words"""
+
+    on_step: Callable[[Step], object] | None
+    """called after each step: `.calls`, `.results`, `.called`, `.returned`, `.seconds`, `.reply`, `.notes`, and `.run`
+    on the last one"""
+
+
+class BaseRunOptions(BaseOptions, LoopOptions, total=False):
+    """The options of a tool loop but `schema`."""
+
+
+class RunOptions(CallOptions, LoopOptions, total=False):
+    """The options of `run` and `run_stream`."""

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import msgspec
 
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, checks
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult, checks
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.faults import message_fault
 from cnllm.types.media import as_media, data_url, is_file_part, media_kind
 
-__all__ = ["as_messages", "from_dict", "result_text", "system_message", "to_dict"]
+__all__ = ["as_messages", "from_dict", "result_text", "to_dict"]
 
-_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 _KNOWN_KEYS = {
     "role",
     "content",
@@ -30,11 +30,11 @@ _KNOWN_KEYS = {
     "parts",
 }
 _KNOWN_KEYS |= {"refusal", "error"}
-_PLAIN_ROLES = ("user", "assistant", "system")
+_PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _EXPECTED_MESSAGES = "a string, a cnllm.Message, a dict, or a list of these"
 
 
-def as_messages(messages: str | Message | Mapping[str, Any] | Iterable[Any]) -> list[Message]:
+def as_messages(messages: Any) -> list[Message]:
     """Return a string, messages, dicts, or a mixture of them as messages.
 
     Raises `TypeError` or `ValueError` naming the message.
@@ -62,21 +62,6 @@ def as_messages(messages: str | Message | Mapping[str, Any] | Iterable[Any]) -> 
     return out
 
 
-def system_message(content: Any) -> Message:
-    """Return the system message of a text, a part, or a list of them. Raises `TypeError` or `ValueError`."""
-    if not isinstance(content, str | Text | Media | Opaque | Mapping | list | tuple):
-        raise checks.wrong_type("system", content, "a string, a part, or a list of parts")
-    parts: list[Part] = []
-    for item in content if isinstance(content, list | tuple) else [content]:
-        try:
-            part = item if isinstance(item, Text | Media | Opaque) else from_dict({"role": "system", "content": [item]})
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"system: {error}") from error
-        parts += part.parts if isinstance(part, Message) else [part]
-    return Message("system", parts)
-
-
 def from_dict(data: Mapping[str, Any]) -> Message:
     """Return the message of a dict (see `Message.from_dict`)."""
     if type(data) is not dict:
@@ -87,7 +72,7 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     if len(data) == 2 and role in _PLAIN_ROLES and type(content := data.get("content")) is str and content:
         return Message(role, (Text(content),))  # the form of most messages
     if len(data) == 3 and role == "tool" and type(data.get("content")) is type(data.get("tool_call_id")) is str:
-        return Message(role, (ToolResult(data["tool_call_id"], data["content"]),))
+        return Message("tool", (ToolResult(data["tool_call_id"], data["content"]),))
     if role not in _ROLES:
         raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
     by, name = data.get("by"), data.get("name")
@@ -101,11 +86,11 @@ def from_dict(data: Mapping[str, Any]) -> Message:
     return Message(role, tuple(parts), by, name, extra)
 
 
-def _role(role: Any) -> str:
+def _role(role: Any) -> Role:
     """Return a role as a string. Raises `ValueError` for anything else."""
     if not isinstance(role, str):
         raise ValueError(f"role {checks.short_text(role)} is none of {', '.join(_ROLES)}")
-    return str.__str__(role)
+    return cast(Role, str.__str__(role))
 
 
 def to_dict(message: Message) -> dict[str, Any]:
@@ -354,7 +339,7 @@ def _decode_parts(parts: Any) -> list[Part]:
         raise checks.unreadable("parts", error) from error
 
 
-def _merge_edits(role: str, parts: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:
+def _merge_edits(role: Role, parts: list[Part], flat: list[Part], data: Mapping[str, Any]) -> list[Part]:
     """Return the parts with the edits of the flat keys.
 
     A flat key that differs from `parts` was edited: it wins, and the parts it replaces have no seal.

@@ -1,4 +1,4 @@
-"""Write the reference pages of the manual from the program itself.
+"""Write the reference pages of the manual, and the options for `help`, from the program itself.
 
     python -m docs.generate            write docs/reference/
     python -m docs.generate --check    name the pages that are out of date; exit status 1 if there are any
@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from docs.generate import commands, errors, events, flags, notes, options, providers, python
+from docs.generate import commands, errors, events, flags, notes, option_docs, options, providers, python
 
 __all__ = ["FOLDER", "PAGES", "outdated", "write"]
 
@@ -29,6 +29,11 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 """Name of a page in docs/reference → the function that writes it."""
 
+MODULES: dict[Path, Callable[[], str]] = {
+    FOLDER.parent.parent / "cnllm" / "client" / "option_help.py": option_docs.help_module,
+}
+"""Modules of the package that are generated."""
+
 _NOTICE = "<!-- Written by `python -m docs.generate`. Change the code that it names, not this page. -->\n\n"
 
 
@@ -38,7 +43,15 @@ def _path(name: str) -> Path:
 
 def outdated() -> list[str]:
     """List the pages that are out of date."""
-    return [name for name, page in PAGES.items() if not _same(_path(name), _NOTICE + page())]
+    return [path.stem for path, text in _files() if not _same(path, text)]
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    """Yield each generated file and its text."""
+    for path, module in MODULES.items():
+        yield path, module()
+    for name, page in PAGES.items():
+        yield _path(name), _NOTICE + page()
 
 
 def _same(path: Path, text: str) -> bool:
@@ -48,9 +61,8 @@ def _same(path: Path, text: str) -> bool:
 def write() -> list[str]:
     """Write the pages that are out of date, and return their names."""
     changed = []
-    for name, page in PAGES.items():
-        text = _NOTICE + page()
-        if not _same(_path(name), text):
-            _path(name).write_text(text, encoding="utf-8")
-            changed.append(name)
+    for path, text in _files():
+        if not _same(path, text):
+            path.write_text(text, encoding="utf-8")
+            changed.append(path.stem)
     return changed

@@ -15,7 +15,7 @@ def main() -> int:
     check = bool(sys.argv[1:])
     pages = outdated() if check else write()
     for name in pages:
-        print(f"docs/reference/{name}.md {'is out of date: python -m docs.generate' if check else 'written'}")
+        print(f"{name} {'is out of date: python -m docs.generate' if check else 'written'}")
     return 1 if check and pages else 0
 
 

@@ -8,38 +8,32 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Meta
-
-from cnllm import Client
+from cnllm.client.runs import LoopSettings
 from cnllm.config.settings import VARIABLES
-from cnllm.engine.options import EXTRA_PARAMS
-from cnllm.types.call_options import CallOptions, RunOptions
+from cnllm.types.call_options import CallOptions, LoopOptions
 from docs.generate.markdown import cell, table
+from docs.generate.option_docs import descriptions
 
 __all__ = ["page"]
 
 
 def page() -> str:
     """Return a page with every option: what it takes, and what it does."""
-    defaults = {name: one.default for name, one in inspect.signature(Client.run).parameters.items()}
-    further = ", ".join(f"`{name}`" for name in EXTRA_PARAMS)
+    defaults = {name: one.default for name, one in inspect.signature(LoopSettings).parameters.items()}
     return "\n\n".join(
         [
             "# Options",
             "All are keywords and optional, for `call`, `stream`, `plan`, `run`, `run_stream`, `fit` and "
             "`engine.build_request`. `None` is the same as left out.",
             "## Of a call",
-            table(["option", "values", "meaning"], [_row(name, kind) for name, kind in _hints(CallOptions)]),
-            f"Further parameters ({further}, and whatever the model's registry entry names under `params`) are options "
-            "of their own names. What only the endpoint knows goes into `extra_body`.",
+            table(["option", "values", "meaning"], _rows(CallOptions)),
+            "Further parameters that the model's registry entry names under `params` are options of their own names. "
+            "What only the endpoint knows goes into `extra_body`.",
             "## Of a tool loop",
             "`run` and `run_stream` take these as well.",
             table(
                 ["option", "values", "default", "meaning"],
-                [
-                    [*(row := _row(name, kind))[:2], f"`{defaults[name]!r}`", row[2]]
-                    for name, kind in _hints(RunOptions)
-                ],
+                [[*row[:2], f"`{defaults[row[0].strip('`')]!r}`", row[2]] for row in _rows(LoopOptions)],
             ),
             "## Of the environment",
             "A client takes these where it is not told otherwise.",
@@ -48,13 +42,10 @@ def page() -> str:
     ) + "\n"  # fmt: skip
 
 
-def _hints(options: Any) -> list[tuple[str, Any]]:
-    return list(typing.get_type_hints(options, include_extras=True).items())
-
-
-def _row(name: str, kind: Any) -> list[str]:
-    (meta,) = (one for one in typing.get_args(kind)[1:] if isinstance(one, Meta))
-    return [f"`{name}`", ", ".join(_values(typing.get_args(kind)[0])), cell(meta.description or "")]
+def _rows(options: Any) -> list[list[str]]:
+    texts = descriptions(options.__name__)
+    kinds = typing.get_type_hints(options)
+    return [[f"`{name}`", ", ".join(_values(kinds[name])), cell(text)] for name, text in texts.items()]
 
 
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import cnllm
-from cnllm import engine
+from cnllm import Role, engine
 
 from .judge import Input
 from .surface import client, model, registry, tool, weather, wire_model
@@ -169,8 +169,8 @@ def _with(given: dict[str, Any], key: str, make: Callable[[], Any]) -> dict[str,
 
 
 def _sent(name: str, message: Callable[[], Any]) -> None:
-    after = {"role": "user", "content": "y"}
-    engine.build_request(wire_model(name), [message(), after], tools=[tool()])
+    messages: list[Any] = [message(), {"role": "user", "content": "y"}]
+    engine.build_request(wire_model(name), messages, tools=[tool()])
 
 
 def _read(message: Callable[[], Any]) -> None:
@@ -187,7 +187,7 @@ def _calls_sent(name: str, place: str, make: Callable[[], Any]) -> None:
     function = {"name": "weather", "arguments": "{}"}
     call = {"id": "a", "type": "function", "function": function}
     (function if place in function else call)[place] = make()
-    said = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "user", "content": "x"}]
+    said: list[Any] = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "user", "content": "x"}]
     engine.build_request(wire_model(name), said)
 
 
@@ -220,7 +220,9 @@ def _made(name: str, kind: str, key: str, make: Callable[[], Any], then: str) ->
     made = getattr(cnllm, kind)(**fields)
     if kind == "Seal":
         made = cnllm.Text("x", made)
-    role = "tool" if kind == "ToolResult" else "assistant" if kind in ("ToolCall", "Reasoning", "Seal") else "user"
+    role: Role = (
+        "tool" if kind == "ToolResult" else "assistant" if kind in ("ToolCall", "Reasoning", "Seal") else "user"
+    )
     message = cnllm.Message(role, (made,))
     if then == "dict":
         cnllm.Message.from_dict(message.to_dict())

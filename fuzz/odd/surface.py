@@ -161,7 +161,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "flag": lambda: "base_url",
     "mode": frozenset,
     "by": lambda: "zai/glm-4.7",
-    "note": lambda: cnllm.Note("a", "b", "c", "d"),
+    "note": lambda: cnllm.Note("tier", "b", "c", "d"),
     "run": lambda: None,
     "env": lambda: "A_TOKEN",
     "origin": lambda: "https://a",

@@ -270,7 +270,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "message of odd parts": lambda: cnllm.Message("user", ("x", 5, None)),  # type: ignore[arg-type]
     "message of odd text": lambda: cnllm.Message("user", (cnllm.Text(object()),)),  # type: ignore[arg-type]
     "part": lambda: cnllm.Text("x"),
-    "note": lambda: cnllm.Note("a", "b", "c", "d"),
+    "note": lambda: cnllm.Note("tier", "b", "c", "d"),
     "tool": lambda: cnllm.Tool("x"),
 }
 """What can be passed as any argument; each is made anew."""

@@ -169,7 +169,7 @@ def _fed(name: str, protocol: str, number: int, path: tuple[Any, ...], make: Cal
 
 def requests(values: dict[str, Callable[[], Any]] = JSON) -> Iterator[Input]:
     """Requests as a server reads them, an odd value at each place."""
-    history = [
+    history: list[Any] = [
         {"role": "system", "content": "be kind"},
         {
             "role": "user",

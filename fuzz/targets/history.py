@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -53,7 +53,8 @@ def check(data: bytes) -> None:
         return  # what the caller is told of what is no message
     model, options = chosen(case.which), _OPTIONS[case.mode % len(_OPTIONS)]
     stream = bool(case.how % 2)
-    policy = ("adjust", "adjust", "adjust", "error", "send")[case.how // 2 % 5]
+    policies: tuple[Literal["adjust", "error", "send"], ...] = ("adjust", "adjust", "adjust", "error", "send")
+    policy = policies[case.how // 2 % 5]
     with bounded(len(case.payload) * 5):
         try:
             plan = engine.build_request(model, messages, stream=stream, on_unsupported=policy, **options)

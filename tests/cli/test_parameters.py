@@ -191,6 +191,7 @@ def test_python_takes_parameters_by_name_and_as_a_dict() -> None:
         params = {"frequency_penalty": 1, "temperature": 9, "min_p": 0.1, "user": "me"}
         made = client.plan("glm-4.7", "hi", params=params)
         assert client.plan("glm-4.7", "hi", params=params, temperature=0.5).body["temperature"] == 0.5
+        wrong: Any
         for wrong in (3, "x", ["temperature"]):
             with pytest.raises(TypeError, match="params is"):
                 client.plan("glm-4.7", "hi", params=wrong)
@@ -207,7 +208,7 @@ def test_a_parameter_wins_over_the_models_default_for_the_body(machine: Machine)
 
 
 def test_the_option_system_is_a_message_before_the_others() -> None:
-    history = [
+    history: list[cnllm.MessageDict] = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"},
@@ -222,6 +223,7 @@ def test_the_option_system_is_a_message_before_the_others() -> None:
         assert run.reply.text
         with client.stream("glm-4.7", "hi", system="Be brief.") as stream:
             assert [type(event) for event in stream]
+        wrong: Any
         for wrong in (3, b"x", [3]):
             with pytest.raises((TypeError, ValueError), match="system"):
                 client.plan("glm-4.7", "hi", system=wrong)

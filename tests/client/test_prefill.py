@@ -121,7 +121,10 @@ def builtin(name: str) -> Model:
 
 
 def test_the_endpoints_that_take_one_get_their_own_form_and_the_simulator_goes_on() -> None:
-    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "(Simulated answer) This"}]
+    turns: list[cnllm.MessageDict] = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "(Simulated answer) This"},
+    ]
     for name, key, path in (
         ("deepseek/deepseek-v4-pro", "prefix", "/beta/chat/completions"),
         ("moonshotai/kimi-k2.6", "partial", "/v1/chat/completions"),
@@ -136,7 +139,7 @@ def test_the_endpoints_that_take_one_get_their_own_form_and_the_simulator_goes_o
 
 
 def test_elsewhere_a_beginning_is_refused() -> None:
-    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    turns: list[cnllm.MessageDict] = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
     with pytest.raises(cnllm.CannotSend, match="prefill"):
         engine.build_request(builtin("gpt-5.2"), turns, prefill=True)
     with pytest.raises(cnllm.CannotSend, match="prefill"):

@@ -96,6 +96,7 @@ def test_an_unknown_name_is_an_error_at_once(tmp_path: Path) -> None:
         with pytest.raises(cnllm.UnknownModel):
             client.call("one/m", "hi", fallback=["nobody/x"])
         assert not one.received
+        wrong: Any
         for wrong in ("two/m", 3, [3], {"targets": ["two/m"], "first": 1}):
             with pytest.raises((TypeError, ValueError), match="fallback"):
                 client.call("one/m", "hi", fallback=wrong)

@@ -195,7 +195,7 @@ def test_files_in_results_of_tools_are_kept(registry: Registry) -> None:
     assert (result.text, result.media[0].type) == ("one\n\ntwo", "application/pdf")  # type: ignore[union-attr]
     call = {"id": "c", "type": "function", "function": {"name": "get", "arguments": "{}"}}
     tools = [{"type": "function", "function": {"name": "get"}}]
-    turns = ["go", {"role": "assistant", "content": None, "tool_calls": [call]}, message]
+    turns: list[Any] = ["go", {"role": "assistant", "content": None, "tool_calls": [call]}, message]
     plan = engine.build_request(registry.resolve("anthropic/claude-opus-5"), turns, tools=tools)
     blocks = plan.turns[-1]["content"][0]["content"]
     assert [b["type"] for b in blocks] == ["text", "document"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -310,7 +310,7 @@ def test_what_is_no_message_is_refused_and_counted(said: Json) -> None:
 @each("said", [{"by": 5}, {"by": ["p"]}, {"name": 5}, {"name": {}}])
 def test_a_speaker_that_is_no_text_is_refused(plain: cnllm.Model, said: Json) -> None:
     with pytest.raises((TypeError, ValueError), match=next(iter(said))):
-        engine.build_request(plain, [{"role": "assistant", "content": "x", **said}])
+        engine.build_request(plain, [cast(Any, {"role": "assistant", "content": "x", **said})])
 
 
 @pytest.mark.parametrize("given", [5, None, [5], [None], [["a"]], [b"x"]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -19,7 +19,7 @@ from cnllm.simulator.check_request import check_request
 from cnllm.simulator.read import read_request
 
 WIRES = PROTOCOLS
-POLICIES = ("adjust", "error", "send")
+POLICIES: tuple[Literal["adjust", "error", "send"], ...] = ("adjust", "error", "send")
 # how it is written → its state, and where it stands in the body
 RULES = {
     "": ("unknown", "top_k"),

@@ -149,6 +149,6 @@ def test_a_parameter_that_the_registry_says_nothing_of_goes_under_its_own_name()
     body = engine.build_request(model, "hi", top_k=3, presence_penalty=1, logit_bias={"5": 1}).body
     assert (body["top_k"], body["presence_penalty"], body["logit_bias"]) == (3, 1, {"5": 1})
     with pytest.raises(TypeError, match="presence_penaltie"):
-        engine.build_request(model, "hi", presence_penaltie=1)
+        engine.build_request(model, "hi", presence_penaltie=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="top_k"):
-        engine.build_request(model, "hi", top_k=float("nan"))
+        engine.build_request(model, "hi", top_k=float("nan"))  # type: ignore[arg-type]

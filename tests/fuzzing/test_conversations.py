@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -160,7 +160,7 @@ def machine(server: Server, folder: Path) -> type[RuleBasedStateMachine]:
             fault=st.sampled_from(["cut", "drop", "error"]),  # a reset may come before anything did, and is tried again
             then=st.sampled_from(["error", "keep", "again-whole"]),
         )
-        def cut(self, words: str, tools: bool, fault: str, then: str) -> None:
+        def cut(self, words: str, tools: bool, fault: str, then: Literal["error", "keep", "again-whole"]) -> None:
             self.ask(words)
             events: list[Any] = []
             told: list[str] = []

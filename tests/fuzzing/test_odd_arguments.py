@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import isfunction, signature
+from typing import Any, cast
 
 import pytest
 
@@ -89,9 +90,9 @@ def test_a_planted_attribute_error_fails_the_table(monkeypatch: pytest.MonkeyPat
 
 
 WRONG: dict[str, Callable[[], object]] = {
-    "model is None": lambda: cnllm.call(None, "x"),  # type: ignore[arg-type]
-    "messages is int": lambda: cnllm.call("glm-4.7", 5),
-    "messages[1] is NoneType": lambda: cnllm.fit("glm-4.7", ["x", None]),
+    "model is None": lambda: cnllm.call(None, "x"),  # type: ignore[call-overload]
+    "messages is int": lambda: cnllm.call("glm-4.7", 5),  # type: ignore[call-overload]
+    "messages[1] is NoneType": lambda: cnllm.fit("glm-4.7", ["x", None]),  # type: ignore[list-item]
     "messages[0].parts[0].text": lambda: cnllm.fit("glm-4.7", [cnllm.Message("user", (cnllm.Text(object()),))]),  # type: ignore[arg-type]
     "data is NoneType": lambda: cnllm.Message.from_dict(None),  # type: ignore[arg-type]
     "parts[0]": lambda: cnllm.Message.from_dict({"role": "user", "parts": [5]}),
@@ -112,7 +113,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "overlays: a path is int": lambda: cnllm.Registry.load(5),  # type: ignore[arg-type]
     "chunk is str": lambda: engine.StreamParser(cnllm.Registry.load().resolve("glm-4.7")).feed("x"),  # type: ignore[arg-type]
     "tool is str": lambda: tools.problem_with("x", None),  # type: ignore[arg-type]
-    "on_step is int": lambda: cnllm.Client(simulate=True).run("glm-4.7", "x", on_step=5),  # type: ignore[arg-type]
+    "on_step is int": lambda: cnllm.Client(simulate=True).run("glm-4.7", "x", on_step=5),  # type: ignore[call-overload]
 }
 
 
@@ -136,7 +137,7 @@ def test_subclasses_and_look_alikes_go_out_as_what_they_stand_for() -> None:
 
     plan = engine.build_request(
         cnllm.Registry.load().resolve("glm-4.7"),
-        [{"role": Word("user"), "content": Word("hi")}],
+        [cast(Any, {"role": Word("user"), "content": Word("hi")})],
         stop=[Word("a")],
         extra_body={"x": Word("y"), "z": (1, 2)},
     )

@@ -55,7 +55,7 @@ CALLED: list[Event] = [
 ]
 REASONED = BlockEnd(0, Reasoning("".join(event.text for event in REASONING)))
 SPOKEN = BlockEnd(1, Text("".join(event.text for event in TEXT)))
-NOTE = NoteAdded(Note("a", "b", "c", "d"))
+NOTE = NoteAdded(Note("tier", "b", "c", "d"))
 USED = UsageSeen(Usage(input=3, output=4))
 
 STREAMS: dict[str, list[Event]] = {

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from cases import each
 
-from cnllm import Message, Reasoning, Text, engine
+from cnllm import Message, Reasoning, Role, Text, engine
 from cnllm.simulator.transport import respond
 
 from .support import BUILTIN
@@ -21,7 +21,7 @@ MODELS = {
 
 @each("protocol", MODELS)
 @each("role", ["user", "system"])
-def test_it_is_left_out_and_noted(protocol: str, role: str) -> None:
+def test_it_is_left_out_and_noted(protocol: str, role: Role) -> None:
     model = BUILTIN.resolve(MODELS[protocol], protocol=protocol)
     messages = [Message(role, [Reasoning("hm, secretly"), Text("hi")]), Message("user", [Text("and?")])]
     plan = engine.build_request(model, messages)

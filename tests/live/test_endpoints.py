@@ -67,5 +67,5 @@ def test_a_second_request_after_a_tool_and_a_third(model: str) -> None:
         run = client.run(model, "What time is it in Oslo? Use the tool.", tools=tools)
         assert run.stopped == "done"
         assert any(step.calls for step in run.steps)
-        more = [*run.messages, {"role": "user", "content": "Thanks. And in Rome?"}]
+        more = [*run.messages, cnllm.Message.user("Thanks. And in Rome?")]
         assert client.run(model, more, tools=tools).stopped == "done"

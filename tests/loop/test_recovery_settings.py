@@ -124,7 +124,7 @@ def fails() -> str:
     raise OSError("no clock")
 
 
-def summary(stopped: str, steps: int, calls: int, returned: int, fallback: bool = False) -> RunSummary:
+def summary(stopped: cnllm.Stopped, steps: int, calls: int, returned: int, fallback: bool = False) -> RunSummary:
     return RunSummary(stopped=stopped, steps=steps, calls=calls, returned=returned, fallback=fallback)
 
 

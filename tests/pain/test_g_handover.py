@@ -56,7 +56,7 @@ def test_G1_a_seal_tells_who_wrote_a_turn_that_does_not_say_so() -> None:
 
 
 @each("role", ["user", "system", "tool"])
-def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: str) -> None:
+def test_G1_a_sealed_block_goes_to_its_origin_alone_whoever_says_it(role: cnllm.Role) -> None:
     block = cnllm.Opaque({"type": "block"}, cnllm.Seal("openai-chat", "zai", "glm-4.7"))
     history = [ASK, cnllm.Message(role, [cnllm.Text("hi"), block]), ASK]
     assert {"type": "block"} in plan("zai/glm-4.7", history).body["messages"][1]["content"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def own(text: str) -> Path:
     return file
 
 
-def sends(registry: Registry, model: str, **options: object) -> bool:
+def sends(registry: Registry, model: str, **options: Any) -> bool:
     peer = Peer()
     with Client(registry, transport=peer) as client:
         client.call(model, "hi", **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cases import each
@@ -55,7 +56,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, KEY)
 
 
-def call(registry: Registry, model: str | Model, **options: object) -> Peer:
+def call(registry: Registry, model: str | Model, **options: Any) -> Peer:
     peer = Peer()
     with Client(registry, transport=peer) as client:
         assert client.call(model, "hi", **options).text == "Hello"

@@ -210,7 +210,7 @@ def test_results_of_calls_that_share_an_id_go_to_the_call_of_their_name() -> Non
         ([("rain", "weather"), ("noon", None)], ["noon", "rain"]),
     ]
     for results, meant in cases:
-        history = [
+        history: list[Any] = [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": None, "tool_calls": [call("clock", "x"), call("weather", "y")]},
             *(result(text, name) for text, name in results),

@@ -106,9 +106,9 @@ def test_a_conversation_with_an_excluded_call_goes_on(peer: tuple[Peer, cnllm.Mo
             result = cnllm.Message("tool", [cnllm.ToolResult("b", "sun", "weather")])
             endpoint.script = [([], "done")]
             for history in ([first, reply.message, user], [first, again, result, user]):
-                for options in ({"tools": [weather]}, {}):
+                for tools in ([weather], None):
                     endpoint.bodies.clear()
-                    client.call(model, history, **options)
+                    client.call(model, history, tools=tools)
                     made, answered = pairs(model.protocol, endpoint.bodies[0])
                     assert [id for id, _ in made] == answered, (name, made, answered)
                     assert len(made) == 2

@@ -57,7 +57,7 @@ BREAKS: dict[str, Json] = {
     "typed": {"description": "no type"},
 }
 CALL = ToolCall("abcdefgh1", "search", {}, "{}")
-LONG = [
+LONG: list[Any] = [
     "hi",
     Message("assistant", (Reasoning("I think"), CALL)),
     Message("tool", (ToolResult("abcdefgh1", "x"),)),

@@ -99,7 +99,7 @@ when.reasoning.tool_choice = { allowed = ["auto"], otherwise = "reasoning-off" }
 
 
 @each("reasoning, wire", [("off", FORCED), ("on", "auto"), (None, "auto")])
-def test_reasoning_is_never_given_up_to_force_a_tool(tmp_path: Path, reasoning: str | None, wire: Any) -> None:
+def test_reasoning_is_never_given_up_to_force_a_tool(tmp_path: Path, reasoning: Any, wire: Any) -> None:
     with Peer() as peer:
         flags = 'tool_choice.allowed = ["auto", "named"]' + THINKER
         model = endpoint(tmp_path, peer, "tool", flags)

@@ -39,7 +39,7 @@ def compare(registry: Registry, protocol: str) -> None:
             assert type(events[-1]).__name__ == "Finished", events
             if calls:  # the turn, with its seals, goes back
                 result = {"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": "sea"}
-                history = ["Look at Kiel.", reply.message, result]
+                history: list[Any] = ["Look at Kiel.", reply.message, result]
                 assert client.call(model.name, history, **options).message.parts
         ours, theirs = (served(registry, model, options) for model in (first, second))
         assert ours == theirs, (ours, theirs)

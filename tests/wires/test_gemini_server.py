@@ -111,7 +111,11 @@ def test_a_history_without_its_seals_is_refused_and_another_models_is_not(client
     newer = at(server, "gemini-3.8-flash")
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     theirs = {"role": "assistant", "content": None, "tool_calls": [call], "by": "zai/glm-4.7"}
-    history = [{"role": "user", "content": "x"}, theirs, {"role": "tool", "tool_call_id": "c1", "content": "y"}]
+    history: list[Any] = [
+        {"role": "user", "content": "x"},
+        theirs,
+        {"role": "tool", "tool_call_id": "c1", "content": "y"},
+    ]
     assert client.call(newer, history, tools=[WEATHER]).text
     bare = engine.build_request(newer, history, tools=[WEATHER]).body
     del bare["contents"][1]["parts"][0]["thoughtSignature"]

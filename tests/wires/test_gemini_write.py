@@ -267,7 +267,7 @@ def test_calls_of_another_model_carry_the_stand_in_where_it_is_wanted() -> None:
 
 
 def test_signatures_go_to_the_model_that_gave_them_alone() -> None:
-    history = [
+    history: list[Any] = [
         USER,
         turn(Text("a", seal({"thoughtSignature": "s"})), *CALLS),
         Message("tool", [ToolResult("id1", "x")]),
@@ -280,7 +280,11 @@ def test_signatures_go_to_the_model_that_gave_them_alone() -> None:
 
 
 def test_a_picture_goes_back_to_who_made_it() -> None:
-    history = [USER, turn(Text("Here:"), Media("image/png", "aGk=", None, seal({"thoughtSignature": "s"}))), "And?"]
+    history: list[Any] = [
+        USER,
+        turn(Text("Here:"), Media("image/png", "aGk=", None, seal({"thoughtSignature": "s"}))),
+        "And?",
+    ]
     assert plan(history).body["contents"][1]["parts"][1] == {
         "inlineData": {"mimeType": "image/png", "data": "aGk="},
         "thoughtSignature": "s",
@@ -296,7 +300,7 @@ def test_the_other_door_still_sends_its_own_signatures_back() -> None:
     said = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}, **extra}
     body = {"choices": [{"index": 0, "message": {"tool_calls": [said]}, "finish_reason": "tool_calls"}]}
     reply = engine.parse_response(shim, 200, {}, cnllm_json(body))
-    history = [USER, reply.message, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
+    history: list[Any] = [USER, reply.message, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
     assert engine.build_request(shim, history).body["messages"][1]["tool_calls"] == [said]
     native = plan(history).body["contents"][1]["parts"][0]
     assert native == {"functionCall": {"id": "c1", "name": "f", "args": {}}, "thoughtSignature": STAND_IN}

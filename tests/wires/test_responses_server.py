@@ -99,6 +99,7 @@ def test_parallel_calls(client: Client, model: Model, streams: bool) -> None:
 def test_an_answer_by_a_schema(client: Client, model: Model) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     reply = client.call(model, "a number", schema=schema)
+    assert reply.parsed is not None
     assert type(reply.parsed["n"]) is int
 
 

@@ -6,7 +6,7 @@ The same code serves a stream and a whole body, on every wire.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -53,6 +53,9 @@ from cnllm.types import (
 from cnllm.types.arguments import decode_arguments
 from cnllm.types.lenient_json import SurrogateBuffer
 from cnllm.types.lenient_json import replace_surrogates as _replace_surrogates
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["ReplyBuilder"]
 
@@ -212,7 +215,7 @@ class ReplyBuilder:
         """Remove the notes with these codes."""
         self._notes.forget(codes)
 
-    def add_note(self, code: str, flag: str, subject: str, did: str) -> None:
+    def add_note(self, code: NoteCode, flag: str, subject: str, did: str) -> None:
         """Add a note to the events of the text that is being read."""
         self._out += self.note(code, flag, subject, did, self.registry_model.where(flag))
 
@@ -425,7 +428,7 @@ class ReplyBuilder:
         self.usage = usage
         return [UsageSeen(usage)]
 
-    def note(self, code: str, flag: str, subject: str, did: str, origin: str = "") -> list[Event]:
+    def note(self, code: NoteCode, flag: str, subject: str, did: str, origin: str = "") -> list[Event]:
         """Add a note; return its event where the note is new."""
         note = Note(code, flag, subject, did, origin)
         return [NoteAdded(note)] if self._notes.add(note) else []
@@ -606,16 +609,16 @@ class ReplyBuilder:
             is_implied = reported == "stop" and self.finish == "tool_calls" and "tool_calls" not in finish.values()
             if self.raw_finish is not None and reported != self.finish and not is_implied:
                 origin = self.registry_model.where(f"finish.{self.raw_finish}") if reported else ""
-                code = "finish-follows" if reported else "finish-unknown"
+                code: NoteCode = "finish-follows" if reported else "finish-unknown"
                 out += self.note(code, "finish", self.raw_finish, self.finish, origin)
         if self._max_output is not None:
             self._note_limit(self._max_output, out)
         if self._calls.ids.renamed:
             out += self._add_final(ids_note(self._calls.ids.renamed))
         if self._rules is not None and self.finish in ("stop", "tool_calls"):
-            for code, subject, did in self._rules.ignored_wishes([call.name for call in self._tool_calls]):
-                flag = "tools.parallel" if code == "parallel-ignored" else "tool_choice"
-                out += self.note(code, flag, subject, did, self.registry_model.where(flag))
+            for ignored, subject, did in self._rules.ignored_wishes([call.name for call in self._tool_calls]):
+                flag = "tools.parallel" if ignored == "parallel-ignored" else "tool_choice"
+                out += self.note(ignored, flag, subject, did, self.registry_model.where(flag))
         price = self.flags.price
         if price is not None and price.off_peak is not None:
             out += self._add_final(price_note(self.registry_model, price, self.usage, self.created))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from cnllm.types import Note
 
 __all__ = ["NOTES_LEFT_OUT", "ReplyNotes"]
 
-NOTES_LEFT_OUT = "notes-left-out"
+NOTES_LEFT_OUT: Final = "notes-left-out"
 """The code of the last note where notes were left out."""
 
 _MAX_PER_CODE = 100  # the codes are the engine's own, so there are few

@@ -5,7 +5,7 @@ The answer is parsed and checked. The call of an answer tool becomes text.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,6 +40,9 @@ from cnllm.types import (
     ToolCallEnd,
     ToolCallStart,
 )
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["OutputReader"]
 
@@ -232,7 +235,7 @@ class OutputReader:
                 notes += self._note("pattern-unjudged", pattern, "the answer is checked without this")
         return notes
 
-    def _note(self, code: str, subject: str, did: str) -> list[Event]:
+    def _note(self, code: NoteCode, subject: str, did: str) -> list[Event]:
         """Return the event of a note, with a subject of at most 1000 characters."""
         subject = subject if len(subject) <= 1000 else subject[:999] + "…"
         return self._builder.note(code, "schema", subject, did)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cnllm.leaks.filter import BlockResult, LeakFilter
     from cnllm.leaks.grammars import ParsedCall
     from cnllm.leaks.prompt import PromptTexts
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["TextCalls", "Then", "text_call_filters"]
 
@@ -331,7 +332,7 @@ class TextCalls:
         name = call_name(block.stripped_calls, block.raw)
         return "" if name in offered else name
 
-    def _note(self, code: str, subject: str, did: str, flag: str = "") -> None:
+    def _note(self, code: NoteCode, subject: str, did: str, flag: str = "") -> None:
         self._builder.add_note(code, flag or self._flag, subject, did)
 
 

@@ -7,7 +7,7 @@ change to what the caller asked for is noted in the ledger by the stage that mak
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -40,14 +40,21 @@ from cnllm.registry.flags import Recovery as RecoveryFlags
 from cnllm.registry.model import Model
 from cnllm.types import Message, Note, checks
 from cnllm.types.client_data import ClientData
-from cnllm.types.convert import as_messages, system_message
+from cnllm.types.content import system_message
+from cnllm.types.convert import as_messages
 from cnllm.types.faults import message_fault
 from cnllm.types.policy import Limits, Recovery
+
+if TYPE_CHECKING:
+    from cnllm.types.call_options import CallOptions
+    from cnllm.types.message_types import Messages
 
 __all__ = ["build_request"]
 
 
-def build_request(model: Model, messages: Any, *, stream: bool | None = None, **options: Any) -> Plan:
+def build_request(
+    model: Model, messages: Messages, *, stream: bool | None = None, **options: Unpack[CallOptions]
+) -> Plan:
     """Build the request for a conversation. Pure: the same input gives the same bytes, and no argument is changed.
 
     The options are those of `Client.call`. An option that is not given is as the model's `call` table says, `stream`
@@ -58,9 +65,9 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
         checks.require_type("model", model, Model, "a cnllm.Model, as Registry.resolve returns it,")
     call = model.flags.call or {}
     system = options.pop("system", None)
-    given = options
-    options, client_notes = resolve_client_data(options, model)
-    wish = read_options(options, call, model.flags.params or ())
+    given: dict[str, Any] = dict(options)
+    settings, client_notes = resolve_client_data(given, model)
+    wish = read_options(settings, call, model.flags.params or ())
     if stream is None:
         stream = bool(call.get("stream"))
     elif type(stream) is not bool:
@@ -72,10 +79,10 @@ def build_request(model: Model, messages: Any, *, stream: bool | None = None, **
     if system is not None:
         turns = [system_message(system), *turns]
     try:
-        plan = _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), options, given)
+        plan = _build(draft(model, turns, wish, stream=stream, images=media.has_media(turns)), settings, given)
         return replace(plan, notes=[*client_notes, *plan.notes]) if client_notes and plan.model is model else plan
     except checks.FAILURES as error:
-        if (fault := _fault(turns, options)) is not None:
+        if (fault := _fault(turns, settings)) is not None:
             raise fault from error
         raise
 

@@ -6,11 +6,14 @@ Calls that break these rules are noted and never executed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from cnllm.engine.options import Function, RequestOptions
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["CallRules", "Exclusion", "call_rules"]
 
@@ -21,7 +24,7 @@ _TOOL_KEYS = frozenset({"tools", "tool_choice", "functions", "function_call", "t
 class Exclusion(Struct, frozen=True):
     """The reason why a call is never executed; `code` and `flag` are those of its note."""
 
-    code: str
+    code: NoteCode
     flag: str
     reason: str
 
@@ -55,9 +58,9 @@ class CallRules(Struct, frozen=True, kw_only=True):
             return Exclusion("call-excluded", "tool_choice", f"tool_choice={self.tool_name!r} excludes it")
         return None
 
-    def ignored_wishes(self, calls: Sequence[str]) -> list[tuple[str, str, str]]:
+    def ignored_wishes(self, calls: Sequence[str]) -> list[tuple[NoteCode, str, str]]:
         """Return (code, said, did) for each option that a whole reply with these calls did not follow."""
-        out: list[tuple[str, str, str]] = []
+        out: list[tuple[NoteCode, str, str]] = []
         if self.forced and not any(self.choice == "required" or name == self.tool_name for name in calls):
             subject = f"tool_choice={self.tool_name or self.choice!r}"
             out.append(("tool-choice-ignored", subject, "the endpoint ignored it: the reply holds no such call"))

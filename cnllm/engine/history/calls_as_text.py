@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,9 @@ from cnllm.engine.history.repair import Turn
 from cnllm.types import Message, Part, Text, ToolCall, ToolResult
 from cnllm.types.lenient_json import replace_surrogates
 
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
+
 __all__ = ["IN_WORDS", "TextForm", "calls_to_text"]
 
 
@@ -21,7 +25,7 @@ class TextForm(Struct, frozen=True):
 
     call: Callable[[ToolCall], str]
     result: Callable[[ToolResult], str]
-    code: str
+    code: NoteCode
     flag: str
     did: str
 

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
-from cnllm.types import Message, Note, Reply, RunSummary, ToolCall, ToolResult
+from cnllm.types import Message, Note, Reply, RunSummary, Stopped, ToolCall, ToolResult
 
 __all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep", "Step", "Stopped"]
-
-Stopped = Literal[
-    "done",
-    "length",
-    "content_filter",
-    "cut",
-    "incomplete",
-    "max_steps",
-    "repeated",
-    "cancelled",
-    "error",
-]
-"""Why a run ended.
-
-`done`: the model ended it. `length`, `content_filter`, `cut`: the last reply ended so. `incomplete`: calls were
-announced and none came. `max_steps`, `repeated`, `cancelled`: the loop was stopped. `error`: an error was raised."""
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -48,6 +48,9 @@ from cnllm.types import (
     Usage,
 )
 from cnllm.types.policy import Recovery
+
+if TYPE_CHECKING:
+    from cnllm.types.note_codes import NoteCode
 
 __all__ = ["Loop"]
 
@@ -265,7 +268,7 @@ class Loop:
     def _cycle(self) -> int:
         return self.recovery.cycle or 1
 
-    def _note(self, code: str, flag: str, subject: str, did: str, origin: str = "") -> None:
+    def _note(self, code: NoteCode, flag: str, subject: str, did: str, origin: str = "") -> None:
         self._notes.append(Note(code, flag, subject, did, origin))
 
     # ── calls of the model ───────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -12,7 +12,7 @@ from cnllm.protocols.allowed_tools import allow_tools
 from cnllm.protocols.custom_tools import custom_arguments
 from cnllm.protocols.responses.server_tools import ITEM_KINDS, ClientTools
 from cnllm.registry.flags import LEVELS
-from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from cnllm.types import Media, Message, Opaque, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from cnllm.types.convert import result_text
 from cnllm.types.media import as_media
 
@@ -181,7 +181,7 @@ def _message(item: dict[str, Any], stamp: Stamp) -> Message | list[Part]:
         seal = parts[0].seal
         seal_data = {**(seal.data if seal is not None and isinstance(seal.data, dict) else {}), "item": item_keys}
         parts[0] = msgspec.structs.replace(parts[0], seal=stamp(seal_data))
-    return Message(str(role), tuple(parts))
+    return Message(cast(Role, role), tuple(parts))
 
 
 def _assistant_texts(

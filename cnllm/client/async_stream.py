@@ -1,0 +1,185 @@
+"""One call of `AsyncClient`: the driver of its steps, and the `AsyncStream` of its events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from cnllm.client import credentials
+from cnllm.client.base import CallDriver, check_delivery
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import (
+    DrainBody,
+    FinalEvents,
+    Observed,
+    ReadBody,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    UseTarget,
+)
+from cnllm.errors import CnllmError, TransportError
+from cnllm.types import Answer_co, Event, Reply, checks
+
+__all__ = ["AsyncCallRun", "AsyncStream"]
+
+
+class AsyncCallRun(CallDriver):
+    """Carries out the steps of a call, awaiting each."""
+
+    def events(self) -> AsyncGenerator[Event]:
+        """Return the events one by one."""
+        return _single_events(self.batches())
+
+    async def batches(self) -> AsyncGenerator[list[Event]]:
+        """Yield the events, those of one piece of the network together; carry out the other steps in between."""
+        send = self._steps.send
+        result: Any = None
+        try:
+            while True:
+                try:
+                    step = send(result)
+                except StopIteration as stop:
+                    self.finished = self._echo.reply(stop.value)
+                    return
+                kind = type(step)
+                if kind is list or kind is FinalEvents:
+                    if batch := self._echo.events(step):
+                        yield batch
+                    result = await self._next_chunk() if kind is list else None
+                else:
+                    result = await self._carry_out(step)
+        except CnllmError as error:
+            public_error = self._report_error(error)
+            if batch := self._echo.flush():
+                yield batch
+            raise public_error from error.__cause__
+        finally:
+            await self.close()
+            self._report_end()
+
+    async def _carry_out(self, step: Any) -> Any:
+        match step:
+            case Send():
+                return await self._send(step.plan)
+            case ReadBody():
+                return await self._read_all(step.most)
+            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
+                self._body.set_read_deadline(step.seconds)
+            case DrainBody() if hasattr(self._body, "drain"):
+                await self._body.drain()
+            case UseTarget():
+                return self._use_target(step)
+            case Observed():
+                self._report_observed(step)
+            case Sleep():
+                import anyio
+
+                self._report_retry(step)
+                await anyio.sleep(step.seconds)
+        return None
+
+    async def _send(self, plan: Plan) -> Any:
+        await self.close()
+        request = self._insert_key(plan)
+        try:
+            status, headers, body = await self._transport.send(request)
+        except TransportError as error:
+            return error
+        self._report_start(status)
+        self._body = body.__aiter__()
+        return status, headers
+
+    async def _next_chunk(self) -> Any:
+        try:
+            if self._body is None:
+                return None
+            return credentials.redact_bytes(self._needles, await self._body.__anext__())
+        except StopAsyncIteration:
+            return None
+        except TransportError as error:
+            return error
+
+    async def _read_all(self, remaining: int) -> Any:
+        pieces: list[bytes] = []
+        broken: TransportError | None = None
+        try:
+            async for chunk in self._body:
+                pieces.append(chunk)
+                if (remaining := remaining - len(chunk)) < 0:
+                    break
+        except TransportError as error:
+            broken = error
+        finally:
+            await self.close()
+        return self._join_body(pieces, broken)
+
+    async def close(self) -> None:
+        body, self._body = self._body, None
+        if hasattr(body, "aclose"):
+            await body.aclose()
+
+
+class AsyncStream(Generic[Answer_co]):
+    """The events of one call, asynchronously; `reply` once they have been read."""
+
+    def __init__(self, call: Call, runner: AsyncCallRun, by: str | None = None) -> None:
+        checks.require_type("call", call, Call, "the value that `AsyncClient.stream` passes")
+        checks.require_type("runner", runner, AsyncCallRun, "the value that `AsyncClient.stream` passes")
+        check_delivery(by)
+        self._call = call
+        self._runner = runner
+        self._batches = runner.batches()
+        self._events = _single_events(self._batches)
+        if by is not None:
+            from cnllm.sentences import by_sentence_async
+
+            self._events = by_sentence_async(self._events)
+
+    @property
+    def plan(self) -> Plan:
+        """Return the request, with a note for every change."""
+        return self._call.plan
+
+    @property
+    def reply(self) -> Reply[Answer_co]:
+        """Return the reply, once all events have been read. Raise `StreamCut` before that, or when there is none."""
+        return self._runner.finished or self._runner.abandon(self._call)
+
+    def batches(self) -> AsyncGenerator[list[Event]]:
+        """Return the events in lists, each with those of one piece of the network, instead of one by one."""
+        return self._batches
+
+    async def stop(self) -> Reply[Answer_co] | None:
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
+        await self.aclose()
+        return self._runner.redact_reply(self._call.partial_reply())
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        """End the call at any point."""
+        await self._events.aclose()
+        await self._batches.aclose()
+        await self._runner.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def _single_events(batches: AsyncGenerator[list[Event]]) -> AsyncGenerator[Event]:
+    """Yield the events of lists one by one. Closes the generator of the lists."""
+    try:
+        async for batch in batches:
+            for event in batch:
+                yield event
+    finally:
+        await batches.aclose()

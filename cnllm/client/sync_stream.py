@@ -1,0 +1,188 @@
+"""One call of `Client`: the driver of its steps, and the `Stream` of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from cnllm.client import credentials
+from cnllm.client.base import CallDriver, check_delivery
+from cnllm.client.telemetry import Watch
+from cnllm.engine.encode.plan import Plan
+from cnllm.engine.run.call import Call
+from cnllm.engine.run.call_effects import (
+    DrainBody,
+    FinalEvents,
+    Observed,
+    ReadBody,
+    Send,
+    SetReadDeadline,
+    Sleep,
+    UseTarget,
+)
+from cnllm.errors import CnllmError, TransportError
+from cnllm.types import Answer_co, Event, Reply, checks
+
+__all__ = ["CallRun", "Stream"]
+
+
+class CallRun(CallDriver):
+    """Carries out the steps of a call, one after another."""
+
+    def __init__(self, transport: Any, steps: Any, key: str | None, watch: Watch | None) -> None:
+        super().__init__(transport, steps, key, watch)
+        self._closed = False
+
+    def events(self) -> Generator[Event]:
+        """Yield the events, and carry out the other steps in between."""
+        send = self._steps.send
+        result: Any = None
+        try:
+            while True:
+                step = send(result)
+                kind = type(step)
+                if kind is list:
+                    yield from self._echo.events(step)
+                    result = self._next_chunk()
+                elif kind is FinalEvents:
+                    yield from self._echo.events(step)
+                    result = None
+                else:
+                    result = self._carry_out(step)
+        except StopIteration as stop:
+            self.finished = self._echo.reply(stop.value)
+        except CnllmError as error:
+            public_error = self._report_error(error)
+            yield from self._echo.flush()
+            raise public_error from error.__cause__
+        finally:
+            self.close()
+            self._report_end()
+
+    def leave(self) -> None:
+        """End the call from another thread, as soon as possible. No further request is sent."""
+        self._closed = True
+        set_read_deadline = getattr(self._body, "set_read_deadline", None)
+        if set_read_deadline is not None:
+            set_read_deadline(0)
+
+    def _carry_out(self, step: Any) -> Any:
+        if self._closed:
+            raise TransportError("the call was closed before its end")
+        match step:
+            case Send():
+                return self._send(step.plan)
+            case ReadBody():
+                return self._read_all(step.most)
+            case SetReadDeadline() if hasattr(self._body, "set_read_deadline"):
+                self._body.set_read_deadline(step.seconds)
+            case DrainBody() if hasattr(self._body, "drain"):
+                self._body.drain()
+            case UseTarget():
+                return self._use_target(step)
+            case Observed():
+                self._report_observed(step)
+            case Sleep():
+                import time
+
+                self._report_retry(step)
+                time.sleep(step.seconds)
+        return None
+
+    def _send(self, plan: Plan) -> Any:
+        self.close()
+        request = self._insert_key(plan)
+        try:
+            status, headers, body = self._transport.send(request)
+        except TransportError as error:
+            return error
+        self._report_start(status)
+        self._body = iter(body)
+        if self._closed:  # `leave` was called during the send
+            self.leave()
+        return status, headers
+
+    def _next_chunk(self) -> Any:
+        if self._closed:
+            raise TransportError("the call was closed before its end")
+        try:
+            chunk = next(self._body, None) if self._body is not None else None
+            return chunk if chunk is None else credentials.redact_bytes(self._needles, chunk)
+        except TransportError as error:
+            return error
+
+    def _read_all(self, remaining: int) -> Any:
+        pieces: list[bytes] = []
+        broken: TransportError | None = None
+        try:
+            for chunk in self._body:
+                pieces.append(chunk)
+                if (remaining := remaining - len(chunk)) < 0:
+                    break
+        except TransportError as error:
+            broken = error
+        finally:
+            self.close()
+        return self._join_body(pieces, broken)
+
+    def close(self) -> None:
+        """Close the response."""
+        body, self._body = self._body, None
+        if hasattr(body, "close"):
+            body.close()
+
+
+class Stream(Generic[Answer_co]):
+    """The events of one call: iterate over it once, then `reply`. Leaving the `with` block ends the call."""
+
+    def __init__(self, call: Call, runner: CallRun, by: str | None = None) -> None:
+        checks.require_type("call", call, Call, "the value that `Client.stream` passes")
+        checks.require_type("runner", runner, CallRun, "the value that `Client.stream` passes")
+        check_delivery(by)
+        self._call = call
+        self._runner = runner
+        self._events: Iterator[Event] = runner.events()
+        if by is not None:
+            from cnllm.sentences import by_sentence
+
+            self._events = by_sentence(runner.events())
+
+    @property
+    def plan(self) -> Plan:
+        """Return the request, with a note for every change."""
+        return self._call.plan
+
+    @property
+    def reply(self) -> Reply[Answer_co]:
+        """Return the reply. Read the remaining events first. Raise `StreamCut` when the call was closed early."""
+        for _ in self._events:
+            pass
+        return self._runner.finished or self._runner.abandon(self._call)
+
+    def stop(self) -> Reply[Answer_co] | None:
+        """End the call and return the partial reply with finish `cut`, or None if nothing arrived."""
+        self.close()
+        return self._runner.redact_reply(self._call.partial_reply())
+
+    def cancel(self) -> None:
+        """End the call from another thread. The thread that reads it gets a `TransportError`."""
+        self._runner.leave()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        """End the call at any point."""
+        close = getattr(self._events, "close", None)
+        if close is not None:
+            close()
+        self._runner.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
