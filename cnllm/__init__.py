@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         Stopped,
         Text,
         TextDelta,
+        Timing,
         ToolCall,
         ToolCallDelta,
         ToolCallEnd,
@@ -120,8 +121,8 @@ _MODULES = {
     "cnllm.tools": "Tool tool",
     "cnllm.types": (
         "BlockEnd Cost Event Finish Finished Media Message Note NoteAdded Opaque Part Reasoning ReasoningDelta Reply "
-        "Request Restarted Role RunSummary Seal Stopped Text TextDelta ToolCall ToolCallDelta ToolCallEnd "
-        "ToolCallStart ToolResult Usage UsageSeen"
+        "Request Restarted Role RunSummary Seal Stopped Text TextDelta Timing ToolCall ToolCallDelta "
+        "ToolCallEnd ToolCallStart ToolResult Usage UsageSeen"
     ),
 }
 _MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -194,6 +195,7 @@ __all__ = [
     "TextDelta",
     "Timeout",
     "Timeouts",
+    "Timing",
     "Tool",
     "ToolCall",
     "ToolCallDelta",

@@ -176,8 +176,8 @@ def save_template(params: dict[str, Any]) -> int:
             defaults[key] = parameter.partition("=")[2]
         else:
             _require_harmless(key, value)
-            _require_parameter(key)
             options[key] = value
+    _require_parameters(params["model"], options)
     template = templates.Template(
         name=name,
         model=params["model"],
@@ -215,19 +215,15 @@ def _require_harmless(name: str, value: Any) -> None:
         raise UsageError(f"a template does not hold {name}", "leave it out")
 
 
-def _require_parameter(name: str) -> None:
-    """Raise `UsageError` for a name that is surely a mistyped parameter, or a variable that no text holds."""
-    from cnllm.engine.options import OPTION_NAMES
-    from cnllm.engine.similar_names import similar_name
-    from cnllm.protocols import PROTOCOLS, wire
+def _require_parameters(model: str | None, options: dict[str, Any]) -> None:
+    """Raise `UsageError` for a mistyped parameter. Without a model, the first of the default models stands in."""
+    from cnllm.client.sync_client import Client
 
-    known = {*CALL_OPTIONS, *OPTION_NAMES}.union(*(wire(protocol).body_keys for protocol in PROTOCOLS))
-    if name.partition(".")[0] not in known:
-        similar, is_sure = similar_name(name, known)
-        if is_sure:
-            raise UsageError(
-                f"there is no parameter {name}", f"did you mean {similar}? Variables stand as $name in a text"
-            )
+    with Client(simulate=True) as client:
+        try:
+            client.plan(model or client.registry.default_models[0], "Hi", **options)
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error), "variables of a template stand as $name in its texts") from None
 
 
 _OPTION_NAMES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -214,8 +215,10 @@ class AsyncRun(RunState[Answer_co]):
                 self._outcome = await self._await_unless_cancelled(_call_back, self._options.approve, effect.call)
             case ExecuteCalls():
                 await self._await_unless_cancelled(self._execute, effect)
-            case ReportStep() if self._options.on_step is not None:
-                await _call_back(self._options.on_step, effect.step)
+            case ReportStep():
+                self._report_tools(effect.step)
+                if self._options.on_step is not None:
+                    await _call_back(self._options.on_step, effect.step)
             case list():
                 self._pending_events.extend(self._deliver(effect))
 
@@ -258,8 +261,10 @@ class AsyncRun(RunState[Answer_co]):
         async def work() -> None:
             while queue:
                 index, call = queue.popleft()
+                start = time.monotonic()
                 try:
                     effect.results[index] = await self._result(call)
+                    effect.seconds[index] = time.monotonic() - start
                 except (SystemExit, KeyboardInterrupt) as error:
                     exits.append(error)
                     group.cancel_scope.cancel()

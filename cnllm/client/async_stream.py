@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -37,15 +38,18 @@ class AsyncCallRun(CallDriver):
         """Yield the events, those of one piece of the network together; carry out the other steps in between."""
         send = self._steps.send
         result: Any = None
+        self._start = time.monotonic()
         try:
             while True:
                 try:
                     step = send(result)
                 except StopIteration as stop:
-                    self.finished = self._echo.reply(stop.value)
+                    self._finish(stop.value)
                     return
                 kind = type(step)
                 if kind is list or kind is FinalEvents:
+                    if self._first is None:
+                        self._observe_first(step)
                     if batch := self._echo.events(step):
                         yield batch
                     result = await self._next_chunk() if kind is list else None

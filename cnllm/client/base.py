@@ -6,6 +6,7 @@ Each client drives the steps in its own way.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
@@ -26,7 +27,7 @@ from cnllm.engine.run.call_effects import Observed, Sleep, UseTarget
 from cnllm.errors import CnllmError, StreamCut, TransportError
 from cnllm.registry import Registry, tiers
 from cnllm.registry.model import Model
-from cnllm.types import Event, Message, Note, Reply, checks
+from cnllm.types import TOKEN_EVENTS, Event, Message, Note, Reply, Timing, checks
 from cnllm.types.convert import as_messages
 from cnllm.types.policy import Limits, Retry, Timeouts
 
@@ -214,6 +215,8 @@ class CallDriver:
         self.finished: Reply | None = None
         self.keys: dict[int, str | None] | None = None  # those of a route's targets
         self._earlier: tuple[str, ...] = ()  # secrets of the targets before
+        self._start = time.monotonic()
+        self._first: float | None = None  # when the first token arrived
 
     def _use_target(self, step: UseTarget) -> list[Event]:
         """Send the next requests with the key of another target. Return the events that were held back."""
@@ -257,6 +260,20 @@ class CallDriver:
             self._needles, body
         ), broken
 
+    def _observe_first(self, events: Sequence[Event]) -> None:
+        """Record when the first token arrived."""
+        if any(type(event) in TOKEN_EVENTS for event in events):
+            self._first = time.monotonic()
+
+    def _add_timing(self, reply: Reply) -> Reply:
+        """Return a reply with its timing."""
+        first = None if self._first is None else round(self._first - self._start, 6)
+        return replace(reply, timing=Timing(first=first, total=round(time.monotonic() - self._start, 6)))
+
+    def _finish(self, reply: Reply) -> None:
+        """Set the reply of the call."""
+        self.finished = self._echo.reply(self._add_timing(reply))
+
     def _report_retry(self, step: Sleep) -> None:
         if self._watch is not None and step.error is not None:
             self._watch.retry_scheduled(credentials.redact_error(step.error, self._secrets), step.seconds)
@@ -271,6 +288,8 @@ class CallDriver:
 
     def _report_error(self, error: CnllmError) -> CnllmError:
         """Return the error without secrets, and report it."""
+        if error.reply is not None:
+            error.reply = self._add_timing(error.reply)
         error = credentials.redact_error(error, self._secrets, self._echo)
         if self._watch is not None:
             self._watch.call_failed(error)
@@ -278,7 +297,7 @@ class CallDriver:
 
     def redact_reply(self, reply: Reply | None) -> Reply | None:
         """Return the partial reply of an abandoned call without secrets."""
-        return None if reply is None else self._echo.reply(reply)
+        return None if reply is None else self._echo.reply(self._add_timing(reply))
 
     def abandon(self, call: Call) -> NoReturn:
         """Raise `StreamCut` for a call that its caller left before the end."""

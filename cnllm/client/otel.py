@@ -2,12 +2,13 @@
 
     client = Client(on_event=cnllm.client.otel.Spans())
 
-Each call is one span, with all its retries. No prompt and no answer goes into a span. `gen_ai.provider.name` is the
-provider's name in the registry.
+Each call is one span, with all its retries, and so is each use of a tool in a tool loop. No prompt and no answer goes
+into a span. `gen_ai.provider.name` is the provider's name in the registry.
 """
 
 from __future__ import annotations
 
+import time
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from cnllm.client.telemetry import (
     ResponseStarted,
     RetryScheduled,
     TelemetryEvent,
+    ToolEnded,
 )
 from cnllm.config import process
 
@@ -50,6 +52,9 @@ class Spans:
             with self._lock:
                 self._open[value.call] = new_span
             return
+        if isinstance(value, ToolEnded):
+            self._record_tool(value)
+            return
         with self._lock:
             span = self._open.pop(value.call, None) if isinstance(value, CallEnded) else self._open.get(value.call)
         if span is None:
@@ -69,6 +74,18 @@ class Spans:
                 span.add_event("cnllm.leak", {"cnllm.note": value.code})
             case CallEnded():
                 self._end(span, value)
+
+    def _record_tool(self, value: ToolEnded) -> None:
+        """Record a tool's call as a span that ends now."""
+        end = time.time_ns()
+        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": value.tool}
+        span = self._tracer.start_span(
+            f"execute_tool {value.tool}", attributes=attributes, start_time=end - round((value.seconds or 0) * 1e9)
+        )
+        if value.error:
+            span.set_attribute("error.type", "tool_error")
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
+        span.end(end)
 
     def _end(self, span: Span, value: CallEnded) -> None:
         for name, attribute in _response(value).items():

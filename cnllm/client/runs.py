@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
-from cnllm.client.telemetry import report_loop_end
+from cnllm.client.telemetry import ToolEnded, Watch, report_loop_end, watch_call
 from cnllm.engine.encode.plan import Plan
-from cnllm.engine.run.loop_effects import CallModel, Step, Stopped
+from cnllm.engine.run.loop_effects import CallModel, Step, Stopped, ToolUse
 from cnllm.engine.run.tool_loop import Loop
 from cnllm.errors import LoopStopped
 from cnllm.registry.model import Model
@@ -111,6 +111,10 @@ class Toolbox:
         """Return the patterns of the tool's schema that this call is not checked for."""
         return self._unchecked.get(call.name, ())
 
+    def has(self, name: str) -> bool:
+        """Whether there is a tool with this name."""
+        return name in self._tools
+
     def decode_call(self, call: ToolCall) -> ToolCall:
         """Return the call to check, approve and execute: the same object unless its arguments were encoded twice."""
         tool = self._tools.get(call.name)
@@ -145,6 +149,7 @@ class RunState(Generic[Answer_co]):
         self._open_call = open_call
         self._key: str | None = None
         self._end_reported = False
+        self._own_watch: Watch | None = None
         self._sentences: BySentence | None = None
         if options.by is not None:
             from cnllm.sentences import BySentence
@@ -164,11 +169,23 @@ class RunState(Generic[Answer_co]):
         """Report the end of the run once."""
         if self._loop.stopped is not None and not self._end_reported:
             self._end_reported = True
-            model = "" if self._loop.plan is None else self._loop.plan.model.name
-            loop = self._loop
-            report_loop_end(
-                self._options.on_event, model, str(loop.stopped), self.steps, self.usage, self.cost, loop.fallback
-            )
+            if (watch := self._watch()) is not None:
+                report_loop_end(watch, str(self._loop.stopped), self.steps, self.usage, self.cost, self._loop.fallback)
+
+    def _report_tools(self, step: Step) -> None:
+        """Report each call of a tool in a step."""
+        if step.tool_uses and (watch := self._watch()) is not None:
+            for use in step.tool_uses:
+                name = use.name if self._toolbox.has(use.name) else "unknown"
+                watch.emit(ToolEnded, tool=name, seconds=use.seconds, error=use.error)
+
+    def _watch(self) -> Watch | None:
+        """Return what reports the events of the run itself, None where nobody listens."""
+        if self._own_watch is None:
+            self._own_watch = watch_call(self._options.on_event)
+        if self._own_watch is not None and self._loop.plan is not None:
+            self._own_watch.model = self._loop.plan.model.name
+        return self._own_watch
 
     def _set_plan(self, plan: Plan, key: str | None) -> None:
         self._loop.plan, self._key = plan, key
@@ -207,6 +224,11 @@ class RunState(Generic[Answer_co]):
     def returned(self) -> int:
         """Return the number of calls whose result is no error."""
         return self._loop.returned
+
+    @property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        """Return each call of a tool so far: its name, its seconds, and whether its result is an error."""
+        return tuple(use for step in self._loop.steps for use in step.tool_uses)
 
     @property
     def fallback(self) -> bool:

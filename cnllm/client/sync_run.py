@@ -166,8 +166,10 @@ class Run(RunState[Answer_co]):
                         outcome = call_now(self._options.approve(effect.call))
                     case ExecuteCalls():
                         self._execute(effect)
-                    case ReportStep() if self._options.on_step is not None:
-                        call_now(self._options.on_step(effect.step))
+                    case ReportStep():
+                        self._report_tools(effect.step)
+                        if self._options.on_step is not None:
+                            call_now(self._options.on_step(effect.step))
                     case list():
                         yield from self._until_cancelled(self._deliver(effect))
         except CnllmError as error:
@@ -242,6 +244,7 @@ class Run(RunState[Answer_co]):
                 elif job in running:
                     index, _ = running.pop(job)
                     call = effect.calls[index]
+                    effect.seconds[index] = job.seconds
                     effect.results[index] = (
                         job.value if job.error is None else tool_error_text(call, job.error, self._key)
                     )
@@ -270,7 +273,8 @@ class Run(RunState[Answer_co]):
                 del running[job]
                 job.abandon()
                 call = effect.calls[index]
-                effect.results[index] = timeout_text(call, self._options.limit(self._toolbox.find(call)))
+                limit = effect.seconds[index] = self._options.limit(self._toolbox.find(call))
+                effect.results[index] = timeout_text(call, limit)
 
 
 class _CallEnd:

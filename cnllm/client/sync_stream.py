@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -38,10 +39,13 @@ class CallRun(CallDriver):
         """Yield the events, and carry out the other steps in between."""
         send = self._steps.send
         result: Any = None
+        self._start = time.monotonic()
         try:
             while True:
                 step = send(result)
                 kind = type(step)
+                if self._first is None and (kind is list or kind is FinalEvents):
+                    self._observe_first(step)
                 if kind is list:
                     yield from self._echo.events(step)
                     result = self._next_chunk()
@@ -51,7 +55,7 @@ class CallRun(CallDriver):
                 else:
                     result = self._carry_out(step)
         except StopIteration as stop:
-            self.finished = self._echo.reply(stop.value)
+            self._finish(stop.value)
         except CnllmError as error:
             public_error = self._report_error(error)
             yield from self._echo.flush()
@@ -84,8 +88,6 @@ class CallRun(CallDriver):
             case Observed():
                 self._report_observed(step)
             case Sleep():
-                import time
-
                 self._report_retry(step)
                 time.sleep(step.seconds)
         return None

@@ -38,6 +38,7 @@ __all__ = [
     "ResponseStarted",
     "RetryScheduled",
     "TelemetryEvent",
+    "ToolEnded",
     "Watch",
     "check_callback",
     "report_loop_end",
@@ -129,6 +130,17 @@ class CallEnded(TelemetryEvent, frozen=True, kw_only=True, tag="ended"):
     response_id: str | None = None
 
 
+class ToolEnded(TelemetryEvent, frozen=True, kw_only=True, tag="tool"):
+    """A tool of a loop gave its result after `seconds`; None where it did not run. `error`: the result is an error.
+
+    `call` is the number of the loop. `tool` is "unknown" for a name that the run has no tool for.
+    """
+
+    tool: str
+    seconds: float | None
+    error: bool
+
+
 class LoopEnded(TelemetryEvent, frozen=True, kw_only=True, tag="loop"):
     """A tool loop ended. `stopped` gives the reason: "done" where the model finished."""
 
@@ -177,17 +189,16 @@ def _log() -> Any:
     return log
 
 
-def report_loop_end(
-    on_event: OnEvent | None, model: str, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool
-) -> None:
+def report_loop_end(watch: Watch, stopped: str, steps: Any, usage: Usage, cost: Cost | None, fallback: bool) -> None:
     """Report that a loop ended."""
-    if watch := watch_call(on_event):
-        calls = sum(step.called for step in steps)
-        watch.model = model
-        for step in steps:
-            watch.notes(step.notes)
-        counts = {"steps": len(steps), "calls": calls, "returned": sum(step.returned for step in steps)}
-        watch.emit(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
+    for step in steps:
+        watch.notes(step.notes)
+    counts = {
+        "steps": len(steps),
+        "calls": sum(step.called for step in steps),
+        "returned": sum(step.returned for step in steps),
+    }
+    watch.emit(LoopEnded, stopped=stopped, usage=usage, cost=cost, fallback=fallback, **counts)
 
 
 class Watch:
@@ -291,6 +302,8 @@ class Counters:
     def __init__(self) -> None:
         self.calls = self.errors = self.requests = self.retries = self.cuts = 0
         self.recoveries = self.repairs = self.leaks = self.loops = self.loops_stopped = 0
+        self.tools = self.tool_errors = 0
+        self.tool_seconds = 0.0
         self.input = self.output = 0
         self._lock = process.fork_safe(Lock())
 
@@ -312,6 +325,10 @@ class Counters:
                 self.repairs += 1
             case LeakFound():
                 self.leaks += 1
+            case ToolEnded():
+                self.tools += 1
+                self.tool_errors += value.error
+                self.tool_seconds += value.seconds or 0.0
             case LoopEnded():
                 self.loops += 1
                 self.loops_stopped += value.stopped != "done"

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import inspect
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,6 +48,7 @@ class ToolThread:
     ) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
+        self.seconds: float | None = None  # how long it ran
         self._call = work
         self._convert = convert
         self._on_end = on_end
@@ -67,10 +69,12 @@ class ToolThread:
                 self._stop()
 
     def _main(self) -> None:
+        start = time.monotonic()
         try:
             self.value = self._result()
         except BaseException as error:  # noqa: BLE001 the model gets it as the result
             self.error = error
+        self.seconds = time.monotonic() - start
         self._on_end(self)
 
     def _result(self) -> Any:

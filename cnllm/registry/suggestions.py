@@ -88,6 +88,8 @@ class _Names:
             if target in seen:
                 continue
             seen.add(target)
+            if target.partition("/")[0] not in self._registry.providers:
+                continue  # an alias of nothing; resolving it would search for similar names again
             try:
                 status = self._registry.resolve(target).flags.status
             except CnllmError:  # `cnllm registry check` reports it

@@ -27,6 +27,7 @@ else:
     Answer_co = TypeVar("Answer_co", covariant=True)
 
 __all__ = [
+    "TOKEN_EVENTS",
     "BlockEnd",
     "Cost",
     "Event",
@@ -49,6 +50,7 @@ __all__ = [
     "Stopped",
     "Text",
     "TextDelta",
+    "Timing",
     "ToolCall",
     "ToolCallDelta",
     "ToolCallEnd",
@@ -432,6 +434,9 @@ Event = (
     | Finished
 )
 
+TOKEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta)
+"""The events that carry what the model writes."""
+
 
 class Request(Struct, frozen=True, kw_only=True):
     """A request as a server reads it, in any protocol.
@@ -446,6 +451,24 @@ class Request(Struct, frozen=True, kw_only=True):
     stream: bool = False
     options: dict[str, Any] = {}
     notes: list[Note] = []
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """How long a reply took, in seconds since its first request; time for retries and waiting counts.
+
+    `first` is when the first token arrived: None for a reply that came in one piece. `total` is when the reply was
+    complete. Both are None for a reply that no client read, such as one of `parse_response`. Timings are equal, so that
+    replies are compared by what they hold; compare `first` and `total` themselves.
+    """
+
+    first: float | None = None
+    total: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Timing or NotImplemented
+
+    def __hash__(self) -> int:
+        return 0
 
 
 class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
@@ -471,6 +494,7 @@ class Reply(Struct, Generic[Answer_co], frozen=True, kw_only=True):
     incomplete: list[ToolCall]
     raw: Any = None
     parsed: Answer_co | None = None
+    timing: Timing = Timing()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but `raw` in a form that JSON can hold (`cost.amount` as a string, `parsed` as JSON)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from cnllm.cli.output import terminal
-from cnllm.types import Event, ReasoningDelta, Reply, TextDelta, ToolCallDelta, ToolCallStart
+from cnllm.types import TOKEN_EVENTS, Event, Reply
 
 __all__ = ["Pace", "usage_line"]
 
@@ -23,7 +23,7 @@ class Pace:
 
     def event(self, event: Event) -> None:
         """Take in when an event with content arrived."""
-        if type(event) in (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta):
+        if type(event) in TOKEN_EVENTS:
             self._last = time.monotonic()
             if self._first is None:
                 self._first = self._last

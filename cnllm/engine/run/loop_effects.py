@@ -6,14 +6,26 @@ from msgspec import Struct
 
 from cnllm.types import Message, Note, Reply, RunSummary, Stopped, ToolCall, ToolResult
 
-__all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep", "Step", "Stopped"]
+__all__ = ["ApproveCalls", "CallModel", "ExecuteCalls", "ReportStep", "Step", "Stopped", "ToolUse"]
+
+
+class ToolUse(Struct, frozen=True, kw_only=True):
+    """One call of a tool: how long it ran, and whether its result is an error.
+
+    `seconds` is None where the tool did not run: its name or its arguments were wrong, it was not approved, or the run
+    ended before.
+    """
+
+    name: str
+    seconds: float | None
+    error: bool
 
 
 class Step(Struct, frozen=True, kw_only=True):
     """One step of a loop: the model's reply, the calls in it and the result of each, in order.
 
-    `seconds` is the time of the whole step; `notes` are the loop's, `reply.notes` has the others. The last step of a
-    run has the summary of the `run`.
+    `seconds` is the time of the whole step, `tool_uses` has that of each call. `notes` are the loop's, `reply.notes`
+    has the others. The last step of a run has the summary of the `run`.
     """
 
     number: int
@@ -23,6 +35,7 @@ class Step(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     notes: tuple[Note, ...] = ()
     run: RunSummary | None = None
+    tool_uses: tuple[ToolUse, ...] = ()
 
     @property
     def called(self) -> int:
@@ -53,10 +66,11 @@ class ApproveCalls(Struct, frozen=True):
 
 
 class ExecuteCalls(Struct, frozen=True):
-    """Execute calls in parallel."""
+    """Execute calls in parallel. The client sets the result of each, and the seconds that it took."""
 
     calls: list[ToolCall]
     results: list[ToolResult | None]
+    seconds: list[float | None]
 
 
 class ReportStep(Struct, frozen=True):

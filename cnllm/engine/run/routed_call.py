@@ -33,26 +33,24 @@ from cnllm.errors import (
 )
 from cnllm.registry.model import Model
 from cnllm.types import (
+    TOKEN_EVENTS,
     BlockEnd,
     Event,
     Finished,
     Message,
     Note,
     NoteAdded,
-    ReasoningDelta,
     Reply,
     Text,
     TextDelta,
-    ToolCallDelta,
     ToolCallEnd,
-    ToolCallStart,
     Usage,
 )
 from cnllm.types.totals import total_cost, total_usage
 
 __all__ = ["RouteTarget", "RoutedCall"]
 
-_CONTENT = (TextDelta, ReasoningDelta, ToolCallStart, ToolCallDelta, ToolCallEnd)
+_CONTENT = (*TOKEN_EVENTS, ToolCallEnd)
 _CLOSING = (Finished, BlockEnd, ToolCallEnd)
 _FAILURES = (EndpointError, TransportError, StreamCut)
 _TOLERANCE = 0.02  # seconds by which a timer may be early

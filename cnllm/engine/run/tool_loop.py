@@ -26,7 +26,7 @@ from cnllm.engine.encode.plan import Plan
 from cnllm.engine.history import repair
 from cnllm.engine.run import continuation
 from cnllm.engine.run.endings import closing_events
-from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep, Step, Stopped
+from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep, Step, Stopped, ToolUse
 from cnllm.errors import CnllmError
 from cnllm.leaks.script import fallback
 from cnllm.types import (
@@ -102,6 +102,7 @@ class Loop:
         self._retry_cut_steps = retry_cut_steps
         self._clock = clock
         self._notes: list[Note] = []
+        self._tool_uses: tuple[ToolUse, ...] = ()  # of this step
         self._resumed = False
         self._used = {call.id for message in self.history for call in message.tool_calls}
         self._pieces: dict[type, list[str]] = {TextDelta: [], ReasoningDelta: []}
@@ -223,6 +224,7 @@ class Loop:
         if self._stream and not may_be_last:
             yield [Finished(reply.finish, reply.raw_finish)]
         results: tuple[ToolResult, ...] = ()
+        self._tool_uses = ()
         if reply.tool_calls:
             results = yield from self._results(reply)
         step = Step(
@@ -232,6 +234,7 @@ class Loop:
             results=results,
             seconds=self._clock() - start,
             notes=tuple(self._notes),
+            tool_uses=self._tool_uses,
         )
         self.steps.append(step)
         if not self.cancelled:
@@ -363,7 +366,8 @@ class Loop:
         """
         calls = [self._decoded(call) for call in reply.tool_calls]
         results: list[ToolResult | None] = [None] * len(calls)
-        execute = ExecuteCalls([], [])
+        seconds: list[float | None] = [None] * len(calls)
+        execute = ExecuteCalls([], [], [])
         indexes: list[int] = []
         try:
             for index, call in enumerate(calls):
@@ -384,16 +388,21 @@ class Loop:
                 else:
                     results[index] = continuation.failed_result_text(call, reason)
             if indexes and not self.cancelled:
-                execute = ExecuteCalls([calls[index] for index in indexes], [None] * len(indexes))
+                count = len(indexes)
+                execute = ExecuteCalls([calls[index] for index in indexes], [None] * count, [None] * count)
                 yield execute
         finally:
-            for index, result in zip(indexes, execute.results, strict=False):
-                results[index] = result
+            for index, result, time_taken in zip(indexes, execute.results, execute.seconds, strict=False):
+                results[index], seconds[index] = result, time_taken
             reason = CANCELLED_RESULT if self.cancelled else repair.INTERRUPTED
             complete = [
                 r or continuation.failed_result_text(call, reason) for call, r in zip(calls, results, strict=True)
             ]
             self.history += map(continuation.result_turn, complete)
+            self._tool_uses = tuple(
+                ToolUse(name=call.name, seconds=took, error=result.error)
+                for call, took, result in zip(calls, seconds, complete, strict=True)
+            )
         return tuple(complete)
 
 
