@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P", default=...)
     R_co = TypeVar("R_co", default=Any, covariant=True)
+    R = TypeVar("R")
 else:
     from typing import ParamSpec, TypeVar
 
@@ -54,20 +55,20 @@ class Tool(Struct, Generic[P, R_co], frozen=True):
 class ToolMaker(Protocol):
     """What `tool` returns where it has no function yet: it makes a tool of one."""
 
-    def __call__(self, function: Callable[P, R_co], /) -> Tool[P, R_co]:
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]:
         """Make a tool from a function."""
 
 
 @overload
 def tool(
-    function: Callable[P, R_co],
+    function: Callable[P, R],
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
-) -> Tool[P, R_co]: ...
+) -> Tool[P, R]: ...
 
 
 @overload
@@ -107,10 +108,10 @@ def tool(
             raise checks.wrong_type(key, value, expected)
     if function is None:
 
-        def make(target: Callable[P, R_co], /) -> Tool[P, R_co]:
+        def make(target: Callable[P, R], /) -> Tool[P, R]:
             return tool(target, name=name, description=description, strict=strict, timeout=timeout)
 
-        return make
+        return cast(ToolMaker, make)
     if isinstance(function, Tool):
         changes = {"name": name, "description": description, "strict": strict, "timeout": timeout}
         return replace(function, **{key: value for key, value in changes.items() if value is not None})
