@@ -74,8 +74,8 @@ class BaseOptions(TypedDict, total=False):
     """a system message that goes before the messages, which are not changed"""
 
     reasoning: Literal["off", "on", "none", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None
-    """whether and how much the model reasons: a level, or a number of tokens; left out: the endpoint's default, unless
-    the model's `call` table has another"""
+    """whether and how much the model reasons: `"off"`, `"on"`, a level from `"minimal"` to `"max"`, or a number of
+    tokens; left out: the endpoint's default, unless the model's `call` table has another"""
 
     tools: Sequence[ToolLike] | MixedList | None
     """functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or MCP's"""

@@ -15,6 +15,7 @@ from msgspec import Struct
 import cnllm
 from docs.generate.events import kind
 from docs.generate.markdown import prose
+from docs.generate.option_docs import HEADINGS
 
 __all__ = ["page"]
 
@@ -97,7 +98,11 @@ def _typed_dict(name: str, member: Any) -> list[str]:
 
 
 def _doc(member: Any) -> str:
-    return inspect.getdoc(member) or ""
+    """Return a docstring without the list of options, which has a page of its own."""
+    text = inspect.getdoc(member) or ""
+    for heading in HEADINGS.values():
+        text = text.partition(f"\n\n{heading}")[0]
+    return text
 
 
 def _entry(name: str, member: Any) -> list[str]:
