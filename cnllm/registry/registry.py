@@ -179,7 +179,7 @@ class Registry:
 
     def family(self, id: str) -> str | None:
         """Return the family of the model with an id on the wire; None where it belongs to none."""
-        return self._layers.family(id)
+        return self._layers.family(_text("id", id))
 
     # ── resolution ───────────────────────────────────────────────────────────
 
