@@ -12,8 +12,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; importing `typing` for it would take half of the import time
 if TYPE_CHECKING:
-    from typing import Any
-
     from cnllm import engine, gateway, sdk
     from cnllm.client.api import Fitted, call, fit, run, stream
     from cnllm.client.async_client import AsyncClient
@@ -219,15 +217,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:  # a type checker would take it that every name exists
 
-    if name in ("engine", "gateway", "sdk"):
-        return importlib.import_module(f"cnllm.{name}")
-    if name not in _MODULE_BY_NAME:
-        raise AttributeError(f"module 'cnllm' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
-    return value
+    def __getattr__(name: str) -> object:
+        import importlib
+
+        if name in ("engine", "gateway", "sdk"):
+            return importlib.import_module(f"cnllm.{name}")
+        if name not in _MODULE_BY_NAME:
+            raise AttributeError(f"module 'cnllm' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -6,8 +6,9 @@ CALL_OPTIONS = """\
 Options, each a keyword that may be left out:
 
   system: a system message that goes before the messages, which are not changed
-  reasoning: whether and how much the model reasons: a level, or a number of tokens; left out:
-      the endpoint's default, unless the model's call table has another
+  reasoning: whether and how much the model reasons: "off", "on", a level from "minimal" to
+      "max", or a number of tokens; left out: the endpoint's default, unless the model's call
+      table has another
   tools: functions, cnllm.tools, or definitions: OpenAI's, bare ones (name, description,
       parameters), or MCP's
   tool_choice: "auto", "none", "required", or a tool's name; the objects of the chat and

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cnllm.types import checks
 
-__all__ = ["Tool", "as_tool", "as_tools", "tool"]
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R_co = TypeVar("R_co", default=Any, covariant=True)
+    R = TypeVar("R")
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R_co = TypeVar("R_co", covariant=True)
+
+__all__ = ["Tool", "ToolMaker", "as_tool", "as_tools", "tool"]
 
 Function = Callable[..., Any]
 
 
-class Tool(Struct, frozen=True):
+class Tool(Struct, Generic[P, R_co], frozen=True):
     """A tool as it is offered, with the function that executes it. It can be called like the function.
 
     `parameters` is a JSON Schema whose root is an object. `function` may be sync or async; without one the tool is
@@ -27,29 +39,36 @@ class Tool(Struct, frozen=True):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    function: Function | None = None
+    function: Callable[P, R_co] | None = None
     strict: bool | None = None
     timeout: float | None = None
     definition: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function. The result of an async function is a coroutine."""
         if self.function is None:
             raise TypeError(f"the tool {self.name} has no function to call")
         return self.function(*args, **kwargs)
 
 
+class ToolMaker(Protocol):
+    """What `tool` returns where it has no function yet: it makes a tool of one."""
+
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]:
+        """Make a tool from a function."""
+
+
 @overload
 def tool(
-    function: Function,
+    function: Callable[P, R],
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
-) -> Tool: ...
+) -> Tool[P, R]: ...
 
 
 @overload
@@ -61,7 +80,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
-) -> Callable[[Function], Tool]: ...
+) -> ToolMaker: ...
 
 
 def tool(
@@ -72,7 +91,7 @@ def tool(
     description: str | None = None,
     strict: bool | None = None,
     timeout: float | None = None,
-) -> Tool | Callable[[Function], Tool]:
+) -> Tool[..., Any] | ToolMaker:
     """Make a tool from a typed function: `@tool`, `@tool(timeout=5)`, or `tool(function, name="…")`.
 
     The schema comes from the annotations and defaults, the descriptions from the docstring (Google, NumPy and Sphinx
@@ -88,7 +107,11 @@ def tool(
         if value is not None and not isinstance(value, kind):
             raise checks.wrong_type(key, value, expected)
     if function is None:
-        return lambda target: tool(target, name=name, description=description, strict=strict, timeout=timeout)
+
+        def make(target: Callable[P, R], /) -> Tool[P, R]:
+            return tool(target, name=name, description=description, strict=strict, timeout=timeout)
+
+        return cast(ToolMaker, make)
     if isinstance(function, Tool):
         changes = {"name": name, "description": description, "strict": strict, "timeout": timeout}
         return replace(function, **{key: value for key, value in changes.items() if value is not None})

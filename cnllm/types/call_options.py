@@ -42,7 +42,25 @@ class MCPTool(Protocol):
         """Return the JSON Schema of the arguments."""
 
 
-ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool
+class PlainFunction(Protocol):
+    """A function whose signature a type checker has lost: one of a list of several kinds."""
+
+    @property
+    def __code__(self) -> Any:
+        """Return the code."""
+
+
+class MixedList(Protocol):
+    """A list of tools of several kinds, which a type checker sees as `list[object]`."""
+
+    def append(self, item: object, /) -> None:
+        """Append an item of any type."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+
+
+ToolLike = Callable[..., Any] | Mapping[str, Any] | MCPTool | PlainFunction
 """A tool: a typed function, a `cnllm.Tool`, or a definition."""
 
 Schema = type[Any] | Mapping[str, Any] | UnionType | SpecialForm
@@ -56,10 +74,10 @@ class BaseOptions(TypedDict, total=False):
     """a system message that goes before the messages, which are not changed"""
 
     reasoning: Literal["off", "on", "none", "minimal", "low", "medium", "high", "xhigh", "max"] | int | None
-    """whether and how much the model reasons: a level, or a number of tokens; left out: the endpoint's default, unless
-    the model's `call` table has another"""
+    """whether and how much the model reasons: `"off"`, `"on"`, a level from `"minimal"` to `"max"`, or a number of
+    tokens; left out: the endpoint's default, unless the model's `call` table has another"""
 
-    tools: Sequence[ToolLike] | None
+    tools: Sequence[ToolLike] | MixedList | None
     """functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or MCP's"""
 
     tool_choice: str | Mapping[str, Any] | None

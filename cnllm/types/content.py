@@ -18,7 +18,7 @@ def content_parts(place: str, content: Any, role: Role = "user") -> tuple[Part, 
     """Return the parts of a content. Raises `TypeError` or `ValueError` with the place."""
     if type(content) is str:
         return (Text(content),) if content else ()
-    if not isinstance(content, str | Mapping | list | tuple | _PARTS):
+    if not isinstance(content, (str, Mapping, list, tuple, *_PARTS)):
         raise checks.wrong_type(place, content, _EXPECTED)
     parts: list[Part] = []
     for item in content if isinstance(content, list | tuple) else [content]:
@@ -44,6 +44,9 @@ def system_message(content: Any) -> Message:
 def tool_result(id: str, content: Any, name: str | None = None, error: bool = False) -> ToolResult:
     """Return the result of a call. Raises `TypeError` for a content that is neither text nor media."""
     checks.require_text("id", id)
+    if name is not None:
+        checks.require_text("name", name)
+    checks.require_type("error", error, bool, "True or False")
     texts: list[str] = []
     media: list[Media] = []
     for part in content_parts("content", content):

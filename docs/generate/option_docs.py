@@ -9,9 +9,12 @@ from functools import cache
 
 from docs.generate.source import texts
 
-__all__ = ["descriptions", "help_module"]
+__all__ = ["HEADINGS", "descriptions", "help_module"]
 
 _SOURCE = "types/call_options.py"
+
+HEADINGS = {"CallOptions": "Options, each a keyword that may be left out:", "LoopOptions": "Options of the tool loop:"}
+"""The heading above the options of a TypedDict, as `help` shows them."""
 
 
 @cache
@@ -38,16 +41,16 @@ def help_module() -> str:
             "",
             '__all__ = ["CALL_OPTIONS", "LOOP_OPTIONS"]',
             "",
-            _constant("CALL_OPTIONS", "Options, each a keyword that may be left out:", "CallOptions"),
+            _constant("CALL_OPTIONS", "CallOptions"),
             "",
-            _constant("LOOP_OPTIONS", "Options of the tool loop:", "LoopOptions"),
+            _constant("LOOP_OPTIONS", "LoopOptions"),
             "",
         ]
     )
 
 
-def _constant(name: str, heading: str, options: str) -> str:
-    lines = [heading, ""]
+def _constant(name: str, options: str) -> str:
+    lines = [HEADINGS[options], ""]
     for option, text in descriptions(options).items():
         plain = re.sub(r"`([^`]*)`", r"\1", text)
         lines += textwrap.wrap(f"{option}: {plain}", 96, initial_indent="  ", subsequent_indent="      ")

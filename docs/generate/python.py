@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import typing
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from msgspec import Struct
 import cnllm
 from docs.generate.events import kind
 from docs.generate.markdown import prose
+from docs.generate.option_docs import HEADINGS
 
 __all__ = ["page"]
 
@@ -24,6 +26,7 @@ GROUPS: dict[str, Callable[[Any], bool]] = {
     "Tools": lambda member: member.__module__.startswith("cnllm.tools"),
     "Settings": lambda member: member.__module__ == "cnllm.types.policy",
     "Values": lambda member: True,
+    "Types": lambda member: False,
 }
 """Heading → the test for the names below it; the first that passes decides."""
 
@@ -34,6 +37,7 @@ MODULES = {"sdk": "SDKs"}
 """Headings of modules that are not their names."""
 
 _PATHS = re.compile(r"\b(?:cnllm(?:\.\w+)*|collections\.abc|typing|types|os|httpx)\.(?=[A-Z]|tool\b)")
+_VARIANCE = re.compile(r"[~+](?=[A-Z])")
 _DEFAULT = re.compile(r"<[^<>]*>")
 
 
@@ -51,8 +55,11 @@ def page() -> str:
     for name, member in public.items():
         if _has_a_page(member):
             continue
+        if typing.is_typeddict(member):
+            placed["Types"] += _typed_dict(name, member)
+            continue
         if not isinstance(member, type) and not isinstance(member, FunctionType):
-            placed["Values"] += _union(name, member)
+            placed["Types"] += _union(name, member)
             continue
         heading = next(heading for heading, fits in GROUPS.items() if fits(member))
         placed[heading] += _entry(name, member)
@@ -75,12 +82,27 @@ def _has_a_page(member: Any) -> bool:
 
 
 def _union(name: str, member: Any) -> list[str]:
-    members = ", ".join(f"`{part.__name__}`" for part in member.__args__)
+    if name == "NoteCode":
+        return [f"### {name}", "One of [the codes of notes](notes.md)."]
+    if name == "Messages":
+        return [f"### {name}", "What a verb takes as messages: see [messages](../calls.md#messages)."]
+    literal = typing.get_origin(member) is typing.Literal
+    members = ", ".join(f'`"{part}"`' if literal else f"`{part.__name__}`" for part in typing.get_args(member))
     return [f"### {name}", f"One of {members}."]
 
 
+def _typed_dict(name: str, member: Any) -> list[str]:
+    keys = [key for key in member.__annotations__ if name == "MessageDict"]
+    listed = ", ".join(f"`{key}`" for key in keys)
+    return [f"### {name}", prose(_doc(member)), f"Its keys: {listed}." if keys else "[The options](options.md)."]
+
+
 def _doc(member: Any) -> str:
-    return inspect.getdoc(member) or ""
+    """Return a docstring without the list of options, which has a page of its own."""
+    text = inspect.getdoc(member) or ""
+    for heading in HEADINGS.values():
+        text = text.partition(f"\n\n{heading}")[0]
+    return text
 
 
 def _entry(name: str, member: Any) -> list[str]:
@@ -148,7 +170,7 @@ class _Words(str):
 
 
 def _field(field: msgspec.structs.FieldInfo) -> str:
-    shown = f"{field.encode_name}: {_PATHS.sub('', kind(field.type)).replace('<class ', '')}"
+    shown = f"{field.encode_name}: {_VARIANCE.sub('', _PATHS.sub('', kind(field.type))).replace('<class ', '')}"
     if field.default is not msgspec.NODEFAULT:
         return f"{shown} = {_DEFAULT.sub('…', repr(field.default))}"
     return f"{shown} = …" if field.default_factory is not msgspec.NODEFAULT else shown

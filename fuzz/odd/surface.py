@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import tempfile
+import typing
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cache, partial
@@ -181,6 +182,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "targets": lambda: ["glm-4.6"],
 }
 OWN: dict[str, Callable[[], Any]] = {
+    **{f"Message.{role}(content)": lambda: "hi" for role in ("system", "user", "assistant", "tool")},
     "keys.set_key(name)": lambda: "ODD_TOKEN",
     "keys.set_key(value)": lambda: "sk-odd-0123456789",
     "keys.key_source(name)": lambda: "ODD_TOKEN",
@@ -209,6 +211,8 @@ def public() -> Iterator[tuple[str, Any]]:
         names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
         for name in names:
             value = getattr(module, name)
+            if typing.get_origin(value) is not None or typing.is_typeddict(value):
+                continue  # a type for annotations
             if callable(value) and id(value) not in seen and not isinstance(value, ModuleType):
                 seen.add(id(value))
                 short = module.__name__.rpartition(".")[2]

@@ -253,6 +253,7 @@ def test_a_choice_of_the_caller_goes_before_a_default_reasoning(home: Home) -> N
 def test_whatever_a_call_may_say_may_be_a_default_but_for_keys_and_the_transports_business() -> None:
     assert {f.encode_name for f in msgspec.structs.fields(Call)} == {"stream", *_KNOWN} - {
         "api_key",
+        "fallback",
         "limits",
         "timeout",
         "prefill",  # what a continued reply is asked for with

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -15,12 +16,14 @@ import pytest
 
 import cnllm
 import docs.generate as generate
-from cnllm import Client, errors
+from cnllm import Registry, errors
 from cnllm.cli.app import COMMANDS
+from cnllm.client.runs import LoopSettings
 from cnllm.engine import options
 from cnllm.registry import flags
-from cnllm.types.call_options import CallOptions, RunOptions
+from cnllm.types.call_options import CallOptions, LoopOptions, RunOptions
 from cnllm.types.note_codes import NOTE_CODES
+from docs.generate import option_docs
 from docs.generate.flags import all_flags, setters
 from docs.generate.notes import flags_of
 from docs.generate.source import texts
@@ -58,12 +61,25 @@ def test_a_page_says_the_same_each_time() -> None:
 
 
 def test_every_option_of_a_call_is_described() -> None:
-    known = options.OPTION_NAMES - {"fallback", "stream"}
+    known = (options.OPTION_NAMES - {"stream"}) | Registry.load().parameters()
     assert {*CallOptions.__annotations__} == known
-    taken = {name for name, one in inspect.signature(Client.run).parameters.items() if one.kind is one.KEYWORD_ONLY}
-    assert {*RunOptions.__annotations__} == taken - {"tools"}
-    for name in (*known, *RunOptions.__annotations__):
+    settings = {*inspect.signature(LoopSettings).parameters} - {"by", "on_event"}
+    assert {*LoopOptions.__annotations__} == settings
+    assert {*RunOptions.__annotations__} == known | settings
+    for name in (*known, *settings):
         assert f"| `{name}` |" in page("options"), name
+
+
+def test_help_lists_the_options_of_every_verb_with_what_each_means() -> None:
+    verbs = [cnllm.call, cnllm.stream, cnllm.run, cnllm.fit]
+    for client in (cnllm.Client, cnllm.AsyncClient):
+        verbs += [client.call, client.stream, client.plan, client.run, client.run_stream]
+    for verb in verbs:
+        text = pydoc.plain(pydoc.render_doc(verb))
+        wanted = RunOptions if verb.__name__.startswith("run") else CallOptions
+        assert [name for name in wanted.__annotations__ if f"\n      {name}: " not in text] == [], verb.__qualname__
+        assert "temperature: how freely the model samples" in text
+    assert all(option_docs.descriptions("RunOptions").values())
 
 
 def test_every_flag_is_described_and_has_somebody_who_needs_it() -> None:

@@ -1,0 +1,7 @@
+"""The arguments of a call may be no object."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+for call in client.call("glm-4.7", "Hi").tool_calls:
+    print(call.arguments["city"])  # refused

@@ -1,0 +1,5 @@
+"""An argument of a client has a typing error."""
+
+import cnllm
+
+cnllm.Client(simulated=True)  # refused

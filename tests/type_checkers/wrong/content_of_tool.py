@@ -1,0 +1,5 @@
+"""The result of a tool needs the id of its call."""
+
+import cnllm
+
+cnllm.Message.tool("21 degrees")  # refused

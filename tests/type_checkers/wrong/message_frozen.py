@@ -1,0 +1,6 @@
+"""A message cannot be changed."""
+
+import cnllm
+
+message = cnllm.Message.user("Hi")
+message.role = "system"  # refused

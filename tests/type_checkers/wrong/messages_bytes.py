@@ -1,0 +1,6 @@
+"""Bytes are no message."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+client.call("glm-4.7", b"Hi")  # refused

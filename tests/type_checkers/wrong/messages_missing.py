@@ -1,0 +1,6 @@
+"""The messages are missing."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+client.call("glm-4.7")  # refused

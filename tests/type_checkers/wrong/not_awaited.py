@@ -1,0 +1,6 @@
+"""The async client is awaited."""
+
+import cnllm
+
+client = cnllm.AsyncClient()
+print(client.call("glm-4.7", "Hi").text)  # refused

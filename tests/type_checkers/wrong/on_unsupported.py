@@ -1,0 +1,6 @@
+"""A policy does not exist."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+client.call("glm-4.7", "Hi", on_unsupported="ajust")  # refused

@@ -1,0 +1,6 @@
+"""An option has a typing error."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+client.call("glm-4.7", "Hi", temprature=1)  # refused

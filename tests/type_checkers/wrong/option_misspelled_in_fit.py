@@ -1,0 +1,5 @@
+"""An option of fit has a typing error."""
+
+import cnllm
+
+cnllm.fit("glm-4.7", "Hi", reasonning="low")  # refused

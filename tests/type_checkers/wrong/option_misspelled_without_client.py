@@ -1,0 +1,5 @@
+"""An option of a verb without a client has a typing error."""
+
+import cnllm
+
+cnllm.call("glm-4.7", "Hi", max_token=100)  # refused

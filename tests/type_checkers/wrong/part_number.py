@@ -1,0 +1,5 @@
+"""A number is no part."""
+
+import cnllm
+
+cnllm.Message("user", [3])  # refused

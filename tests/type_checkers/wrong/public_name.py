@@ -1,0 +1,5 @@
+"""There is no such name."""
+
+import cnllm
+
+print(cnllm.completion)  # refused

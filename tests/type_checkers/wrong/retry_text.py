@@ -1,0 +1,5 @@
+"""A number of attempts is a number."""
+
+import cnllm
+
+cnllm.Client(retry=cnllm.Retry(attempts="3"))  # refused

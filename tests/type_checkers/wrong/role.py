@@ -1,0 +1,5 @@
+"""A role has a typing error."""
+
+import cnllm
+
+cnllm.Message(role="usr", parts=[cnllm.Text("Hi")])  # refused

@@ -1,0 +1,6 @@
+"""The role of an annotated dict has a typing error."""
+
+import cnllm
+
+message: cnllm.MessageDict = {"role": "asistant", "content": "Hi"}  # refused
+print(message)

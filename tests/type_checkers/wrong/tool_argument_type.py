@@ -1,0 +1,12 @@
+"""An argument of a tool has another type."""
+
+import cnllm
+
+
+@cnllm.tool
+def weather(city: str, days: int = 1) -> str:
+    """Return the weather."""
+    return f"{city}: {days}"
+
+
+weather(3)  # refused

@@ -1,0 +1,12 @@
+"""A list of names is no list of tools."""
+
+import cnllm
+
+
+@cnllm.tool
+def weather(city: str, days: int = 1) -> str:
+    """Return the weather."""
+    return f"{city}: {days}"
+
+
+cnllm.run("glm-4.7", "Hi", tools=["weather"])  # refused

@@ -1,0 +1,6 @@
+"""Usage has no such attribute."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+print(client.call("glm-4.7", "Hi").usage.prompt_tokens)  # refused

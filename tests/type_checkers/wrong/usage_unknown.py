@@ -1,0 +1,6 @@
+"""A count may be unknown."""
+
+import cnllm
+
+client = cnllm.Client(simulate=True)
+print(client.call("glm-4.7", "Hi").usage.input + 1)  # refused
