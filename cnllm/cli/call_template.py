@@ -170,6 +170,7 @@ def save_template(params: dict[str, Any]) -> int:
     _require_model(params["model"])
     options = {option: params[option] for option in _OPTIONS if params.get(option) is not None}
     defaults: dict[str, str] = {}
+    given: list[str] = []
     for parameter in params["parameters"]:
         key, value = parse_parameter(parameter)
         if key in variables:
@@ -177,7 +178,8 @@ def save_template(params: dict[str, Any]) -> int:
         else:
             _require_harmless(key, value)
             options[key] = value
-    _require_parameters(params["model"], options)
+            given.append(parameter)
+    _require_parameters(params["model"], given)
     template = templates.Template(
         name=name,
         model=params["model"],
@@ -215,10 +217,11 @@ def _require_harmless(name: str, value: Any) -> None:
         raise UsageError(f"a template does not hold {name}", "leave it out")
 
 
-def _require_parameters(model: str | None, options: dict[str, Any]) -> None:
+def _require_parameters(model: str | None, parameters: list[str]) -> None:
     """Raise `UsageError` for a mistyped parameter. Without a model, the first of the default models stands in."""
     from cnllm.client.sync_client import Client
 
+    options = call_options(tuple(parameters), None, None, None)
     with Client(simulate=True) as client:
         try:
             client.plan(model or client.registry.default_models[0], "Hi", **options)

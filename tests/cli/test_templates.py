@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said(machine: Machine) -> None:
         (("--save", "x", "-"), ["does not read stdin"]),
         (("--save", "x", "in $temperature"), ["$temperature is the name of a parameter"]),
         (("--save", "x", "-t", "tr", "y"), ["two templates"]),
-        (("--save", "x", "-p", "temprature=1", "y"), ["no parameter temprature", "did you mean temperature?"]),
+        (("--save", "x", "-p", "temprature=1", "y"), ["temprature", "did you mean temperature?"]),
         (("--save", "x", "-p", "a=null", "y"), ["cannot hold"]),
         (("--save", "x", "-m", "no-such-model", "y"), ["no model is called no-such-model"]),
         (("--save", "x", "-c", "y"), ["does not hold -c"]),
