@@ -98,6 +98,11 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
         except RegistryError as error:
             yield problem_from_error(error, document.label)
             continue
+        if (
+            document.data["models"][name].get("same_weights")
+            and len(registry._layers.extends_chain("models", name)) == 1
+        ):
+            yield problem([*path, "same_weights"], f'models."{name}" has same_weights, but extends no model')
         reasoning = model.flags.reasoning
         if reasoning and reasoning.mode == "toggle" and not (reasoning.on or reasoning.off or reasoning.effort):
             yield problem(path, f'models."{name}": reasoning.mode is toggle, but nothing says how to switch it')

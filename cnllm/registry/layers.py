@@ -48,8 +48,24 @@ class Layers:
         return out
 
     def model_layers(self, lineage: list[str], protocol: str | None, foreign: bool = False) -> list[Layer]:
-        """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's."""
-        return [layer for name in reversed(lineage) for layer in self.table_layers(("models", name), protocol, foreign)]
+        """Return the layers of a model and those it extends, the most general first; without a protocol, no wire's.
+
+        Its price and its status are its own. Limits and kinds of input come from models with the same weights only.
+        """
+        layers: list[Layer] = []
+        excluded: frozenset[str] = frozenset()
+        for position, name in enumerate(lineage):
+            layers[:0] = self.table_layers(("models", name), protocol, foreign, excluded)
+            if position + 1 < len(lineage):
+                excluded |= merge.OWN_FLAGS if self._has_same_weights(name) else merge.OWN_FLAGS | merge.WEIGHT_FLAGS
+        return layers
+
+    def _has_same_weights(self, model: str) -> bool:
+        """Whether a model says that it has the weights of the one it extends."""
+        said: bool = False
+        for document in self.documents:
+            said = document.data.get("models", {}).get(model, {}).get("same_weights", said)
+        return said
 
     def provider_layers(
         self, provider: str, family: str | None, protocol: str | None, foreign: bool = False
@@ -68,9 +84,10 @@ class Layers:
         if family is not None:
             layers += self.table_layers(("families", family), protocol)
         for name in reversed(self.extends_chain("providers", provider)):
-            layers += self.table_layers(("providers", name), protocol, foreign)
+            excluded = frozenset() if name == provider else merge.OWN_FLAGS
+            layers += self.table_layers(("providers", name), protocol, foreign, excluded)
             if family is not None:
-                layers += self.table_layers(("providers", name, "families", family), protocol, foreign)
+                layers += self.table_layers(("providers", name, "families", family), protocol, foreign, excluded)
         self._shared_layers[key] = layers
         return layers
 
@@ -89,10 +106,13 @@ class Layers:
             self._merged_tables[key] = merge.merge_layers(self.provider_layers(provider, family, protocol, foreign))
         return self._merged_tables[key]
 
-    def table_layers(self, path: tuple[str, ...], protocol: str | None, foreign: bool = False) -> Iterator[Layer]:
+    def table_layers(
+        self, path: tuple[str, ...], protocol: str | None, foreign: bool = False, excluded: frozenset[str] = frozenset()
+    ) -> Iterator[Layer]:
         """Yield a table's layer in every file that has it, then the layers for this wire.
 
-        From a table about another wire (`foreign`) only flags that hold on every wire are taken.
+        From a table about another wire (`foreign`) only flags that hold on every wire are taken. Flags in `excluded`
+        are left out.
         """
         tables: list[tuple[Document, dict[str, Any]]] = []
         for document in self.documents:
@@ -102,11 +122,13 @@ class Layers:
                 if not table:
                     break
             else:
+                table = merge.without_flags(table, excluded) if excluded else table
                 tables.append((document, table))
                 yield Layer(".".join(path), document, path, merge.on_every_wire(table) if foreign else table)
         for document, table in tables if protocol is not None else ():
             if overrides := table.get("on", {}).get(protocol):
                 wire = (*path, "on", str(protocol))
+                overrides = merge.without_flags(overrides, excluded) if excluded else overrides
                 yield Layer(".".join(wire), document, wire, overrides)
 
     def family(self, id: str) -> str | None:

@@ -15,6 +15,8 @@ from msgspec import Struct
 from cnllm.registry.documents import Document
 
 __all__ = [
+    "OWN_FLAGS",
+    "WEIGHT_FLAGS",
     "Layer",
     "canonical_condition",
     "find_path",
@@ -24,11 +26,14 @@ __all__ = [
     "on_every_wire",
     "stack_layers",
     "unset_path",
+    "without_flags",
 ]
 
 _RULES = "errors"  # lists of rules are joined, nearest layer first; so are those of `simulator.refusals`
 _MARKUP = "leaks"  # joined too, but an empty list removes the rules of lower layers, and no rule occurs twice
-META = ("match", "extends", "unset", "on", "when", "families", "sources")
+META = ("match", "extends", "same_weights", "unset", "on", "when", "families", "sources")
+OWN_FLAGS = frozenset({"price", "status"})  # no table has them from the one it extends
+WEIGHT_FLAGS = frozenset({"limits", "input"})  # a model has them from one with the same weights only
 
 
 class Layer(Struct, frozen=True):
@@ -131,6 +136,16 @@ def _is_on_every_wire(keys: list[str]) -> bool:
     """Whether the flag at a path holds on every wire."""
     rule = _flags_on_every_wire().get(keys[0])
     return rule is True or (type(rule) is frozenset and len(keys) > 1 and keys[1] in rule)
+
+
+def without_flags(table: dict[str, Any], flags: frozenset[str]) -> dict[str, Any]:
+    """Return a layer's table without some of its flags, in its `when` too."""
+    out = {key: value for key, value in table.items() if key not in flags}
+    if when := table.get("when"):
+        out["when"] = {
+            mode: {key: value for key, value in inner.items() if key not in flags} for mode, inner in when.items()
+        }
+    return out
 
 
 def unset_path(path: str) -> list[str]:

@@ -190,6 +190,20 @@ def test_refusals_are_bodies_an_endpoint_could_send() -> None:
                 json.loads(re.sub(r"(?<=[:,\[ ])\{(param|value|role|index|model|choice)\}", "0", refusal["body"]))
 
 
+SIZE = re.compile(
+    r"\d+(?:\.\d+)?b|a\d+b|pro|max|plus|mini|nano|lite|flash|air|turbo|large|small|medium|omni|vl|vision|coder?"
+)
+
+
+def test_models_with_the_same_weights_are_named_after_the_same_size() -> None:
+    """A snapshot, a faster service and another host are the same weights; another size never is."""
+    models = tomllib.loads(TEXT)["models"]
+    for name, table in models.items():
+        if table.get("same_weights"):
+            own, other = (set(SIZE.findall(id.rpartition("/")[2].casefold())) for id in (name, table["extends"]))
+            assert own == other, (name, table["extends"])
+
+
 # ── sources ──────────────────────────────────────────────────────────────────
 def test_sources_are_places_with_a_day(registry: Registry) -> None:
     url = re.compile(r"https?://\S+|[\w.-]+/[\w.-]+(:[^\s@]+)?@[0-9a-f]{7,40}|[\w.-]+/[\w.-]+#\d+|[\w.-]+/[\w.-]+:\S+")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnllm import Client, Model, RegistryError
+from cnllm.registry.check import check
 from cnllm.registry.model import conditions
 
 from .support import HOME, UNHURRIED, Files, at, told
@@ -226,8 +227,9 @@ def test_unset_takes_a_condition_away_however_its_atoms_are_ordered(files: Files
 def test_a_model_may_extend_one_that_extends_another(files: Files) -> None:
     said = (
         '[models."home/a"]\nlimits = { context = 1, output = 1 }\nbody.set.a = 1\n'
-        '[models."home/b"]\nextends = "home/a"\nlimits.output = 2\n[models."home/b".on.openai-chat]\nbody.set.b = 2\n'
-        '[models."home/c"]\nextends = "home/b"\nbody.set.c = 3\n'
+        '[models."home/b"]\nextends = "home/a"\nsame_weights = true\nlimits.output = 2\n'
+        '[models."home/b".on.openai-chat]\nbody.set.b = 2\n'
+        '[models."home/c"]\nextends = "home/b"\nsame_weights = true\nbody.set.c = 3\n'
     )
     flags = files.load(HOME, said).resolve("home/c").flags
     assert flags.limits is not None
@@ -250,9 +252,54 @@ def test_a_provider_may_extend_one_that_extends_another(files: Files) -> None:
 
 
 def test_a_later_file_may_change_what_is_extended(files: Files) -> None:
-    one = '[models."home/a"]\nlimits.output = 1\n[models."home/b"]\nextends = "home/a"\n'
+    one = '[models."home/a"]\nlimits.output = 1\n[models."home/b"]\nextends = "home/a"\nsame_weights = true\n'
     two = '[models."home/a"]\nlimits.output = 2\n'
     assert context(files.load(HOME, one, two).resolve("home/b")) == 2
+
+
+PARENT = (
+    '[models."home/a"]\nprice = { currency = "USD", input = 1, output = 2 }\nstatus.is = "preview"\n'
+    'limits = { context = 1, output = 1 }\ninput = ["text"]\nbody.set.a = 1\nwhen.tools.price.input = 3\n'
+    '[models."home/a".on.openai-chat]\nprice.cached = 1\nlimits.output = 2\n'
+    '[models."home/b"]\nextends = "home/a"\n'
+)
+
+
+def test_a_model_has_only_the_behaviour_of_the_one_it_extends(files: Files) -> None:
+    flags = files.load(HOME, PARENT).resolve("home/b").flags
+    assert (flags.price, flags.status, flags.limits, flags.input) == (None, None, None, None)
+    assert flags.body is not None
+    assert flags.body.set == {"a": 1}
+    assert files.load(HOME, PARENT).resolve("home/b").flags_for(conditions(tools=True)).price is None
+
+
+def test_a_model_with_the_same_weights_has_their_limits_and_input_but_no_price(files: Files) -> None:
+    flags = files.load(HOME, PARENT + "same_weights = true\n").resolve("home/b").flags
+    assert (flags.price, flags.status, flags.input) == (None, None, ["text"])
+    assert flags.limits is not None
+    assert (flags.limits.context, flags.limits.output) == (1, 2)
+
+
+def test_a_link_between_other_weights_ends_what_is_inherited(files: Files) -> None:
+    said = PARENT + '[models."home/c"]\nextends = "home/b"\nsame_weights = true\n'
+    model = files.load(HOME, said).resolve("home/c")
+    assert model.flags.limits is None
+    assert model.flags.input is None
+    assert [fact for fact in model.explain() if fact.flag.split(".")[0] in ("price", "limits", "input", "status")] == []
+
+
+def test_a_provider_has_no_price_of_the_one_it_extends(files: Files) -> None:
+    said = '[providers.home]\nprice.input = 1\nbody.set.a = 1\n[providers.away]\nextends = "home"\n'
+    flags = files.load(BASE, said).resolve("away/x").flags
+    assert flags.price is None
+    assert flags.body is not None
+    assert flags.body.set == {"a": 1}
+
+
+def test_same_weights_without_a_model_to_extend_is_a_fault(files: Files) -> None:
+    path = files.write(HOME + '[models."home/a"]\nsame_weights = true\n')
+    faults = [fault for fault in check([str(path)]) if "same_weights" in fault.message]
+    assert [fault.message for fault in faults] == ['models."home/a" has same_weights, but extends no model']
 
 
 CHAINS = {

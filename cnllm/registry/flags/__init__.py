@@ -282,7 +282,19 @@ class Table(Flags, frozen=True):
     ] = None
     extends: Annotated[
         str | None,
-        flag("providers, models: the name of another one, whose table this one starts from.", every_wire=True),
+        flag(
+            "providers, models: the name of another one, whose table this one starts from. Its price and its status "
+            "are not taken over; its limits and its input only with `same_weights`.",
+            every_wire=True,
+        ),
+    ] = None
+    same_weights: Annotated[
+        bool | None,
+        flag(
+            "models: whether the model that this one extends has the same weights, so that its limits and its input "
+            "hold here as well.",
+            every_wire=True,
+        ),
     ] = None
     unset: Annotated[list[str] | None, flag("Flags to remove after merging.")] = None
     on: Annotated[dict[str, dict[str, Any]] | None, flag("Flags that hold on one wire protocol only.")] = None
