@@ -31,7 +31,11 @@ _KNOWN_KEYS = {
 }
 _KNOWN_KEYS |= {"refusal", "error"}
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
-_EXPECTED_MESSAGES = "a string, a cnllm.Message, a dict, or a list of these"
+_EXPECTED_ITEM = "a string, a cnllm.Message, a dict, or a message of an SDK"
+_EXPECTED_MESSAGES = (
+    'a string ("Hi"), a cnllm.Message (Message.user("Hi")), a dict ({"role": "user", "content": "Hi"}), '
+    "a message of an SDK, or a list of these,"
+)
 
 
 def as_messages(messages: Any) -> list[Message]:
@@ -44,22 +48,59 @@ def as_messages(messages: Any) -> list[Message]:
     if isinstance(messages, Message | Mapping):
         messages = [messages]
     elif type(messages) is not list:
-        messages = checks.as_list("messages", messages, _EXPECTED_MESSAGES)
+        messages = _message_list(messages)
     out: list[Message] = []
     for index, item in enumerate(messages):
         if type(item) is Message:
             out.append(item)
         elif isinstance(item, str):
             out.append(Message("user", (Text(item),)))
-        elif type(item) is dict or isinstance(item, Mapping):
-            try:
-                out.append(from_dict(item))
-            except (TypeError, ValueError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                raise kind(f"messages[{index}]: {error}") from error
         else:
-            raise checks.wrong_type(f"messages[{index}]", item, "a string, a cnllm.Message or a dict")
+            try:
+                if type(item) is dict or isinstance(item, Mapping):
+                    out.append(from_dict(item))
+                else:
+                    _add_object(out, item)
+            except (TypeError, ValueError) as error:
+                if isinstance(item, Mapping) and (found := _dict_of_another_form(item)):
+                    out += found
+                    continue
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                separator = " " if str(error).startswith("is ") else ": "
+                raise kind(f"messages[{index}]{separator}{error}") from error
     return out
+
+
+def _message_list(messages: Any) -> list[Any]:
+    """Return an iterable of messages as a list; one object of another library as a list of it."""
+    from cnllm.types.foreign import is_foreign
+
+    if not isinstance(messages, type) and is_foreign(messages):
+        return [messages]
+    return checks.as_list("messages", messages, _EXPECTED_MESSAGES)
+
+
+def _dict_of_another_form(item: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a dict in the form of another library; none where it has no such form."""
+    from cnllm.types.foreign import foreign_messages, has_foreign_form
+
+    try:
+        data = checks.as_dict("data", item)
+        return foreign_messages(data) if has_foreign_form(data) else []
+    except (TypeError, ValueError):
+        return []
+
+
+def _add_object(out: list[Message], item: Any) -> None:
+    """Add the messages of an object of another library. Raises `TypeError` or `ValueError`."""
+    from cnllm.types.foreign import foreign_messages, is_foreign
+
+    if isinstance(item, type) or not is_foreign(item):
+        raise TypeError(f"is {checks.kind_of(item)}; {_EXPECTED_ITEM} is expected")
+    found = foreign_messages(item)
+    if found and getattr(item, "instructions", None) and found[0] in out:
+        del found[0]  # each request of a conversation repeats its instructions
+    out += found
 
 
 def from_dict(data: Mapping[str, Any]) -> Message:

@@ -1,0 +1,140 @@
+"""Read messages of other libraries: objects with `model_dump`, and objects with `kind` and `parts`.
+
+The shape decides, not the library: a role with content or with blocks, contents with `parts`, items of Responses,
+messages whose `type` is human or ai, and those whose `kind` is request or response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from cnllm.types import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult, checks
+from cnllm.types.convert import from_dict
+from cnllm.types.foreign_blocks import block_parts, call_of, parts_of
+from cnllm.types.foreign_parts import is_parts_message, read_parts_message
+
+__all__ = ["foreign_messages", "has_foreign_form", "is_foreign"]
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_ROLE_BY_TYPE: dict[str, Role] = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "humanmessagechunk": "user",
+    "aimessagechunk": "assistant",
+    "systemmessagechunk": "system",
+    "toolmessagechunk": "tool",
+}
+_ITEMS = ("function_call", "function_call_output", "reasoning")
+_WHOLE = "this is a whole response or another object; pass its message"
+
+
+def is_foreign(item: Any) -> bool:
+    """Whether an object may be a message of another library."""
+    return callable(getattr(item, "model_dump", None)) or is_parts_message(item)
+
+
+def has_foreign_form(data: Mapping[str, Any]) -> bool:
+    """Whether a dict without a role of OpenAI's is a message in the form of another library."""
+    kind = data.get("type")
+    typed = isinstance(kind, str) and (kind.lower() in _ROLE_BY_TYPE or kind in _ITEMS) and "role" not in data
+    return typed or is_parts_message(data) or (data.get("role") == "model" and "parts" in data)
+
+
+def foreign_messages(item: Any) -> list[Message]:
+    """Return the messages of an object, or of a dict that it became. Raises `TypeError` or `ValueError`."""
+    if is_parts_message(item):
+        return read_parts_message(item)
+    if isinstance(item, Mapping):
+        data = checks.as_dict("data", item)
+    else:
+        try:
+            data = checks.as_dict("model_dump()", item.model_dump())
+        except TypeError:
+            raise
+        except Exception as error:
+            raise checks.unreadable("model_dump", error) from error
+        if is_parts_message(data):
+            return read_parts_message(data)
+    return _of_dict({key: value for key, value in data.items() if value is not None}, type(item).__name__)
+
+
+def _of_dict(data: dict[str, Any], label: str) -> list[Message]:
+    kind, role = data.get("type"), data.get("role")
+    if isinstance(data.get("choices"), list) and data["choices"]:
+        return foreign_messages(data["choices"][0].get("message") or {})
+    if isinstance(data.get("candidates"), list) and data["candidates"]:
+        return foreign_messages(data["candidates"][0].get("content") or {})
+    if isinstance(data.get("output"), list):
+        return _merged(message for item in data["output"] for message in foreign_messages(item))
+    if isinstance(kind, str) and kind.lower() in _ROLE_BY_TYPE:
+        return _by_type(data, _ROLE_BY_TYPE[kind.lower()])
+    if isinstance(kind, str) and kind in _ITEMS:
+        return _split("assistant", block_parts(data))
+    if role == "model" or (role in (None, "user", "function") and isinstance(data.get("parts"), list)):
+        return _split("assistant" if role == "model" else "user", parts_of(data.get("parts")))
+    if role not in _ROLES:
+        raise TypeError(f"{label} is no message of a known shape; {_WHOLE} (response.choices[0].message, …)")
+    if isinstance(data.get("content"), list) and role in ("user", "assistant"):
+        rest = from_dict({**{k: v for k, v in data.items() if k in _KEPT}, "content": None})
+        parts = [*(p for p in rest.parts if type(p) is Reasoning), *parts_of(data["content"])]
+        return _split(role, [*parts, *rest.tool_calls], data.get("name"))
+    return [from_dict({key: value for key, value in data.items() if key in _KEPT or key == "content"})]
+
+
+_KEPT = ("role", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_content", "refusal", "by")
+
+
+def _by_type(data: dict[str, Any], role: Role) -> list[Message]:
+    """Return the messages of a dict whose `type` is human, ai, system or tool."""
+    extra = data.get("additional_kwargs") or {}
+    name = data.get("name")
+    if role == "tool":
+        result = parts_of(data.get("content"))
+        texts = "\n\n".join(part.text for part in result if isinstance(part, Text))
+        error = data.get("status") == "error"
+        return [Message.tool(str(data.get("tool_call_id", "")), _media_too(texts, result), name=name, error=error)]
+    parts = parts_of(data.get("content"))
+    if role == "system":
+        other = extra.get("__openai_role__")
+        return [Message(cast(Role, other) if other == "developer" else "system", parts)]
+    if role == "user":
+        return _split("user", parts, name)
+    calls = [call_of(c.get("id"), c.get("name"), c.get("args")) for c in data.get("tool_calls") or ()]
+    calls += [call_of(c.get("id"), c.get("name"), c.get("args") or "") for c in data.get("invalid_tool_calls") or ()]
+    known = {call.id for call in calls}
+    parts = [part for part in parts if not (isinstance(part, ToolCall) and part.id in known)]
+    reasoning = extra.get("reasoning_content")
+    if isinstance(reasoning, str) and reasoning and not any(isinstance(part, Reasoning) for part in parts):
+        parts = [Reasoning(reasoning), *parts]
+    return _split("assistant", [*parts, *calls], name)
+
+
+def _media_too(text: str, parts: list[Part]) -> list[Any]:
+    from cnllm.types import Media
+
+    return [text, *(part for part in parts if isinstance(part, Media))]
+
+
+def _split(role: Role, parts: list[Part], name: Any = None) -> list[Message]:
+    """Return a turn, with the results of tools in a message of their own before it."""
+    results = [part for part in parts if isinstance(part, ToolResult)]
+    others = [part for part in parts if not isinstance(part, ToolResult)]
+    out = [Message("tool", tuple(results))] if results else []
+    if others or not out:
+        out.append(Message(role, tuple(others), None, name if isinstance(name, str) else None))
+    return out
+
+
+def _merged(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages of one response, with its neighbours of the assistant in one."""
+    out: list[Message] = []
+    for message in messages:
+        if out and out[-1].role == message.role == "assistant":
+            out[-1] = Message("assistant", (*out[-1].parts, *message.parts))
+        else:
+            out.append(message)
+    return out
