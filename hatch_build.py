@@ -1,4 +1,4 @@
-"""Build hook: a wheel carries the built-in registry parsed, as `cnllm/providers.bin` (see cnllm.registry.documents)."""
+"""Build hook: a wheel carries the built-in registry parsed, in `cnllm/*.bin` (see cnllm.registry.documents)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class ParsedRegistry(BuildHookInterface[Any]):
         sys.path.insert(0, str(root))
         from cnllm.registry.documents import packed
 
-        file = Path(mkdtemp(prefix="cnllm-build-")) / "providers.bin"
-        file.write_bytes(packed((root / "providers.toml").read_bytes()))
-        build_data["force_include"][str(file)] = "cnllm/providers.bin"
+        folder = Path(mkdtemp(prefix="cnllm-build-"))
+        for name in ("providers", "catalogue"):
+            file = folder / f"{name}.bin"
+            file.write_bytes(packed((root / f"{name}.toml").read_bytes()))
+            build_data["force_include"][str(file)] = f"cnllm/{name}.bin"

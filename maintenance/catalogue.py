@@ -1,23 +1,24 @@
 """Write `catalogue.toml`, the providers and models that `providers.toml` does not describe by hand.
 
-    python -m maintenance.catalogue CHECKOUT [--date 2026-07-02] > catalogue.toml
+    python -m maintenance.catalogue SOURCE [SOURCE …] > catalogue.toml
 
-CHECKOUT is a checkout of https://github.com/anomalyco/models.dev (MIT). Titles, addresses, names of keys, limits,
-prices, kinds of input and the support of tools are taken over; how an endpoint behaves on the wire is left unknown.
-Entries that `providers.toml` has are left out, as are providers of another protocol, and names of keys that belong to
-somebody else.
+A SOURCE is a checkout of https://github.com/anomalyco/models.dev (MIT), or its api.json with the date in its name
+(api-2026-09-30.json); an earlier source wins over a later one. Titles, addresses, names of keys, limits, prices, kinds
+of input and the support of tools are taken over; how an endpoint behaves on the wire is left unknown. Entries that
+`providers.toml` has are left out, as are providers of another protocol, and names of keys that belong to somebody else.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,26 +29,37 @@ _PROTOCOLS = {
     "@ai-sdk/openai": _RESPONSES,
     # packages of one vendor each, which send the chat protocol
     "@ai-sdk/cerebras": _CHAT,
+    "@ai-sdk/cohere": _CHAT,  # its compatibility API: https://docs.cohere.com/docs/compatibility-api
     "@ai-sdk/deepinfra": _CHAT,
+    "@ai-sdk/gateway": _CHAT,  # https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions
     "@ai-sdk/groq": _CHAT,
     "@ai-sdk/mistral": _CHAT,
     "@ai-sdk/perplexity": _CHAT,
     "@ai-sdk/togetherai": _CHAT,
     "@ai-sdk/vercel": _CHAT,
     "@ai-sdk/xai": _CHAT,
+    "@aihubmix/ai-sdk-provider": _CHAT,  # https://docs.cline.bot/provider-config/aihubmix
     "@openrouter/ai-sdk-provider": _CHAT,
     "venice-ai-sdk-provider": _CHAT,
 }
 """The protocol of a package, by the source of the package."""
 
 _BASE_URLS = {
-    # addresses that stand in the source of a package, and not in the file of the provider
+    # addresses that stand in the source or the manual of a package, and not in the file of the provider
+    "@ai-sdk/cohere": "https://api.cohere.ai/compatibility/v1",
+    "@ai-sdk/gateway": "https://ai-gateway.vercel.sh/v1",
+    "@aihubmix/ai-sdk-provider": "https://aihubmix.com/v1",
     "@ai-sdk/deepinfra": "https://api.deepinfra.com/v1/openai",
     "@ai-sdk/perplexity": "https://api.perplexity.ai",
     "@ai-sdk/vercel": "https://api.v0.dev/v1",
     "venice-ai-sdk-provider": "https://api.venice.ai/api/v1",
 }
 _INPUTS = ("text", "image", "audio", "video", "pdf")
+_BROAD_KEYS = {"GITHUB_TOKEN", "GITLAB_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN", "SNOWFLAKE_CORTEX_PAT", "NEON_API_KEY"}
+"""Variables of keys that open far more than one endpoint: nobody meant them for this program."""
+
+_PROVIDER_BACKS = ["protocol", "base_url"]
+_BACKED = ("limits", "price", "input", "tools")
 _HEAD = """\
 # Providers and models that providers.toml does not describe by hand; it ranks below that file.
 # Generated: python -m maintenance.catalogue. Corrections belong into providers.toml.
@@ -57,64 +69,91 @@ schema = 1
 """
 
 
+class Source(NamedTuple):
+    """One list of providers: its name with the version, its day, and the tables of the providers by name."""
+
+    name: str
+    day: str
+    providers: dict[str, dict[str, Any]]
+
+
 def main() -> None:
     """Write the file to stdout, and what was left out to stderr."""
     parser = argparse.ArgumentParser(prog="python -m maintenance.catalogue", description=__doc__)
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--date", help="the day on which the checkout was current; default: the day of its commit")
+    parser.add_argument("sources", type=Path, nargs="+")
     options = parser.parse_args()
-    commit, day = _version(options.checkout)
-    written = catalogue(options.checkout, f"anomalyco/models.dev@{commit[:7]}", options.date or day)
-    sys.stdout.write(written)
+    sources = [read_checkout(path) if path.is_dir() else read_list(path) for path in options.sources]
+    sys.stdout.write(catalogue(sources))
 
 
-def catalogue(checkout: Path, source: str, day: str) -> str:
+def catalogue(sources: Sequence[Source]) -> str:
     """Return the text of the file."""
     own = tomllib.loads((ROOT / "providers.toml").read_text(encoding="utf-8"))
-    keys = _key_owners(own)
+    owners = _key_owners(own)
+    tables: dict[str, dict[str, Any]] = {}
+    models: dict[str, str] = {}
+    for number, source in enumerate(sources, start=1):
+        for name, given in sorted(source.providers.items()):
+            entries = {id: entry for id, entry in _models(given) if f"{name}/{id}" not in own["models"]}
+            if name in own["providers"]:
+                if not _is_same_host(_base_url(own, name), given):
+                    _report(name, "providers.toml has this name for another address")
+                    continue
+                table = tables.setdefault(name, {"sources": {}})
+            else:
+                if name not in tables:
+                    if (new := _provider(given)) is None:
+                        _report(name, "another protocol, or an address that depends on the account")
+                        continue
+                    _drop_foreign_keys(name, new, owners)
+                    tables[name] = {**new, "sources": {f"list{number}": _source(source, name, _PROVIDER_BACKS)}}
+                table = tables[name]
+            backs: set[str] = set()
+            for id, entry in entries.items():
+                if f"{name}/{id}" not in models:
+                    models[f"{name}/{id}"] = _value(
+                        entry | ({} if number == 1 else {"sources": _own(source, name, entry)})
+                    )
+                    backs |= {f"models.{flag}" for flag in entry if flag in _BACKED}
+            if backs and number == 1:
+                cited = table["sources"].setdefault("list1", _source(source, name, []))
+                cited["backs"] += sorted(backs)
+    described = {name: table for name, table in tables.items() if len(table) > 1 or table["sources"]}
+    sys.stderr.write(f"{sum('protocol' in table for table in tables.values())} providers, {len(models)} models\n")
     lines = [_HEAD]
-    providers = models = 0
-    for folder in sorted(path for path in (checkout / "providers").iterdir() if path.is_dir()):
-        name = folder.name
-        table = tomllib.loads((folder / "provider.toml").read_text(encoding="utf-8"))
-        known = own["providers"].get(name)
-        provider = _provider(table) if known is None else {}
-        if provider is None:
-            _report(name, "another protocol, or an address that depends on the account")
-            continue
-        if known is not None and not _is_same_host(_base_url(own, name), table):
-            _report(name, "providers.toml has this name for another address")
-            continue
-        if known is None:
-            host = _host(provider["base_url"])
-            for key in list(provider["keys"]):
-                if host not in keys.get(key, {host}):
-                    provider["keys"].remove(key)
-                    _report(name, f"{key} is a key of another address")
-        entries = dict(_models(checkout, folder, name, own["models"]))
-        if known is not None and not entries:
-            continue
-        if known is None:
-            providers += 1
-            lines.append(f"\n[providers.{_key(name)}]")
-            lines += [f"{key} = {_value(value)}" for key, value in provider.items()]
-            backs = ["protocol", "base_url"]
-            lines.append(f"[providers.{_key(name)}.sources]")
-            lines.append(f"list = {_value(_source(source, name, day, backs))}")
-        for id, entry in entries.items():
-            models += 1
-            backs = [flag for flag in entry if flag != "status"]
-            if backs:
-                entry["sources"] = {"list": _source(source, name, day, backs)}
-            lines.append(f"[models.{_key(f'{name}/{id}')}]")
-            lines += [f"{key} = {_value(value)}" for key, value in entry.items()]
-    sys.stderr.write(f"{providers} providers, {models} models\n")
+    for name, table in sorted(described.items()):
+        lines += [f"[providers.{_key(name)}]"]
+        lines += [f"{key} = {_value(value)}" for key, value in table.items() if key != "sources"]
+        lines += [f"sources.{key} = {_value(value)}" for key, value in table["sources"].items()]
+    lines += ["", "[models]", *(f"{_key(name)} = {entry}" for name, entry in sorted(models.items()))]
     return "\n".join(lines) + "\n"
+
+
+def read_checkout(folder: Path) -> Source:
+    """Read a checkout of models.dev: a folder of TOML files for each provider."""
+    commit, day = _version(folder)
+    providers: dict[str, dict[str, Any]] = {}
+    for place in sorted(path for path in (folder / "providers").iterdir() if path.is_dir()):
+        table = tomllib.loads((place / "provider.toml").read_text(encoding="utf-8"))
+        table["models"] = {
+            file.relative_to(place / "models").as_posix().removesuffix(".toml"): _with_base(
+                folder, tomllib.loads(file.read_text(encoding="utf-8"))
+            )
+            for file in sorted((place / "models").rglob("*.toml"))
+            if file.exists()  # a link may lead to a file that was removed
+        }
+        providers[place.name] = table
+    return Source(f"anomalyco/models.dev@{commit[:7]}", day, providers)
+
+
+def read_list(file: Path) -> Source:
+    """Read an api.json of models.dev, whose name ends with its date."""
+    return Source("https://models.dev/api.json", file.stem[-len("2026-09-30") :], json.loads(file.read_bytes()))
 
 
 def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
     """Return our table of a provider; None where it does not speak one of the four protocols at a fixed address."""
-    package = table["npm"]
+    package = table.get("npm")
     protocol, url = _PROTOCOLS.get(package), table.get("api") or _BASE_URLS.get(package)
     if protocol is None or url is None or "$" in url or not url.startswith("https://"):
         return None
@@ -122,25 +161,30 @@ def _provider(table: dict[str, Any]) -> dict[str, Any] | None:
     if protocol == _MESSAGES:
         url = url.removesuffix("/v1")  # the package adds /messages, the protocol of the registry /v1/messages
     keys = [name for name in table.get("env", ()) if name.endswith(("KEY", "TOKEN", "PAT", "SECRET"))]
-    out = {"title": table["name"], "protocol": protocol, "base_url": url, "keys": keys}
-    if table.get("doc"):
-        out["docs"] = table["doc"]
+    out = {"title": table.get("name", urlsplit(url).hostname), "protocol": protocol, "base_url": url, "keys": keys}
+    if protocol == _CHAT:
+        out = {"extends": "openai-compatible", **out}  # which reads what any endpoint may send
     return out
 
 
-def _models(checkout: Path, folder: Path, name: str, own: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the models of a provider that providers.toml does not have, by their ids."""
-    for file in sorted((folder / "models").rglob("*.toml")):
-        id = file.relative_to(folder / "models").as_posix().removesuffix(".toml")
-        if f"{name}/{id}" in own or not file.exists():  # a link to a file that was removed
-            continue
-        data = _with_base(checkout, tomllib.loads(file.read_text(encoding="utf-8")))
+def _models(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the models of a provider that answer a chat in text, by their ids."""
+    for id, data in table.get("models", {}).items():
         modalities = data.get("modalities", {})
         if "text" not in modalities.get("output", ["text"]) or "text" not in modalities.get("input", ["text"]):
             continue  # pictures, speech, transcription: no chat
         if "provider" in data:  # another protocol or address than the provider's own
             continue
         yield id, _model(data)
+
+
+def _drop_foreign_keys(name: str, provider: dict[str, Any], owners: dict[str, set[str]]) -> None:
+    """Remove the names of keys that belong to another address."""
+    host = _host(provider["base_url"])
+    for key in list(provider["keys"]):
+        if host not in owners.get(key, {host}) or key in _BROAD_KEYS:
+            provider["keys"].remove(key)
+            _report(name, f"{key} is a key of another address, or opens more than this endpoint")
 
 
 def _model(data: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +251,7 @@ def _base_url(own: dict[str, Any], name: str) -> str:
 
 def _is_same_host(url: str, table: dict[str, Any]) -> bool:
     """Whether an address of ours and the one of a provider's file have the same host, as far as both are known."""
-    theirs = table.get("api") or _BASE_URLS.get(table["npm"]) or ""
+    theirs = table.get("api") or _BASE_URLS.get(table.get("npm")) or ""
     return "$" not in theirs and (not theirs or _host(url) == _host(theirs))
 
 
@@ -215,8 +259,14 @@ def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def _source(source: str, name: str, day: str, backs: list[str]) -> dict[str, Any]:
-    return {"url": f"{source}:providers/{name}", "seen": day, "how": "code", "backs": backs}
+def _own(source: Source, name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the sources of a model that is not in the first list, which its provider cites."""
+    return {"list": _source(source, name, [flag for flag in entry if flag in _BACKED])}
+
+
+def _source(source: Source, name: str, backs: list[str]) -> dict[str, Any]:
+    place = f":providers/{name}" if "@" in source.name else f"#{name}"
+    return {"url": source.name + place, "seen": source.day, "how": "code", "backs": [*backs]}
 
 
 def _version(checkout: Path) -> tuple[str, str]:

@@ -58,6 +58,10 @@ def _without_others(table: str) -> str:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """Make this file the built-in one."""
+    """Make this file the built-in one, beside an empty catalogue."""
+    catalogue = path.with_name("catalogue.toml")
+    if not catalogue.exists():
+        catalogue.write_text("schema = 1\n", encoding="utf-8")
     for module in (files, documents, summary):
         monkeypatch.setattr(module, "builtin_file", lambda: str(path))
+        monkeypatch.setattr(module, "catalogue_file", lambda: str(catalogue))

@@ -111,7 +111,7 @@ def run(*args: str, path: Path, code: str = PROGRAM) -> tuple[int, str, str]:
 
 
 def test_the_version_tells_of_the_other_project(tmp_path: Path) -> None:
-    for name in ("cnllm", "providers.toml"):
+    for name in ("cnllm", "providers.toml", "catalogue.toml"):
         (tmp_path / name).symlink_to(TOP / name)
     status, out, error = run("--version", path=tmp_path)
     assert (status, out, error) == (0, f"cnllm {cnllm.__version__}\n", "")

@@ -214,7 +214,16 @@ def test_the_packaged_files_are_modules_the_registry_and_the_clients_alone() -> 
     others = {
         p.name for p in PACKAGE.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc") and "cache" not in str(p)
     }
-    assert others <= {"py.typed", "providers.toml", "clients.toml", "login.html", "page.html", "page.js", "style.css"}
+    assert others <= {
+        "py.typed",
+        "providers.toml",
+        "catalogue.toml",
+        "clients.toml",
+        "login.html",
+        "page.html",
+        "page.js",
+        "style.css",
+    }
 
 
 def test_the_words_that_are_looked_for_are_the_dialects_own() -> None:

@@ -15,7 +15,7 @@ __all__ = ["check"]
 
 def check(paths: list[str] | None = None) -> list[Problem]:
     """Return every fault of the built-in file and the user's files, or the given files in their place."""
-    from cnllm.registry.documents import Document, builtin_path, overlay_paths, parse, read
+    from cnllm.registry.documents import Document, builtin_path, catalogue_path, overlay_paths, parse, read
     from cnllm.registry.registry import Registry
 
     files = [(builtin_path(), True)]
@@ -37,7 +37,7 @@ def check(paths: list[str] | None = None) -> list[Problem]:
     for document in documents:
         faults += type_problems(document)
     if not faults:
-        registry = Registry(documents)
+        registry = Registry([read(catalogue_path(), builtin=True), *documents])
         for document in documents:
             faults += [
                 Problem(document.label, line, f"{dotted_path(path)}: {reason}")

@@ -63,6 +63,8 @@ def reference_problems(document: Document, registry: Registry) -> Iterator[Probl
             yield problem([*path, "status"], f"{dotted_path(path)} is retired and names no successor")
         for name, source in table.get("sources", {}).items():
             for flag in source["backs"]:
+                if flag.startswith("models.") and path[0] == "providers":
+                    continue  # a flag of all its models in this file
                 if not _has_flag(table, flag):
                     yield problem(
                         [*path, "sources", name],

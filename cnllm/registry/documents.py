@@ -18,10 +18,13 @@ import msgspec
 from cnllm.config.process import cached_property
 from cnllm.errors import RegistryError
 from cnllm.registry import cache
-from cnllm.registry.files import builtin_file, overlay_files
+from cnllm.registry.files import builtin_file, catalogue_file, overlay_files
 from cnllm.registry.toml_lines import Lines, key_lines, line_of
 
-__all__ = ["Document", "builtin_path", "layer_tables", "overlay_paths", "packed", "read"]
+__all__ = ["CATALOGUE", "Document", "builtin_path", "catalogue_path", "layer_tables", "overlay_paths", "packed", "read"]
+
+CATALOGUE = "catalogue.toml"
+"""The name of the second built-in file."""
 
 _SECTIONS = ("protocols", "families", "providers", "models")
 _FORMAT = b"cnllm-registry-23"  # count up when the cached data changes, or the rules of the checks
@@ -125,6 +128,11 @@ def builtin_path() -> Path:
     return Path(builtin_file())
 
 
+def catalogue_path() -> Path:
+    """Return the path of catalogue.toml: models whose behaviour on the wire nobody has described yet."""
+    return Path(catalogue_file())
+
+
 def overlay_paths() -> list[Path]:
     """Return the user's registry files: those in CNLLM_PROVIDERS, or providers.toml in the config folder, or none."""
     return [Path(name) for name in overlay_files()]
@@ -132,7 +140,7 @@ def overlay_paths() -> list[Path]:
 
 def read(path: Path, *, builtin: bool = False) -> Document:
     """Read, parse and (unless built in) check a registry file. Raises `RegistryError` with file and line."""
-    label = "providers.toml" if builtin else str(path)
+    label = path.name if builtin else str(path)
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -192,7 +200,7 @@ def layer_tables(data: dict[str, Any]) -> Iterator[tuple[list[str], dict[str, An
 
 
 def packed(text: bytes) -> bytes:
-    """Return the content of `providers.bin` for a built-in file: digests of its text and of its data, then the data.
+    """Return the content of `providers.bin` or `catalogue.bin`: digests of the text and of the data, then the data.
 
     The build of a wheel writes it beside the file.
     """

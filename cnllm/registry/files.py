@@ -7,14 +7,23 @@ from errno import EBADF, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cnllm.config import paths
 
-__all__ = ["builtin_file", "overlay_files"]
+__all__ = ["builtin_file", "catalogue_file", "overlay_files"]
 
 
 def builtin_file() -> str:
     """Return the path of the providers.toml in the package, or beside it in a checkout."""
+    return _packaged("providers.toml")
+
+
+def catalogue_file() -> str:
+    """Return the path of the catalogue.toml in the package, or beside it in a checkout."""
+    return _packaged("catalogue.toml")
+
+
+def _packaged(name: str) -> str:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    inside = os.path.join(package, "providers.toml")
-    return inside if os.path.exists(inside) else os.path.join(os.path.dirname(package), "providers.toml")
+    inside = os.path.join(package, name)
+    return inside if os.path.exists(inside) else os.path.join(os.path.dirname(package), name)
 
 
 def overlay_files() -> list[str]:

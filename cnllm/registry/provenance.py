@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cnllm.config.process import cached_property
@@ -10,7 +10,7 @@ from cnllm.registry import merge
 from cnllm.registry.merge import Layer
 from cnllm.registry.model import Fact
 
-__all__ = ["Trace", "facts", "setting_layer", "setting_line"]
+__all__ = ["Trace", "facts", "model_sources", "setting_layer", "setting_line"]
 
 
 def setting_line(layers: list[Layer], keys: list[str]) -> str:
@@ -59,6 +59,13 @@ def facts(
         )
 
 
+def model_sources(data: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the sources of a model's provider in a file. Those of `models.FLAG` back that flag of the model."""
+    if len(path) > 1 and path[0] == "models":
+        provider = data.get("providers", {}).get(path[1].partition("/")[0], {})
+        yield from provider.get("sources", {}).values()
+
+
 class _Origin(NamedTuple):
     """Where a layer sets or unsets a flag, and the source that its table has for it."""
 
@@ -105,13 +112,21 @@ class Trace:
 
     @cached_property
     def _backed(self) -> list[tuple[str, dict[str, Any]]]:
-        """The flags that have a source in the layer's own table (in any file), with it."""
+        """The flags that have a source in the layer's own table (in any file), with it.
+
+        A provider's source may back `models.FLAG`: that flag of all its models in the same file.
+        """
         return [
             (".".join(merge.unset_path(flag)), source)
             for other in self._layers
             if other.path == self.layer.path
             for source in other.table.get("sources", {}).values()
             for flag in source.get("backs", ())
+        ] + [
+            (flag.removeprefix("models."), source)
+            for source in model_sources(self.layer.document.data, self.layer.path)
+            for flag in source.get("backs", ())
+            if flag.startswith("models.")
         ]
 
     def _source(self, flag: str) -> dict[str, Any]:

@@ -11,9 +11,17 @@ from typing import Any
 import msgspec
 
 from cnllm.config.process import cached_property, fork_safe
-from cnllm.errors import RegistryError, UnknownModel
+from cnllm.errors import CnllmError, RegistryError, UnknownModel
 from cnllm.registry import key_trust, merge, provenance
-from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
+from cnllm.registry.documents import (
+    CATALOGUE,
+    Document,
+    builtin_path,
+    catalogue_path,
+    layer_tables,
+    overlay_paths,
+    read,
+)
 from cnllm.registry.flags import Flags
 from cnllm.registry.layers import Layers
 from cnllm.registry.merge import Layer
@@ -47,8 +55,18 @@ class Registry:
         self._models: dict[tuple[str, str | None, str | None], Model] = {}
         self._layers = Layers(documents)
         self._key_origins: dict[str, set[str] | None] = {}  # by the name of a key
+        self._wide: Registry | None = None  # over the catalogue too, once that was needed
         for name in [key for key, value in vars(Registry).items() if isinstance(value, cached_property)]:
             self.__dict__.pop(name, None)
+
+    def _with_catalogue(self) -> Registry:
+        """Return a registry over the catalogue and these files, which win; this one where it has no built-in file."""
+        if not self._documents or self._documents[0].path.name != builtin_path().name or not self._documents[0].builtin:
+            return self
+        with self._lock:
+            if self._wide is None:
+                self._wide = Registry([read(catalogue_path(), builtin=True), *self._documents])
+            return self._wide
 
     @staticmethod
     def load(*overlays: str | os.PathLike[str], watch: bool = False) -> Registry:
@@ -142,10 +160,15 @@ class Registry:
         own = (name for d in self._documents if not d.builtin for name in d.data.get("models", {}))
         return list(dict.fromkeys(own))
 
-    def names(self) -> list[str]:
-        """List all described models as "provider/id", sorted."""
+    def names(self, *, catalogue: bool = False) -> list[str]:
+        """List all described models as "provider/id", sorted. With `catalogue` also those of which little is known."""
         self._refresh()
-        return sorted(self._layers.names("models"))
+        return sorted((self._with_catalogue() if catalogue else self)._layers.names("models"))
+
+    def catalogue_providers(self) -> list[str]:
+        """List the ids of the providers that only the catalogue has, sorted."""
+        self._refresh()
+        return sorted(self._with_catalogue()._layers.names("providers").keys() - self._layers.names("providers").keys())
 
     @property
     def tiers(self) -> dict[str, list[str]]:
@@ -187,7 +210,8 @@ class Registry:
         """Return the model with a name: an alias, an id that one provider serves, or "provider/id-on-the-wire".
 
         `protocol` selects another wire of the endpoint, `base_url` another address. Reads no environment variable.
-        Raises `UnknownModel` with similar names; an id that its provider does not list is accepted, with a note.
+        A name that these files do not have is looked up in the catalogue. Raises `UnknownModel` with similar names; an
+        id that its provider does not list is accepted, with a note.
         """
         self._refresh()
         if type(name) is not str or protocol is not None or base_url is not None:
@@ -196,8 +220,32 @@ class Registry:
         model = self._models.get(key)
         if model is None:
             with self._lock:
-                model = self._models[key] = self._resolve(name, protocol, base_url)
+                model = self._models[key] = self._find_model(name, protocol, base_url)
         return model
+
+    def _find_model(self, name: str, protocol: str | None, base_url: str | None) -> Model:
+        """Build the model with a name, over the catalogue where the other files do not describe it."""
+        model: Model | None = None
+        failure: CnllmError | None = None
+        try:
+            model = self._resolve(name, protocol, base_url)
+        except (RegistryError, UnknownModel) as error:
+            if self._serving(name):
+                raise
+            failure = error
+        if model is not None and model.name in self._layers.names("models"):
+            return model
+        wide = self._with_catalogue()
+        if model is not None:
+            return wide._resolve(name, protocol, base_url) if model.name in wide._layers.names("models") else model
+        assert failure is not None
+        if wide is self:
+            raise failure
+        try:
+            return wide._resolve(name, protocol, base_url)
+        except (RegistryError, UnknownModel) as error:
+            is_better = wide._serving(name) or (isinstance(failure, UnknownModel) and not failure.close)
+            raise (error if is_better else failure) from None
 
     def _resolve(self, name: str, protocol: str | None, base_url: str | None) -> Model:
         """Build the model with a name."""
@@ -282,7 +330,7 @@ class Registry:
             if family is not None and (family[0] == provider or f"{provider}/{family[1]}" in models):
                 return (provider, *family[1:])
             return (provider, id, None)
-        serving = [m for m in models if _split(m)[1].casefold() == name.casefold()]
+        serving = self._serving(name)
         if len(serving) == 1:
             return (*_split(serving[0]), None)
         for preferred in self.preferred_providers if serving else ():
@@ -295,6 +343,10 @@ class Registry:
         if serving and len(current := suggestions.current_models(self, serving)) == 1:
             return (*_split(current[0]), None)
         raise suggestions.unknown_model(self, name, serving)
+
+    def _serving(self, id: str) -> list[str]:
+        """List the models with an id on the wire, at any provider."""
+        return [model for model in self._layers.names("models") if _split(model)[1].casefold() == id.casefold()]
 
     def _alias_target(self, section: str, name: str) -> tuple[str, str, str] | None:
         """Return (provider, id, alias) for an alias, of the last file that has it; None where none has."""
@@ -404,6 +456,14 @@ class Registry:
                 "only the provider's flags apply; whether it reasons is unknown",
                 provenance.setting_line([la for la in layers if la.path], ["protocol"]),
             )
+        elif layers and all(la.document.path.name == CATALOGUE for la in layers if la.path[:1] == ("models",)):
+            yield Note(
+                "catalogue-model",
+                "models",
+                f"{provider}/{id}",
+                "limits and prices are those of a public list; nobody has described how this model behaves here",
+                self._layers.place(["models", f"{provider}/{id}"]),
+            )
         if flags.status is not None and flags.status.is_ == "retired":
             use = f"; use {flags.status.use}" if flags.status.use else ""
             since = f" since {flags.status.since}" if flags.status.since else ""
@@ -420,7 +480,7 @@ class Registry:
     def _origins_of(self, env: str) -> set[str] | None:
         """Return the origins of the built-in providers that name the key `env`; None where no provider names it."""
         if env not in self._key_origins:
-            self._key_origins[env] = key_trust.builtin_origins(Layers(self._documents[:1]), env)
+            self._key_origins[env] = key_trust.builtin_origins(Layers([d for d in self._documents if d.builtin]), env)
         return self._key_origins[env]
 
 

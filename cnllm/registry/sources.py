@@ -9,9 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cnllm.registry.documents import Document, builtin_path, layer_tables, overlay_paths, read
+from cnllm.registry.documents import Document, builtin_path, catalogue_path, layer_tables, overlay_paths, read
 from cnllm.registry.merge import META, flatten
 from cnllm.registry.problem import dotted_path
+from cnllm.registry.provenance import model_sources
 
 __all__ = ["Citation", "UnsourcedFlag", "load_documents", "stale_sources", "unsourced_flags", "unsourced_paths"]
 
@@ -41,10 +42,14 @@ class UnsourcedFlag(Struct, frozen=True):
     where: str
 
 
-def load_documents(paths: Sequence[str] | None = None) -> list[Document]:
-    """Read the user's files, or the given ones, after the built-in file. Raises `RegistryError`."""
+def load_documents(paths: Sequence[str] | None = None, *, catalogue: bool = False) -> list[Document]:
+    """Read the user's files, or the given ones, after the built-in file. Raises `RegistryError`.
+
+    With `catalogue` that file comes first.
+    """
     overlays = overlay_paths() if paths is None else [Path(p) for p in paths]
-    return [read(builtin_path(), builtin=True), *(read(p) for p in overlays)]
+    builtin = [read(catalogue_path(), builtin=True)] if catalogue else []
+    return [*builtin, read(builtin_path(), builtin=True), *(read(p) for p in overlays)]
 
 
 def stale_sources(files: Sequence[Document], days: int, today: datetime.date) -> list[Citation]:
@@ -72,6 +77,8 @@ def unsourced_paths(document: Document) -> list[str]:
         if path[0] in ("defaults", "protocols"):
             continue  # the wire itself, not the behaviour of an endpoint
         backs = [b for s in table.get("sources", {}).values() for b in s.get("backs", ())]
+        shared = [b for s in model_sources(document.data, path) for b in s.get("backs", ())]
+        backs += [b.removeprefix("models.") for b in shared if b.startswith("models.")]
         flags = {k: v for k, v in table.items() if (k not in META or k == "when") and k not in _WITHOUT_SOURCE}
         for keys, _ in flatten(flags):
             flag = ".".join(keys)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cnllm
 from cnllm.registry import cache
-from cnllm.registry.files import builtin_file, overlay_files
+from cnllm.registry.files import builtin_file, catalogue_file, overlay_files
 
 if TYPE_CHECKING:
     from cnllm.registry.model import Model
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "Names", "listing", "names", "row", "short_names"]
 
-_FORMAT = "cnllm-summary-2"
+_FORMAT = "cnllm-summary-3"
 _CODE = ("registry", "registry/flags", "types/__init__.py")  # the modules that a listing is computed by, or folders
 _STATE_BY_LETTER = {"1": True, "0": False, "?": None}
 
@@ -56,24 +56,29 @@ class Listing(Names):
 
 
 def names() -> Names:
-    """List models from the loaded files. Raises `RegistryError` as `Registry.load` does."""
+    """List models from the loaded files and the catalogue. Raises `RegistryError` as `Registry.load` does."""
     entry = cache.read_entry(_entry("names", _file_contents()))
     if entry is not None:
         return Names(*json.loads(bytes(entry)))
     registry = _load_registry()
-    listed = Names(registry.providers, registry.aliases, registry.names(), registry.family_aliases)
+    providers = sorted([*registry.providers, *registry.catalogue_providers()])
+    listed = Names(providers, registry.aliases, registry.names(catalogue=True), registry.family_aliases)
     _write_cache("names", registry, [listed.providers, listed.aliases, listed.models, listed.family_aliases])
     return listed
 
 
-def listing() -> Listing:
-    """Return the listing of the loaded files. Raises `RegistryError` as `Registry.load` does."""
-    entry = cache.read_entry(_entry("models", _file_contents()))
+def listing(*, catalogue: bool = False) -> Listing:
+    """Return the listing of the loaded files. Raises `RegistryError` as `Registry.load` does.
+
+    With `catalogue` it also has the models of which only a public list knows.
+    """
+    kind = "catalogue" if catalogue else "models"
+    entry = cache.read_entry(_entry(kind, _file_contents()))
     if entry is not None:
         return _CachedListing(*json.loads(bytes(entry)))
     registry = _load_registry()
-    live = _RegistryListing(registry)
-    _cache_listing(registry, live)
+    live = _RegistryListing(registry, catalogue)
+    _cache_listing(registry, live, kind)
     return live
 
 
@@ -125,8 +130,10 @@ class _CachedListing(Listing):
 class _RegistryListing(Listing):
     """A listing from the registry, model by model on demand."""
 
-    def __init__(self, registry: Registry) -> None:
-        super().__init__(registry.providers, registry.aliases, registry.names(), registry.family_aliases)
+    def __init__(self, registry: Registry, catalogue: bool) -> None:
+        providers = sorted([*registry.providers, *(registry.catalogue_providers() if catalogue else ())])
+        names = registry.names(catalogue=catalogue)
+        super().__init__(providers, registry.aliases, names, registry.family_aliases)
         from cnllm.registry.capabilities import KINDS
 
         self.kinds = list(KINDS)
@@ -185,7 +192,7 @@ def short_names(aliases: dict[str, str]) -> dict[str, list[str]]:
     return {name: sorted(names) for name, names in short.items()}
 
 
-def _cache_listing(registry: Registry, live: _RegistryListing) -> None:
+def _cache_listing(registry: Registry, live: _RegistryListing, kind: str) -> None:
     """Write a listing to the cache."""
     from cnllm.errors import CnllmError
 
@@ -193,7 +200,7 @@ def _cache_listing(registry: Registry, live: _RegistryListing) -> None:
         rows = dict(live.packed_rows())
     except CnllmError:  # one model has a fault: it is reported when that model is used
         return
-    _write_cache("models", registry, [live.providers, live.aliases, live.models, live.kinds, rows, live.family_aliases])
+    _write_cache(kind, registry, [live.providers, live.aliases, live.models, live.kinds, rows, live.family_aliases])
 
 
 def _load_registry() -> Registry:
@@ -223,7 +230,16 @@ def _entry(kind: str, contents: list[bytes] | None) -> str | None:
     code = _code_stamp()
     if contents is None or code is None:
         return None
-    return cache.cache_entry(kind, _FORMAT.encode(), code, *contents)
+    return cache.cache_entry(kind, _FORMAT.encode(), code, _catalogue_stamp(), *contents)
+
+
+def _catalogue_stamp() -> bytes:
+    """Return a stamp of the catalogue, which is too large to be read for a completion; b"" where it is not there."""
+    try:
+        stat = os.stat(catalogue_file())
+    except OSError:
+        return b""
+    return f"{stat.st_mtime_ns}:{stat.st_size}".encode()
 
 
 def _code_stamp() -> bytes | None:

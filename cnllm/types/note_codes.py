@@ -7,6 +7,7 @@ __all__ = ["NOTE_CODES", "NoteCode"]
 NoteCode = Literal[
     # The model and the endpoint
     "unknown-model",
+    "catalogue-model",
     "retired",
     "family-alias",
     "tier",
@@ -138,6 +139,7 @@ NoteCode = Literal[
 
 NOTE_CODES: dict[str, dict[NoteCode, str]] = {
     "The model and the endpoint": {
+        "catalogue-model": "only a public list describes this model: how it behaves on the wire is unknown",
         "unknown-model": "the registry describes the provider, but not this model: whether it reasons is unknown",
         "retired": "the endpoint no longer serves this model; the note names its successor where there is one",
         "family-alias": "the name of a family was given: which model of it is asked",

@@ -1,0 +1,137 @@
+"""The catalogue: models of which a public list knows limits and prices, and nobody how they behave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cnllm import Registry, UnknownModel
+from cnllm.registry import registry as module
+from cnllm.registry import sources
+from cnllm.registry.documents import CATALOGUE, Document, catalogue_path, read
+
+NAME = "vercel/openai/gpt-4o"
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Document:
+    return read(catalogue_path(), builtin=True)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return Registry.load()
+
+
+def test_it_is_broad(registry: Registry) -> None:
+    assert len(registry.providers) + len(registry.catalogue_providers()) >= 200
+    assert len(registry.names(catalogue=True)) >= 5000
+    assert set(registry.names()) < set(registry.names(catalogue=True))
+
+
+def test_every_model_resolves_with_a_note(registry: Registry, catalogue: Document) -> None:
+    for name in catalogue.data["models"]:
+        model = registry.resolve(name)
+        assert model.name == name
+        assert "catalogue-model" in [note.code for note in model.notes], name
+
+
+def test_its_keys_go_nowhere_else(registry: Registry, catalogue: Document) -> None:
+    hosts: dict[str, set[str | None]] = {}
+    for name in registry.providers:
+        flags = registry.resolve(f"{name}/any").flags
+        for key in flags.keys or ():
+            hosts.setdefault(key, set()).add(urlsplit(flags.base_url or "").hostname)
+    for name, table in catalogue.data["providers"].items():
+        if "base_url" not in table:
+            continue
+        url = urlsplit(table["base_url"])
+        assert url.scheme == "https"
+        assert "." in (url.hostname or "")
+        for key in table["keys"]:
+            assert url.hostname in hosts.get(key, {url.hostname}), (name, key)
+            assert key.endswith(("KEY", "TOKEN", "PAT", "SECRET")), (name, key)
+            assert not key.startswith(("GITHUB", "AWS", "AZURE", "GOOGLE", "SSH")), (name, key)
+
+
+def test_every_value_has_a_source(registry: Registry, catalogue: Document) -> None:
+    assert sources.unsourced_flags([catalogue]) == []
+    facts = {fact.flag: fact for fact in registry.resolve(NAME).explain()}
+    assert facts["limits.context"].where.startswith(f"{CATALOGUE}:")
+    assert facts["limits.context"].source == "anomalyco/models.dev@f3fc692:providers/vercel"
+    assert facts["limits.context"].seen == "2026-07-02"
+
+
+# ── rank ─────────────────────────────────────────────────────────────────────
+def test_what_is_described_by_hand_is_found_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "catalogue_path", lambda: tmp_path / "missing.toml")
+    registry = Registry.load()
+    for name in ("glm-4.7", "deepseek", "zai/glm-4.7", "claude"):
+        assert registry.resolve(name).flags.base_url
+
+
+def test_the_order_of_look_ups_changes_nothing() -> None:
+    late, early = Registry.load(), Registry.load()
+    early.resolve(NAME)
+    for name in ("glm-4.7", "kimi-k2.6", "qwen3-max", "gpt-oss-120b", "deepseek-v3.2"):
+        assert outcome(early, name) == outcome(late, name), name
+
+
+def outcome(registry: Registry, name: str) -> str:
+    try:
+        return registry.resolve(name).name
+    except UnknownModel as error:
+        return str(error)
+
+
+def test_a_name_that_only_it_has(registry: Registry, catalogue: Document) -> None:
+    ids: dict[str, list[str]] = {}
+    for name in registry.names(catalogue=True):
+        if "/" not in (id := name.partition("/")[2]):  # else the id itself names a provider
+            ids.setdefault(id.casefold(), []).append(name)
+    alone = next(
+        names[0] for id, names in sorted(ids.items()) if len(names) == 1 and names[0] in catalogue.data["models"]
+    )
+    assert registry.resolve(alone.partition("/")[2]).name == alone
+    shared = next(
+        names for id, names in sorted(ids.items()) if len(names) > 3 and set(names) <= catalogue.data["models"].keys()
+    )
+    with pytest.raises(UnknownModel, match="served by several providers"):
+        registry.resolve(shared[0].partition("/")[2])
+
+
+def test_a_file_of_the_user_may_add_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(
+        '[providers.vercel]\nreasoning.mode = "never"\n'
+        '[models."vercel/openai/gpt-4o"]\nlimits.output = 7\n'
+        '[models."vercel/new"]\nextends = "vercel/openai/gpt-4o"\nsame_weights = true\n'
+        '[aliases]\nquick = "vercel/openai/gpt-4o"\n'
+    )
+    registry = Registry.load(file)
+    model = registry.resolve("quick")
+    assert model.name == NAME
+    assert model.flags.base_url == "https://ai-gateway.vercel.sh/v1"
+    assert model.flags.limits is not None
+    assert (model.flags.limits.output, model.flags.limits.context) == (7, 128000)
+    assert model.flags.reasoning is not None
+    assert model.flags.reasoning.mode == "never"
+    new = registry.resolve("vercel/new")
+    assert new.flags.limits is not None
+    assert new.flags.limits.context == 128000
+
+
+def test_a_fault_of_the_user_is_reported_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text('[models."home/x"]\nlimits.context = 5\n[models."zai/x"]\nextends = "zai/nothing"\n')
+    registry = Registry.load(file)
+    with pytest.raises(Exception, match="nothing"):
+        registry.resolve("zai/x")
+
+
+def test_an_unknown_id_of_its_providers_is_accepted(registry: Registry) -> None:
+    model = registry.resolve("vercel/some/thing-new")
+    assert model.id == "some/thing-new"
+    assert "unknown-model" in [note.code for note in model.notes]
