@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from cnllm.client import credentials
 from cnllm.client.async_run import AsyncRunMethods
 from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
+from cnllm.client.event_loop import run_in_thread
 from cnllm.client.telemetry import OnEvent, watch_call
+from cnllm.client.tool_sets import has_set_options
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
@@ -65,7 +68,7 @@ class AsyncClient(BaseClient, AsyncRunMethods):
         """Return a client of another registry with the same settings and connections. `aclose` of one closes both."""
         checks.require_type("registry", registry, Registry, "a cnllm.Registry")
         client = object.__new__(type(self))
-        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None)
+        client.__dict__.update(self.__dict__, registry=registry, _cooldowns=None, _held_sets=None)
         client._open_transport()
         return client
 
@@ -87,6 +90,8 @@ class AsyncClient(BaseClient, AsyncRunMethods):
 
     async def call(self, model: str | Model, messages: Any, **options: Any) -> Reply:
         """Return the whole reply. Raise the errors of `Client.call`."""
+        if has_set_options(options):
+            options = await run_in_thread(partial(self._open_sets, options))
         _, runner = self._open_call(model, messages, False, options)
         async for _ in runner.batches():
             pass
@@ -98,11 +103,26 @@ class AsyncClient(BaseClient, AsyncRunMethods):
     ) -> AsyncStream:
         """Return an async context manager over the reply's events. With `by="sentence"` text comes in sentences."""
         check_delivery(by)
+        if has_set_options(options):
+            return self._deferred_stream(model, messages, True, options, by)
         return AsyncStream(*self._open_call(model, messages, True, options), by)
 
     def prepare(self, model: str | Model, messages: Any, *, stream: bool, **options: Any) -> AsyncStream:
         """Return a call whose request is built and not sent. A whole reply has its events at its end."""
+        if has_set_options(options):
+            return self._deferred_stream(model, messages, stream, options)
         return AsyncStream(*self._open_call(model, messages, stream, options))
+
+    def _deferred_stream(
+        self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any], by: str | None = None
+    ) -> AsyncStream:
+        from cnllm.client.deferred_stream import DeferredStream
+
+        async def open_call() -> tuple[Call, _AsyncCallRun]:
+            expanded = await run_in_thread(partial(self._open_sets, options))
+            return self._open_call(model, messages, stream, expanded)
+
+        return DeferredStream(open_call, by)
 
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
@@ -130,7 +150,9 @@ class AsyncClient(BaseClient, AsyncRunMethods):
             await warm(self.plan(model, "hi"))
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the servers of tools."""
+        if (held := self._take_held_sets()) is not None:
+            await run_in_thread(held.release)
         close = getattr(self._transport, "aclose", None)
         if close is not None:
             await close()

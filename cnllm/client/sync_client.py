@@ -11,6 +11,7 @@ from cnllm.client import credentials
 from cnllm.client.base import BaseClient, CallDriver, check_delivery, is_httpx_transport
 from cnllm.client.sync_run import RunMethods
 from cnllm.client.telemetry import OnEvent, Watch, watch_call
+from cnllm.client.tool_sets import has_set_options
 from cnllm.engine.encode.plan import Plan
 from cnllm.engine.run.call import Call
 from cnllm.engine.run.call_effects import (
@@ -105,6 +106,8 @@ class Client(BaseClient, RunMethods):
     def _open_call(
         self, model: str | Model, messages: Any, stream: bool, options: dict[str, Any]
     ) -> tuple[Call, _CallRun]:
+        if has_set_options(options):
+            options = self._open_sets(options)
         if self._fallback is not None or "fallback" in options:
             return self._open_route(model, messages, stream, options)
         call, key = self._start_call(model, messages, stream, options)
@@ -131,7 +134,9 @@ class Client(BaseClient, RunMethods):
             warm(self.plan(model, "hi"))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the servers of tools."""
+        if (held := self._take_held_sets()) is not None:
+            held.release()
         close = getattr(self._transport, "close", None)
         if close is not None:
             close()

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from cnllm.client.runs import RunOptions, RunState, loop_stopped_error, prepare_loop
+from cnllm.client.runs import RunOptions, RunState, RunTools, loop_stopped_error, prepare_loop
 from cnllm.client.tool_execution import ToolThread, call_now, timeout_text, tool_error_text, tool_result
 from cnllm.engine.run.loop_effects import ApproveCalls, CallModel, ExecuteCalls, ReportStep
 from cnllm.engine.run.tool_loop import Loop
@@ -97,8 +97,15 @@ class RunMethods:
 class Run(RunState):
     """A tool loop: iterate over its events once; `reply`, `messages`, `steps` and `stopped` show its progress."""
 
-    def __init__(self, loop: Loop, options: RunOptions, toolbox: Any, open_call: Callable[[CallModel], Any]) -> None:
-        super().__init__(loop, options, toolbox, open_call)
+    def __init__(
+        self,
+        loop: Loop,
+        options: RunOptions,
+        toolbox: Any,
+        open_call: Callable[[CallModel], Any],
+        tools: RunTools | None = None,
+    ) -> None:
+        super().__init__(loop, options, toolbox, open_call, tools)
         from queue import SimpleQueue
 
         self._queue: SimpleQueue[Any] = SimpleQueue()  # events and results for the thread that reads the run
@@ -118,6 +125,7 @@ class Run(RunState):
             self._events.close()
             self._loop.end()
             self._report_end()
+            self._release_tools()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -164,6 +172,11 @@ class Run(RunState):
         finally:
             effects.close()
             self._report_end()
+            self._release_tools()
+
+    def _release_tools(self) -> None:
+        if self._tools is not None:
+            self._tools.release()
 
     def _until_cancelled(self, events: Sequence[Event]) -> Iterator[Event]:
         for event in events:
@@ -173,6 +186,8 @@ class Run(RunState):
 
     def _call_model(self, effect: CallModel) -> Generator[Event, None, Any]:
         """Call the model in its own thread, so that the wait for it can end at any time."""
+        if self._tools is not None:
+            self._tools.open()
         call, runner = self._open_call(effect)
         self._set_plan(call.plan, runner.key)
         queue, context = self._queue, contextvars.copy_context()
