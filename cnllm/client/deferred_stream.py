@@ -42,7 +42,7 @@ class DeferredStream(AsyncStream):
         """Return the reply, once all events have been read; see `AsyncStream.reply`."""
         return super().reply if self._is_open else self._fail()
 
-    async def batches(self) -> AsyncGenerator[list[Event]]:  # type: ignore[override]
+    async def batches(self) -> AsyncGenerator[list[Event]]:
         """Return the events in lists; see `AsyncStream.batches`."""
         await self._open()
         async for batch in self._batches:

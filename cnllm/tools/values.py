@@ -112,8 +112,8 @@ def tool(
 def as_tools(items: Sequence[Any]) -> list[Tool]:
     """Return each item as a Tool: Tools, functions, OpenAI's definitions, bare ones, and MCP's (dicts or objects).
 
-    A set of tools stands for all of its tools. Raise `TypeError` or `ValueError` naming the item, and `ValueError` where
-    two have the same name, because a call would be ambiguous.
+    A set of tools stands for all of its tools. Raise `TypeError` or `ValueError` naming the item, and `ValueError`
+    where two have the same name, because a call would be ambiguous.
     """
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise TypeError(f"items (the tools) is {checks.kind_of(items)}, a list is expected")
