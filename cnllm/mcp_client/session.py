@@ -179,7 +179,10 @@ class Session:
             reason = reason_of(error, secrets)
         lines = () if self._stderr is None else await self._stderr.lines(secrets)
         last = f"; its last lines: {' | '.join(lines)}" if lines else ""
-        hint = "run the command by itself to see what is wrong" if server.url is None else "check the URL, and its key"
+        hint = "check the URL, and its key"
+        if server.url is None:
+            is_missing = isinstance(error, FileNotFoundError)
+            hint = "install it, or write its full path" if is_missing else "run it by itself to see what is wrong"
         made = McpError(
             f"the MCP server {server.label} cannot be used ({server}): {reason}{last}",
             server=str(server),

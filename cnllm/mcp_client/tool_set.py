@@ -72,7 +72,7 @@ class McpTools(ToolSet):
 
         They are asked for again if the server says that they changed, or after it failed.
         """
-        return tuple(self._tool(definition) for definition in self.definitions(label))
+        return tuple(self.tool(definition) for definition in self.definitions(label))
 
     def definitions(self, label: str | None = None) -> tuple[Definition, ...]:
         """Return the definitions of the tools, as `tools` does."""
@@ -92,7 +92,8 @@ class McpTools(ToolSet):
             for name, tool in zip(names, listed, strict=True)
         )
 
-    def _tool(self, definition: Definition) -> Tool:
+    def tool(self, definition: Definition) -> Tool:
+        """Return the tool of one of the definitions."""
         name, timeout = definition.name, self._server.timeout
 
         async def call(**arguments: Any) -> ToolResult:

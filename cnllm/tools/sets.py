@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cnllm.tools.values import Tool
 
-__all__ = ["ToolSet", "expand_sets", "has_sets"]
+__all__ = ["ToolSet", "expand_sets", "has_sets", "set_labels"]
 
 
 class ToolSet(ABC):
@@ -45,21 +45,25 @@ def has_sets(items: Any) -> bool:
 
 
 def expand_sets(items: Sequence[Any]) -> Sequence[Any]:
-    """Return the list with the tools of each set in its place; the same object where it holds no set.
-
-    Of two sets with the same label, the later one gets a number, so that no name stands for two tools.
-    """
+    """Return the list with the tools of each set in its place; the same object where it holds no set."""
     if not has_sets(items):
         return items
+    labels = iter(set_labels([item for item in items if isinstance(item, ToolSet)]))
     expanded: list[Any] = []
-    labels: set[str] = set()
     for item in items:
-        if not isinstance(item, ToolSet):
+        if isinstance(item, ToolSet):
+            expanded += item.tools(next(labels))
+        else:
             expanded.append(item)
-            continue
+    return expanded
+
+
+def set_labels(sets: Sequence[ToolSet]) -> list[str]:
+    """Return the label of each set. Of two with the same one the later gets a number, so that names stay unique."""
+    labels: list[str] = []
+    for item in sets:
         label, number = item.label, 2
         while label in labels:
             label, number = f"{item.label}{number}", number + 1
-        labels.add(label)
-        expanded += item.tools(label)
-    return expanded
+        labels.append(label)
+    return labels
