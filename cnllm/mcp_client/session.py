@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import selectors
@@ -289,7 +290,8 @@ class Session:
             result.add_done_callback(lambda done: self._cancel(task) if done.cancelled() else None)
 
         try:
-            self._loop.call_soon_threadsafe(begin)
+            # an empty context: the caller's may say that trio runs here
+            self._loop.call_soon_threadsafe(begin, context=contextvars.Context())
         except RuntimeError:  # the loop is closed
             self._fail_pending()
         return result

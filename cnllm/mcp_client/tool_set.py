@@ -41,6 +41,7 @@ class McpTools(ToolSet):
         self._users = 0
         self._holder = _Holder()
         self._listed: list[Any] | None = None
+        self._is_fresh = False  # the list was not used since the server gave it
         self._skipped: tuple[tuple[str, str], ...] = ()
         weakref.finalize(self, _Holder.begin_close, self._holder).atexit = False
 
@@ -70,21 +71,23 @@ class McpTools(ToolSet):
     def tools(self, label: str | None = None) -> tuple[Tool, ...]:
         """Return the tools; each is async. Raise `McpError` where the server does not start.
 
-        They are asked for again if the server says that they changed, or after it failed.
+        A server that runs is asked for them each time; it is started again if it has ended. One that does not run is
+        started only if its tools are not known.
         """
         return tuple(self.tool(definition) for definition in self.definitions(label))
 
     def definitions(self, label: str | None = None) -> tuple[Definition, ...]:
         """Return the definitions of the tools, as `tools` does."""
         with self._lock:
-            listed = self._listed
-            if listed is None or self._users:
+            if self._listed is None or self._users:
                 self.retain()
                 try:
-                    assert self._listed is not None
-                    listed = self._listed
+                    if not self._is_fresh:
+                        self._session(ask=True)
+                    self._is_fresh = False
                 finally:
                     self.release()
+            listed = self._listed or []
         server, label = self._server, self.label if label is None else label
         names = tool_names(label, [tool.name for tool in listed])
         return tuple(
@@ -165,11 +168,11 @@ class McpTools(ToolSet):
             self._users = 0
             self._holder.close()
 
-    def _session(self) -> Session:
-        """Return an open session whose tools are known."""
+    def _session(self, *, ask: bool = False) -> Session:
+        """Return an open session whose tools are known. With `ask`, an open one is asked for them again."""
         session = self._holder.session
         if session is not None and session.is_open:
-            if not session.is_doubtful:
+            if not ask and not session.is_doubtful:
                 return session
             try:
                 self._store(session.list_tools().result())
@@ -204,6 +207,7 @@ class McpTools(ToolSet):
                 server=self.server,
                 hint=f"it has {', '.join(tool.name for tool in tools) or 'none'}",
             )
+        self._is_fresh = True
         self._listed, self._skipped = list(kept.values()), tuple(skipped)
 
     def _problem(self, tool: Any, kept: Mapping[str, Any]) -> str | None:
