@@ -20,6 +20,7 @@ __all__ = ["Server"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_OPTION = re.compile(r"--?[\w.-]+")
+_MAX_TEXT = 300  # characters of a command in a message
 _ENVIRONMENT = "a dict of variables, or a list of their names,"
 
 
@@ -92,10 +93,13 @@ class Server(Struct, frozen=True, kw_only=True):
         return self.url if self.url is not None else "\0".join((*self.command, self.cwd or ""))
 
     def __str__(self) -> str:
-        """Return the URL or the command without secrets."""
+        """Return the URL or the command without secrets, and not too long."""
         if self.url is not None:
-            return redact.redact_url(self.url)
-        return " ".join(shlex.quote(word) for word in _without_secrets(self.command))
+            text = redact.redact_url(self.url)
+        else:
+            text = " ".join(shlex.quote(word) for word in _without_secrets(self.command))
+        text = redact.redact(text, self.secrets())
+        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
     def read_environment(self) -> dict[str, str]:
         """Return the variables that the user named, with their values. Raise `McpError` for one that has none."""

@@ -1,6 +1,6 @@
 """An MCP server for tests, made with the package `mcp`: over stdio as a program, or as an application for HTTP.
 
-python server.py [--stderr TEXT] [--exit STATUS] [--describe FILE] [--silent]
+python server.py [--stderr FILE] [--exit STATUS] [--describe FILE] [--silent]
 """
 
 from __future__ import annotations
@@ -117,13 +117,16 @@ def make(describe: Path | None = None) -> MCPServer:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--stderr", default="")
+    parser.add_argument("--stderr", type=Path)
+    parser.add_argument("rest", nargs="*")
     parser.add_argument("--exit", type=int)
     parser.add_argument("--describe", type=Path)
     parser.add_argument("--silent", action="store_true")
     parser.add_argument("--api-key")
     options = parser.parse_args()
-    print(options.stderr, file=sys.stderr, flush=True)  # noqa: T201
+    if options.stderr is not None:
+        sys.stderr.write(options.stderr.read_text())
+        sys.stderr.flush()
     if options.exit is not None:
         sys.exit(options.exit)
     if options.silent:

@@ -183,8 +183,10 @@ def test_an_error_of_a_tool_is_a_result_that_the_model_gets(target: list[str] | 
     assert run.stopped == "done"
 
 
-def test_text_that_is_not_the_protocol_does_no_harm(capfd: pytest.CaptureFixture[str]) -> None:
-    with cnllm.mcp(command("--stderr", "noise \x1b[31m")) as tools:
+def test_text_that_is_not_the_protocol_does_no_harm(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    noise = tmp_path / "noise"
+    noise.write_text("noise \x1b[31m\n" * 20_000)
+    with cnllm.mcp(command("--stderr", str(noise))) as tools:
         assert tools.call("print_text", {"text": "\x1b[31mred"}).text == "printed"
         assert tools.call("echo", {"text": "x" * 300_000}).text == "x" * 300_000
     assert capfd.readouterr() == ("", "")  # neither stream of a server reaches the terminal
