@@ -45,6 +45,8 @@ class McpServers:
 
     def open(self) -> None:
         """Start the servers, and print which of their tools are not offered. Raise `McpError` for one that fails."""
+        if self._approval == "ask":
+            self._approvals.check()
         for server in self._servers:
             server.retain()
             self._open.append(server)

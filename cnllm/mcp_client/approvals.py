@@ -23,6 +23,10 @@ class Approvals:
     def __init__(self) -> None:
         self._path = approvals_path()
 
+    def check(self) -> None:
+        """Raise `CnllmError` where the file cannot be used."""
+        self._read()
+
     def has(self, definition: Definition) -> bool:
         """Whether a tool is approved with this very definition. Raise `CnllmError` where the file cannot be used."""
         return definition.digest in self._read()

@@ -189,12 +189,12 @@ def _without_secrets(command: tuple[str, ...]) -> list[str]:
     for index, word in enumerate(command):
         option, equals, value = word.partition("=")
         previous = command[index - 1] if index else ""
-        if equals and (redact.is_secret_name(option) or redact.looks_secret(value)):
+        if "://" in word:
+            words.append(redact.redact_url(word))
+        elif equals and (redact.is_secret_name(option) or redact.looks_secret(value)):
             words.append(f"{option}={redact.MARK}")
         elif not equals and _SECRET_OPTION.fullmatch(previous) and redact.is_secret_name(previous):
             words.append(redact.MARK)
-        elif "://" in word:
-            words.append(redact.redact_url(word))
         else:
             words.append(redact.MARK if _is_key(word) else word)
     return words
