@@ -36,8 +36,8 @@ class CallOptions(TypedDict, total=False):
     tools: Annotated[
         Sequence[Any] | None,
         _d(
-            "functions, `cnllm.tool`s, or definitions: OpenAI's, bare ones (`name`, `description`, `parameters`), or "
-            "MCP's"
+            "functions, `cnllm.tool`s, the tools of MCP servers (`cnllm.mcp`), or definitions: OpenAI's, bare ones "
+            "(`name`, `description`, `parameters`), or MCP's"
         ),
     ]
     tool_choice: Annotated[
